@@ -35,8 +35,8 @@ class UserError(Exception):
         >>> try:
         ...     opencse.show_recipe("simsce")
         ... except opencse.UserError as error:
-        ...     print(str(error)[:53])
-        unknown recipe 'simsce' (did you mean 'simcse'?); kno
+        ...     print(str(error).split(";")[0])
+        unknown recipe 'simsce' (did you mean 'simcse'?)
     """
 
 

@@ -1,9 +1,9 @@
-"""The one rule for everything that is written: no file of the user's is replaced or deleted.
+"""Protects the user's files: nothing that commands write replaces or deletes them.
 
-- An output that is also an input is refused, always (`require_apart`).
-- A path that exists is written to only where the same command wrote it before, which its content shows (a manifest, the
+- An output that is also an input is always refused (`require_apart`).
+- An existing path is written to only where the same command wrote it before, which its content shows (a manifest, the
   keys of a record), or with ``--overwrite`` where the content cannot show it (`require_absent`).
-- What a killed process left unfinished is recognised, and removed by the next one (`moving_in`).
+- Unfinished files of a killed process are recognised, and removed by the next one (`moving_in`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOVED = ".moved.json"
 
 @runtime_checkable
 class Located(Protocol):
-    """What is read from somewhere, for instance a `opencse.text.readers.Source`."""
+    """Anything with a location that is read, for instance a `opencse.text.readers.Source`."""
 
     @property
     def location(self) -> str:
@@ -39,7 +39,7 @@ class Located(Protocol):
 
 
 def paths_of(*inputs: object) -> list[Path]:
-    """The files and folders on this machine among what a command is asked to read.
+    """The files and folders of this machine among the inputs of a command.
 
     Example:
         >>> paths_of("opencse-mini", None, ["a text", "another"])
@@ -71,16 +71,16 @@ def require_apart(
     option: str = "--out",
     replaces: bool = True,
 ) -> None:
-    """Refuses an output that is also an input, whatever name it is reached by.
+    """Refuses an output that is also an input, by whatever path it is reached.
 
-    That is the same file or folder (through links, hard links and relative paths too), a path inside a folder that is
-    read, and, where the content of a folder is replaced, a folder that an input is in.
+    Refused are the same file or folder (also through links, hard links and relative paths), a path inside a folder that
+    is read, and, where the content of a folder is replaced, a folder that contains an input.
 
     Args:
         out: file or folder to write.
         read: files and folders that are read; see `paths_of`.
-        models: folders of models; a new file or folder inside one of them is no input.
-        option: that names ``out``, for the message.
+        models: folders of models; a new file or folder inside one of them is allowed.
+        option: the option that names ``out``, for the message.
         replaces: whether files in the folder ``out`` are replaced.
 
     Raises:
@@ -98,7 +98,7 @@ def require_apart(
 
 
 def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") -> None:
-    """Refuses a file that exists, unless it may be replaced; for content that does not show who wrote it.
+    """Refuses an existing file unless ``overwrite`` is set; for content that does not show which command wrote it.
 
     Raises:
         UserError: saying how to replace it.
@@ -111,12 +111,12 @@ def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") 
 
 
 def require_json(file: Path, is_own: Callable[[Any], bool], *, option: str = "--json") -> None:
-    """Refuses a file that exists and is no earlier result of the same command.
+    """Refuses an existing file that is not an earlier result of the same command.
 
     Args:
-        file: where results are to be written.
+        file: the file that results will be written to.
         is_own: whether a value read from the file is such a result.
-        option: that names ``file``, for the message.
+        option: the option that names ``file``, for the message.
 
     Raises:
         UserError: saying what to do.
@@ -154,7 +154,7 @@ def has_fields(value: object, cls: Any) -> bool:  # noqa: ANN401 - any dataclass
 
 
 def names_in(folder: Path) -> set[str]:
-    """The names in ``folder``, but for what a killed process of ours left there; empty if it does not exist.
+    """The names in ``folder``, without unfinished files of our killed processes; empty if it does not exist.
 
     Raises:
         UserError: if it is a file or cannot be read.
@@ -163,24 +163,24 @@ def names_in(folder: Path) -> set[str]:
         names = {path.name for path in folder.iterdir()}
     except FileNotFoundError:
         if folder.is_symlink():
-            raise UserError(f"{folder}: is a link that leads nowhere; choose another --out") from None
+            raise UserError(f"{folder}: is a link to a missing path; choose another --out") from None
         if any(one.name == ".." and not one.exists() for one in (folder, *folder.parents)):
             # once its parents are made, it could be a folder that holds files
-            raise UserError(f"{folder}: a folder before '..' is not there; write the path without '..'") from None
+            raise UserError(f"{folder}: a folder before '..' does not exist; write the path without '..'") from None
         return set()
     except NotADirectoryError:
         if folder.is_file() or folder.is_symlink():
             raise UserError(f"{folder}: is a file; choose another --out") from None
         raise UserError(f"{folder}: the folder cannot be made (a part of its path is a file)") from None
     except OSError as error:
-        raise UserError(f"{folder}: cannot be looked into ({reason(error)}); choose another --out") from None
+        raise UserError(f"{folder}: cannot be read ({reason(error)}); choose another --out") from None
     works = set(_work_folders(folder))
     ours = {name for name in names if name == LOCK or folder / name in works or io.unfinished_name(folder / name)}
     return names - ours - {name for work in works for name in _half_moved(work)}
 
 
 def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json", "config.json", "run.json")) -> None:
-    """Refuses a folder that holds anything; for what is made in one go.
+    """Refuses a folder that is not empty; for results that are written at once.
 
     Raises:
         UserError: saying what to do.
@@ -193,7 +193,7 @@ def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json",
 
 
 def foreign(folder: Path, names: Iterable[str], option: str = "--out") -> str:
-    """The message about a folder that holds files of others."""
+    """The message about a folder that holds other files."""
     listed = sorted(names)
     more = ", ..." if len(listed) > 3 else ""
     return f"{folder}: is not empty ({', '.join(listed[:3])}{more}); choose a new or empty folder for {option}"
@@ -201,7 +201,7 @@ def foreign(folder: Path, names: Iterable[str], option: str = "--out") -> str:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Makes a folder for the block; what was made for it and stays empty is removed afterwards.
+    """Makes a folder for the block; folders that were made for it and stay empty are removed afterwards.
 
     Raises:
         UserError: if it cannot be made.
@@ -219,7 +219,7 @@ def made_folder(folder: Path) -> Iterator[None]:
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
-    """Removes those of ``folders``, the innermost first, that are empty."""
+    """Removes the empty ones of ``folders``, the innermost first."""
     for one in folders:
         with contextlib.suppress(OSError):
             one.rmdir()
@@ -227,11 +227,11 @@ def remove_empty(folders: Iterable[Path]) -> None:
 
 @contextmanager
 def held_lock(file: Path, busy: str) -> Iterator[None]:
-    """Keeps other processes from the folder of ``file``; the file is removed again where nothing else is in the folder.
+    """Keeps other processes out of the folder of ``file``; a lock file alone in its folder is removed afterwards.
 
     Args:
-        file: made if it does not exist.
-        busy: said where another process holds it.
+        file: the lock file; made if it does not exist.
+        busy: the message where another process holds it.
 
     Raises:
         UserError: if another process holds it, or the file system has no locks.
@@ -255,7 +255,7 @@ def _take(file: Path, busy: str) -> int:
             if os.path.samestat(os.fstat(descriptor), file.stat()):
                 return descriptor
         except FileNotFoundError:
-            pass  # whoever held it removed it between our opening and locking it
+            pass  # its holder removed it between our opening and locking it
         except BlockingIOError:
             os.close(descriptor)
             raise UserError(f"{file.parent}: {busy}") from None
@@ -267,15 +267,15 @@ def _take(file: Path, busy: str) -> int:
 
 @contextmanager
 def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
-    """A folder inside ``folder`` to write to; at the end of the block its content is moved out into ``folder``.
+    """Gives a folder inside ``folder`` to write to; after the block its content is moved into ``folder``.
 
-    Killed at any time, ``folder`` holds what it held before, or is recognised by the next call, which removes the files
-    of the broken move. On an exception in the block nothing is moved; a folder that was made is removed again.
+    Killed at any time, ``folder`` holds its earlier content, or is recognised by the next call, which removes the files
+    of the interrupted move. On an exception in the block nothing is moved; a folder that was made is removed again.
 
     Args:
         folder: made if it does not exist.
-        last: names that are removed from ``folder`` first and moved in last, in reverse order; without them nothing
-            opens ``folder``.
+        last: names that are removed from ``folder`` first and moved in last, in reverse order, because ``folder``
+            cannot be opened without them.
 
     Raises:
         UserError: if another process is writing there.
@@ -310,12 +310,12 @@ def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Removes what a killed process left in ``folder``: work folders, and files of theirs that were moved halfway.
+    """Removes unfinished files of a killed process from ``folder``: work folders, and files of an interrupted move.
 
-    Only a folder that `moving_in` made is one, which the file in it shows; others of such a name are the user's.
+    Only a folder that `moving_in` made is a work folder, which the file in it shows; others belong to the user.
 
     Raises:
-        UserError: if the process lives.
+        UserError: if the process is still running.
     """
     for work in _work_folders(folder):
         _require_dead(folder, work)
@@ -344,7 +344,7 @@ def _move(work: Path, folder: Path, names: Sequence[str], last: Sequence[str]) -
 
 
 def _half_moved(work: Path) -> list[str]:
-    """The names that a process was moving out of a work folder when it was killed; none before and after the move."""
+    """The names that a process was moving from a work folder when it was killed; empty before and after the move."""
     try:
         names = json.loads((work / _MOVED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -364,7 +364,7 @@ def _work_folders(folder: Path) -> list[Path]:
 
 
 def _empty(work: Path) -> None:
-    """Removes all in a work folder but for what shows that it is one, which goes last."""
+    """Removes the content of a work folder except the file that marks it, which is removed last."""
     for path in work.iterdir():
         if path.name != _MOVED:
             io.remove(path)

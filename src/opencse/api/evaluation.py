@@ -80,11 +80,22 @@ def evaluate(
 def evaluate(
     model: object, data: str | Path, suite: str = "sts", **options: Unpack[EvaluateOptions]
 ) -> EvaluationRecord:
-    """Scores any model on a suite of tasks.
+    r"""Scores any model on a suite of tasks.
 
     STS is scored as SimCSE does (section 6.1, appendix B): unchanged text, float32, cosine, Spearman x 100 over the
     concatenation of a year's subsets (``all``), and in addition ``mean`` and ``wmean``; texts are truncated only at
     the model's own maximum length. Transfer and probing follow SentEval, retrieval BEIR's form.
+
+    Example:
+        >>> import opencse
+        >>> from pathlib import Path
+        >>> Path("animals/qrels").mkdir(parents=True)  # a small task in BEIR's layout
+        >>> documents = '{"_id": "1", "text": "A dog barks."}\n{"_id": "2", "text": "Rain falls."}\n'
+        >>> _ = Path("animals/corpus.jsonl").write_text(documents)
+        >>> _ = Path("animals/queries.jsonl").write_text('{"_id": "q", "text": "barking dogs"}\n')
+        >>> _ = Path("animals/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+        >>> opencse.evaluate("opencse-mini", "animals", "retrieval").values()["retrieval.animals.ndcg_at_10"]
+        100.0
 
     Args:
         model: a `SentenceEncoder`, a folder, a Hub id, ``opencse-mini``, ``words:FILE`` (word vectors),
@@ -121,10 +132,22 @@ def evaluate_all(
     suites: Sequence[str] = ("sts",),
     **options: Unpack[EvaluateAllOptions],
 ) -> Iterator[tuple[str, dict[str, EvaluationRecord]]]:
-    """Scores several models, or layers of them, on several suites: each text is read and encoded once.
+    r"""Scores several models, or layers of them, on several suites: each text is read and encoded once.
 
     Each suite's data is read once, each model is loaded once, and a text that is in several suites is encoded once.
     Where layers are scored, one pass over the texts serves as many layers as fit into 2 GiB of vectors.
+
+    Example:
+        >>> import opencse
+        >>> from pathlib import Path
+        >>> Path("weather/qrels").mkdir(parents=True)  # a small task in BEIR's layout
+        >>> documents = '{"_id": "1", "text": "A dog barks."}\n{"_id": "2", "text": "Rain falls."}\n'
+        >>> _ = Path("weather/corpus.jsonl").write_text(documents)
+        >>> _ = Path("weather/queries.jsonl").write_text('{"_id": "q", "text": "barking dogs"}\n')
+        >>> _ = Path("weather/qrels/test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+        >>> for suite, records in opencse.evaluate_all(["opencse-mini", "bag-of-words"], "weather", ["retrieval"]):
+        ...     print(suite, list(records))
+        retrieval ['opencse-mini', 'bag-of-words']
 
     Args:
         models: see `evaluate`; so are all arguments that are not listed here.

@@ -34,6 +34,12 @@ def export_onnx(model: Model, out: str | Path, **options: Unpack[OnnxOptions]) -
 
     The folder runs with onnxruntime, tokenizers and numpy alone; see docs/export.md.
 
+    Example:
+        >>> import opencse
+        >>> done = opencse.export_onnx("opencse-mini", "exported")  # doctest: +SKIP
+        >>> done.dimension  # doctest: +SKIP
+        448
+
     Args:
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`, which stays as it is.
         out: folder for ``model.onnx``, ``tokenizer.json`` and ``export.json``; a new or empty one.
@@ -77,6 +83,12 @@ def export_static(model: Model, out: str | Path, **options: Unpack[StaticTableOp
     """Distils an encoder into a table of word vectors, which needs no neural network; see `opencse.export.distil`.
 
     opencse, sentence-transformers (StaticEmbedding) and model2vec open the folder; `opencse.train` continues from it.
+
+    Example:
+        >>> import opencse
+        >>> table = opencse.export_static("opencse-mini", "table")  # doctest: +SKIP
+        >>> table.rows  # doctest: +SKIP
+        16384
 
     Args:
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`, which stays as it is.

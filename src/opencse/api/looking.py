@@ -40,6 +40,12 @@ LONGEST = 1_000_000
 def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
     """Checks a text before training on it: kind, duplicates, lengths, unknown tokens, scripts, with advice.
 
+    Example:
+        >>> import opencse
+        >>> result = opencse.check(["The kettle boils.", "Snow fell.", "The kettle boils."])
+        >>> result.rows, round(result.duplicates, 2)
+        (3, 0.33)
+
     Args:
         text: a file, a folder, a Hub data set id, a `Source`, or a list of texts, pairs or triples. Documents are read
             as `opencse.adapt` reads them, rows of pairs and triples as `opencse.train` does.
@@ -92,6 +98,12 @@ def analyze(
     models: str | Path | Sequence[str | Path], out: str | Path | None = None, **options: Unpack[AnalyzeOptions]
 ) -> Findings:
     """Analyzes one model, or several side by side: verdict, tasks, geometry, layers, neighbours.
+
+    Example:
+        >>> import opencse
+        >>> findings = opencse.analyze("opencse-mini")
+        >>> findings.subjects[0].spearman > 30  # on the built-in graded pairs
+        True
 
     Args:
         models: folders, Hub ids, ``opencse-mini``, ``words:FILE``, ``bag-of-words``, or a run that is not finished;

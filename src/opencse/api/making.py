@@ -34,6 +34,15 @@ def static(text: Text, out: str | Path, **options: Unpack[StaticOptions]) -> Sta
 
     It is good by itself, small and fast, and a start for `opencse.train`.
 
+    Example:
+        >>> import opencse
+        >>> from opencse.making.static import StaticSettings
+        >>> names, verbs = ["A cat", "The dog", "My friend", "One bird"], ["sees", "hears", "likes"]
+        >>> texts = [f"{name} {verb} {thing}." for name in names for verb in verbs for thing in ("rain", "tea")]
+        >>> made = opencse.static(texts, "counted", vocabulary=120, settings=StaticSettings(dimension=8))
+        >>> made.encoder.dimension
+        8
+
     Args:
         text: a file, a Hub data set id, a `Source`, or a list of texts; each text of a pair or
             triple is read by itself.
@@ -114,6 +123,13 @@ def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOp
     """Whitens an encoder: fits a linear map on the vectors of a text and saves it as the encoder's last layer.
 
     A baseline that takes minutes (Su et al. 2021, BERT-whitening), and a way to shorter vectors.
+
+    Example:
+        >>> import opencse
+        >>> texts = ["The kettle boils.", "Snow fell on the hills.", "The train is late.", "A dog barks at night."]
+        >>> whitened = opencse.whiten("opencse-mini", texts, "white", dimension=2)
+        >>> whitened.encoder.encode(["A cat sleeps."]).shape
+        (1, 2)
 
     Args:
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`, which stays as it is.

@@ -24,6 +24,10 @@ def merge(adapters: str | Path, out: str | Path, **options: Unpack[ProgressOptio
 
     Each adapted weight W becomes W + (alpha / r) B A (Hu et al. 2021, arXiv:2106.09685, equation 3).
 
+    Example:
+        >>> import opencse
+        >>> encoder = opencse.merge("my-run/adapter", "merged")  # doctest: +SKIP
+
     Args:
         adapters: folder or Hub id with ``adapter_config.json``, for instance ``adapter/`` in the folder of a run with
             ``encoder.lora``.
@@ -50,6 +54,11 @@ def push(folder: str | Path, repo_id: str, **options: Unpack[PushOptions]) -> st
     """Puts an encoder's folder on the Hub with its card, in one commit.
 
     The model's files go there; the other files of a run (``run.json``, logs, the report, ``last/``) stay here.
+
+    Example:
+        >>> import opencse
+        >>> opencse.push("my-model", "my-account/my-model")  # doctest: +SKIP
+        'https://huggingface.co/my-account/my-model/commit/...'
 
     Args:
         folder: of a run, an encoder, or adapters.

@@ -39,6 +39,13 @@ def compare(
     interruption the same call continues. The results are ``comparison.md``, ``comparison.svg`` and
     ``comparison.json`` in ``out``.
 
+    Example:
+        >>> import opencse
+        >>> recipes = ["simcse", "esimcse"]
+        >>> study = opencse.compare("corpus.txt", "study", recipes, "sts-data", seeds=[1, 2, 3])  # doctest: +SKIP
+        >>> study.rows[1].verdict  # doctest: +SKIP
+        'esimcse is better by ...'
+
     Args:
         text: what every run is trained on: a file, a Hub data set id, a `Source`, or a list of texts.
         out: folder of the comparison; finished runs in it are not made again.
@@ -102,6 +109,12 @@ def reproduce(
     recipe: str, text: Text, out: str | Path, data: str | Path, **options: Unpack[ReproduceOptions]
 ) -> Reproduction:
     """Trains and evaluates a paper's system by its recipe, and returns published and measured scores.
+
+    Example:
+        >>> import opencse
+        >>> result = opencse.reproduce("simcse:bert-base", "wiki1m.txt", "row", "sts-data")  # doctest: +SKIP
+        >>> result.row.expected["sts.average"], result.found["sts.average"].mean  # doctest: +SKIP
+        (76.25, ...)
 
     Args:
         recipe: a recipe with presets, of a backbone or an ablation: ``simcse:bert-base``.

@@ -37,6 +37,13 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
     `opencse.adapting.selection_by_questions`. A model with a pooling of its own keeps it; see
     `opencse.recipes.recipe.EncoderSettings`.
 
+    Example:
+        >>> import opencse
+        >>> pairs = [("Is it late?", "What time is it?"), ("Tea?", "Some tea?")]
+        >>> result = opencse.train(pairs, "my-model", recipe="simcse-supervised", dry_run=True)  # trains without it
+        >>> result.plan.lines()[0].startswith("text       2 given pairs")
+        True
+
     Args:
         text: a file, a Hub data set id, a `Source`, or a list of texts, pairs or triples.
         out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``; a new or empty one.
@@ -75,6 +82,16 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
 
     Without ``model``, a WordPiece vocabulary is learned from the text and a BERT with random weights is written to
     ``out/start``; from there on it is a training run like any other, with the masked-LM term alone.
+
+    Example:
+        >>> import opencse
+        >>> from opencse.making.backbone import Shape
+        >>> shape = Shape(layers=1, hidden=32, heads=2, inner=64, positions=32)
+        >>> texts = ["The kettle boils.", "Snow fell on the hills.", "A dog barks at night."] * 20
+        >>> settings = ["data.max_length=32"]
+        >>> result = opencse.pretrain(texts, "my-bert", vocabulary=120, shape=shape, settings=settings, dry_run=True)
+        >>> result.verdict
+        'a dry run: nothing was trained'
 
     Args:
         text: see `train`.
@@ -132,6 +149,16 @@ def adapt(
     With ``pairs``, questions with their answers, both are trained on: each pair up to ten times as often as a pair of
     the documents. A tenth to a fifth of them (by the hash of their texts) is held out and asked about instead, where
     that makes 100 questions.
+
+    Example:
+        >>> import opencse
+        >>> documents = [
+        ...     ("Kettles", "A kettle boils water. It has a lid. Steam comes out."),
+        ...     ("Snow", "Snow fell on the hills. It was cold. Children played."),
+        ... ]
+        >>> result = opencse.adapt(documents, "my-model", dev=None, dry_run=True)  # adapts without it
+        >>> result.verdict
+        'a dry run: nothing was trained'
 
     Args:
         corpus: a file of any kind (see the guide "Files that are read"): one sentence per line with blank lines between

@@ -58,6 +58,13 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
     With a calibration in the model's folder (see `calibrate`), used with its own pooling, the result also says what
     the cosines mean.
 
+    Example:
+        >>> import opencse
+        >>> for similar in opencse.similarity("opencse-mini", "A dog barks.", ["It rains.", "A hound bays."]):
+        ...     print(f"{similar.score:.1f} {similar.text}")
+        0.4 A hound bays.
+        0.1 It rains.
+
     Args:
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
         text: the text that the others are compared with.
@@ -106,6 +113,13 @@ def nearest(
 
     A file is encoded once by each model: its vectors are kept in ``NAME.index`` next to it, and used again until
     the file or the model changes.
+
+    Example:
+        >>> import opencse
+        >>> sentences = ["Snow fell.", "The kettle boils.", "The train is late."]
+        >>> found = opencse.nearest("opencse-mini", sentences, ["hot water"], k=1)
+        >>> found.queries[0].models["opencse-mini"][0].text
+        'The kettle boils.'
 
     Args:
         models: the built-in encoder's name, a folder, a Hub id or a `SentenceEncoder`; one or several.
@@ -193,6 +207,15 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
     """Measures what a cosine of this model means on a text, and saves that in the model's folder.
 
     `similarity` and `nearest` report it from then on. See `opencse.analysis.calibration` for the rules.
+
+    Example:
+        >>> import opencse
+        >>> opencse.SentenceEncoder("opencse-mini").save("my-model")
+        >>> names, verbs = ["A cat", "The dog", "My friend", "One bird"], ["sees", "hears", "likes"]
+        >>> texts = [f"{name} {verb} {thing}." for name in names for verb in verbs for thing in ("rain", "tea")]
+        >>> calibration = opencse.calibrate("my-model", texts)
+        >>> calibration.percentile_of(0.99)
+        100.0
 
     Args:
         model: folder of an encoder; ``calibration.json`` is written into it.
