@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, recipe_text
-from opencse.recipes.summary import Difference, differences, made_of, published, short_paper, shown
+from opencse.recipes.summary import SettingDifference, differences, made_of, published, short_paper, shown
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -196,14 +196,14 @@ def test_diff_of_equals_and_of_files(opencse: Run, tmp_path: Path, monkeypatch: 
 
 
 class TestDifferences:
-    def between(self, a: str, b: str) -> list[Difference]:
+    def between(self, a: str, b: str) -> list[SettingDifference]:
         return differences(load_recipe(a), load_recipe(b))
 
     def test_parts_of_a_kind_are_compared_setting_by_setting(self) -> None:
         assert self.between("simcse++", "simcse++:m-0.5") == [
-            Difference("objective.negatives.in_batch.weight", "0.9", "0.5")
+            SettingDifference("objective.negatives.in_batch.weight", "0.9", "0.5")
         ]
-        assert self.between("simcse", "simcse:dropout-0.2") == [Difference("encoder.dropout", "", "0.2")]
+        assert self.between("simcse", "simcse:dropout-0.2") == [SettingDifference("encoder.dropout", "", "0.2")]
 
     def test_a_part_more_is_one_difference_wherever_it_stands(self) -> None:
         one = load_recipe("simcse-supervised")

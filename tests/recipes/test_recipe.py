@@ -223,7 +223,7 @@ class TestJob:
             ).resolved.replaced
 
         assert replaced("training.epochs=5", "training.seed=3") == (
-            f"training.epochs = 5, where the preset {mine}:small has 2",
+            f"training.epochs = 5 (the preset {mine}:small has 2)",
         )
         assert replaced("training.epochs=2") == ()
 

@@ -244,7 +244,7 @@ def test_the_plan_and_the_log_tell(tiny_folder: Path, tmp_path: Path, text: Path
 
 
 def test_masked_copies_alone_cannot_be_disturbed() -> None:
-    with pytest.raises(UserError, match="encodes masked copies alone"):
+    with pytest.raises(UserError, match="encodes only masked copies"):
         load_recipe("pretrain", overrides=['training.worst_case={kind="awp", inputs={kind="gaussian"}}'])
     load_recipe("pretrain", overrides=['training.worst_case={kind="awp"}'])
 

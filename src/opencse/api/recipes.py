@@ -16,7 +16,7 @@ from opencse.recipes.recipe import (
     resolve_recipe,
     split_name,
 )
-from opencse.recipes.summary import Difference, differences
+from opencse.recipes.summary import SettingDifference, differences
 
 
 @public
@@ -72,7 +72,7 @@ def show_recipe(recipe: str, **options: Unpack[ShowRecipeOptions]) -> Resolved:
 
 
 @public
-def diff_recipes(a: str, b: str) -> list[Difference]:
+def diff_recipes(a: str, b: str) -> list[SettingDifference]:
     """Lists the settings in which two recipes differ, presets applied.
 
     Example:

@@ -1,1 +1,1 @@
-"""Methods as data: the recipes that come with the package, their presets and overrides."""
+"""Recipes, the training methods as TOML files: one per published system, with presets and overrides."""

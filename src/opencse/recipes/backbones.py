@@ -1,4 +1,4 @@
-"""The backbones that presets are called after: what model each is, and the settings it wants of any recipe."""
+"""Backbones by short name: the model that a preset of this name is for, and its usual settings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,22 @@ FILE = "backbones.toml"
 
 @cache
 def backbones() -> Mapping[str, Mapping[str, Any]]:
-    """``model``, and ``settings`` where it wants some, of each backbone by its short name."""
+    """Reads the file: ``model``, and ``settings`` where it has some, of each backbone by its short name.
+
+    Example:
+        >>> backbones()["bert-base"]["model"]
+        'google-bert/bert-base-uncased'
+    """
     return tomllib.loads((resources.files("opencse") / "recipes" / FILE).read_text(encoding="utf-8"))
 
 
 def completed(recipe: dict[str, Any]) -> dict[str, Any]:
-    """A recipe as it was read, its presets that are called after a backbone completed from there.
+    """Adds model and settings of the backbone to each preset that has a backbone's name.
 
-    A preset that names another model itself, or that is no table, stays as it is.
+    A preset that names another model itself, or that is not a table, is unchanged.
+
+    Args:
+        recipe: as read from TOML.
     """
     presets = recipe.get("presets")
     if not isinstance(presets, dict):

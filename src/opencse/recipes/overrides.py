@@ -1,4 +1,4 @@
-"""Changes to a tree of settings by dotted keys: parsed, applied whatever their order, blamed when they are wrong."""
+"""Changes settings by dotted keys (``--set key.path=value``), and finds the change that makes settings invalid."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from opencse.numerals import whole_number
 
 @dataclass(frozen=True)
 class Change:
-    """One setting to replace.
+    """A setting to replace, and the value to replace it with.
 
     Attributes:
-        where: who asks for it, as it is to be named in an error (``--set training.epochs=2``, ``simcse:crop-10``).
+        where: where it comes from, for error messages (``--set training.epochs=2``, ``simcse:crop-10``).
         key: dotted; in a list of parts a step is a part's kind, or the position in the list:
-            ``objective.negatives.in_batch.weight``; of two parts of a kind the second is ``in_batch#2``. A whole part
-            of a kind that the list does not have is added at its end: ``objective.terms.dcl={ kind = "dcl" }``.
-        value: plain, as read from TOML; whole lists and tables too.
+            ``objective.negatives.in_batch.weight``; of two parts of a kind the second is ``in_batch#2``. A part of a
+            kind that the list does not have is added at its end: ``objective.terms.dcl={ kind = "dcl" }``.
+        value: plain, as read from TOML; complete lists and tables too.
     """
 
     where: str
@@ -38,32 +38,45 @@ class Change:
 
 
 def parse_override(override: str) -> tuple[str, Any]:
-    """``key.path=value`` -> the key and the value, read as TOML; a bare word is a string."""
+    """Splits ``key.path=value`` into the key and the value, read as TOML; a bare word is a string.
+
+    Example:
+        >>> parse_override("training.learning_rate=1e-4"), parse_override("encoder.pooling=mean")
+        (('training.learning_rate', 0.0001), ('encoder.pooling', 'mean'))
+
+    Raises:
+        UserError: without a key or an equals sign.
+    """
     key, sign, text = override.partition("=")
     if not sign or not key.strip():
         raise UserError(f"--set {override}: key.path=value is expected, for instance training.learning_rate=1e-4")
     try:
         return key.strip(), tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):  # no TOML, or a number or a nesting beyond what Python reads
+    except (ValueError, RecursionError):  # not TOML, or a number or nesting too large for Python
         return key.strip(), text.strip()
 
 
 def changes_of(settings: Mapping[str, object], where: str) -> list[Change]:
-    """Dotted keys and values as changes that may be applied one after the other.
+    """Turns dotted keys and values into changes, in an order in which they can be applied one after the other.
 
-    Wholes come before their parts and a ``kind`` before the other settings of its part, so that the order in which
-    they were written means nothing; of two changes of one key the later stands.
+    A table comes before its settings and a ``kind`` before the other settings of its part, so the order in which they
+    are written does not matter; of two changes of one key the later one counts.
     """
     return in_order(Change(where, key, value) for key, value in settings.items())
 
 
 def in_order(changes: Iterable[Change]) -> list[Change]:
-    """Wholes before parts, a ``kind`` before its part's other settings; otherwise as given."""
+    """Sorts changes: a table before its settings, a ``kind`` before its part's other settings; otherwise unchanged."""
     return sorted(changes, key=lambda change: (len(change.path), change.path[-1] != "kind"))
 
 
 def changed(data: Mapping[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
-    """A copy of ``data`` with ``changes`` applied one after the other.
+    """Returns a copy of ``data`` with ``changes`` applied one after the other.
+
+    Example:
+        >>> data = {"training": {"epochs": 1, "seed": 42}}
+        >>> changed(data, [Change("--set training.epochs=2", "training.epochs", 2)])
+        {'training': {'epochs': 2, 'seed': 42}}
 
     Raises:
         UserError: for a key that leads nowhere, naming the change.
@@ -82,12 +95,12 @@ def _set(tree: dict[str, Any], change: Change) -> None:
     value = copy.deepcopy(change.value)
     if isinstance(node, list):
         if isinstance(value, dict) and value.get("kind") == last and last not in _names(node):
-            node.append(value)  # a part of a kind that was not there
+            node.append(value)  # a new part, of a kind that the list does not have
         else:
             node[_index(node, last, change)] = value
     elif isinstance(node, dict):
         if last == "kind" and node.get("kind") != value:
-            node.clear()  # another part has other settings
+            node.clear()  # a part of another kind has other settings
         node[last] = value
     else:
         raise UserError(f"{change.where}: {path[-1]} is a plain value, it has no settings inside")
@@ -97,7 +110,7 @@ def _child(node: Any, step: str, change: Change) -> Any:  # noqa: ANN401 - a TOM
     if isinstance(node, list):
         return node[_index(node, step, change)]
     if isinstance(node, dict):
-        if node.get(step) is None:  # a table that is unset
+        if node.get(step) is None:  # an unset table
             node[step] = {}
         return node[step]
     raise UserError(f"{change.where}: {step!r} is inside a plain value")
@@ -107,17 +120,17 @@ def _index(node: list[Any], step: str, change: Change) -> int:
     names = _names(node)
     if step in names:
         return names.index(step)
-    place = whole_number(step)
-    if place is None or place >= len(node):
-        there = f"; there are: {', '.join(names)}" if names else ""
-        raise UserError(f"{change.where}: {shortened(step)!r} is not a position in a list of {len(node)}{there}")
-    return place
+    position = whole_number(step)
+    if position is None or position >= len(node):
+        known = f"; there are: {', '.join(names)}" if names else ""
+        raise UserError(f"{change.where}: {shortened(step)!r} is not a position in a list of {len(node)}{known}")
+    return position
 
 
 def _names(parts: list[Any]) -> list[str]:
-    """What the parts of a list are called in keys; none if it is no list of parts."""
+    """The names of the parts of a list in keys; empty if it is not a list of parts."""
     kinds = [str(item["kind"]) for item in parts if isinstance(item, dict) and "kind" in item]
-    kinds = [kind.rpartition(":")[2] for kind in kinds]  # package.module:Class is called Class
+    kinds = [kind.rpartition(":")[2] for kind in kinds]  # the key of package.module:Class is Class
     if len(kinds) < len(parts):
         return []
     return [kind if (n := kinds[: i + 1].count(kind)) == 1 else f"{kind}#{n}" for i, kind in enumerate(kinds)]
@@ -127,27 +140,27 @@ def blame(
     cls: type[BaseModel],
     changes: Sequence[Change],
     build: Callable[[Sequence[Change]], dict[str, Any]],
-    given: Sequence[Change] = (),
+    written: Sequence[Change] = (),
 ) -> tuple[str, ErrorDetails]:
-    """Who is at fault where ``build(changes)`` is no valid ``cls``, and what the fault is.
+    """Finds the change that makes ``build(changes)`` invalid for ``cls``, and the error.
 
-    At fault is the change whose value the error lies in; or, where the error is about a whole (two settings that do
-    not go together), every change without which it would not be there. Of several errors it is the one whose change
-    was given first that is told.
+    It is the change whose value the error is in; or, where the error is about a table (two settings that do not go
+    together), every change without which there would be no error. Of several errors, the one whose change was written
+    first is returned.
 
     Args:
         cls: the settings class.
         changes: at least one, in the order in which they are applied.
-        build: the tree of settings with some changes applied.
-        given: the changes in the order in which they were asked for; as they are applied, by default.
+        build: returns the tree of settings with some changes applied.
+        written: the changes in the order in which the user wrote them; as they are applied, by default.
 
     Returns:
-        the ``where`` of the change, or several joined by "and"; and the error.
+        The ``where`` of the change, or of several joined by "and"; and the error.
     """
-    order = list(given or changes)
-    found = [(_at_fault(cls, changes, build, error), error) for error in _errors(cls, build, changes)]
-    guilty, told = min(found, key=lambda one: min(order.index(change) for change in one[0]))
-    return " and ".join(dict.fromkeys(change.where for change in guilty)), told
+    order = list(written or changes)
+    errors = [(_at_fault(cls, changes, build, error), error) for error in _errors(cls, build, changes)]
+    guilty, first = min(errors, key=lambda one: min(order.index(change) for change in one[0]))
+    return " and ".join(dict.fromkeys(change.where for change in guilty)), first
 
 
 def _at_fault(
@@ -156,12 +169,12 @@ def _at_fault(
     build: Callable[[Sequence[Change]], dict[str, Any]],
     error: ErrorDetails,
 ) -> list[Change]:
-    place = [str(step) for step in error["loc"]]
+    location = [str(step) for step in error["loc"]]
     tree = build(changes)
-    inside = [change for change in changes if _leads_to(_placed(tree, change.path), place)]
+    inside = [change for change in changes if _leads_to(_with_positions(tree, change.path), location)]
     if inside:
         return inside[-1:]
-    around = [change for change in changes if _leads_to(place, _placed(tree, change.path))] or list(changes)
+    around = [change for change in changes if _leads_to(location, _with_positions(tree, change.path))] or list(changes)
     before = {_key(each) for each in _errors(cls, build, changes)}
     guilty = []
     for change in around:
@@ -181,7 +194,7 @@ def _key(error: ErrorDetails) -> tuple[object, ...]:
 def _errors(
     cls: type[BaseModel], build: Callable[[Sequence[Change]], dict[str, Any]], changes: Sequence[Change]
 ) -> list[ErrorDetails]:
-    """What is wrong with ``build(changes)``."""
+    """The validation errors of ``build(changes)``."""
     try:
         cls.model_validate(build(changes))
     except ValidationError as error:
@@ -189,29 +202,34 @@ def _errors(
     return []
 
 
-def _leads_to(path: Sequence[str], place: Sequence[str]) -> bool:
-    """Whether ``place`` is at or inside ``path``; errors name the tags of unions too, which keys do not."""
-    steps = iter(place)
+def _leads_to(path: Sequence[str], location: Sequence[str]) -> bool:
+    """Whether ``location`` is at or inside ``path``; errors also name the tags of unions, which keys do not."""
+    steps = iter(location)
     return all(step in steps for step in path)
 
 
-def _placed(tree: Any, path: Sequence[str]) -> list[str]:  # noqa: ANN401 - a TOML tree
-    """``path`` with positions for the kinds of parts, as errors name them."""
-    found = []
-    for step in path:
+def _with_positions(tree: Any, path: Sequence[str]) -> list[str]:  # noqa: ANN401 - a TOML tree
+    """``path`` with positions instead of the kinds of parts, as errors name them."""
+    steps = []
+    for part in path:
         names = _names(tree) if isinstance(tree, list) else []
-        place = str(names.index(step)) if step in names else step
-        found.append(place)
+        step = str(names.index(part)) if part in names else part
+        steps.append(step)
         if isinstance(tree, list):
-            at = whole_number(place)
-            tree = tree[at] if at is not None and at < len(tree) else None
+            position = whole_number(step)
+            tree = tree[position] if position is not None and position < len(tree) else None
         else:
-            tree = tree.get(place) if isinstance(tree, dict) else None
-    return found
+            tree = tree.get(step) if isinstance(tree, dict) else None
+    return steps
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as dotted keys, for comparing two of them."""
+    """Returns nested settings as dotted keys, to compare two of them.
+
+    Example:
+        >>> flatten({"training": {"epochs": 1, "seed": 42}})
+        {'training.epochs': 1, 'training.seed': 42}
+    """
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A recipe: TOML -> presets and overrides applied -> validated settings."""
+"""Loads a recipe: reads the TOML file, applies presets and overrides, and validates the settings."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class DataSettings(Settings):
     """The ``[data]`` table.
 
     Attributes:
-        max_length: longest training text in ids, special tokens counted; longer ones are cut. ``auto``: what the model
-            reads, at most 256.
+        max_length: longest training text in ids, special tokens included; longer ones are truncated. ``auto``: as
+            many as the model reads, at most 256.
         near_duplicates: leave out rows that overlap with an earlier one by this much or more (Jaccard of five-character
-            pieces, for instance 0.8; see `opencse.text.duplicates`). Unset, all rows are used.
+            pieces, for instance 0.8; see `opencse.text.duplicates`). Unset uses all rows.
     """
 
     max_length: Annotated[int, Field(ge=3, le=1_048_576)] | Literal["auto"] = 32
@@ -63,23 +63,23 @@ class EncoderSettings(Settings):
 
     Pooling and head of a recipe are the method's choice for a plain backbone (a transformers folder, which names no
     pooling). A start with a pooling of its own (a sentence-transformers folder, a trained encoder) is a finished
-    encoder: it keeps its pooling, its Dense layers and its Normalize, unless a preset, ``--set``, a recipe file of the
-    user's or a `Recipe` object says otherwise. With the pooling kept, a head of the recipe
+    encoder: it keeps its pooling, its Dense layers and its Normalize, unless a preset, ``--set``, the user's recipe
+    file or a `Recipe` object says otherwise. If the start keeps its pooling, the recipe's head
 
-    - that would be kept is left out: a new, untrained layer would stand between the model and its users;
-    - that is used in training only is left out too where the recipe names another pooling: it belongs to that one
-      (SimCSE's code has its MLP with [CLS] alone). Where both pool alike it is used, and dropped after training.
+    - is left out if it stays after training: a new, untrained layer would be added to a finished model;
+    - is left out if only training uses it and the recipe names another pooling, because it belongs to that one
+      (SimCSE's code has its MLP with [CLS] only). If both have the same pooling, the head is used in training.
 
-    Whoever sets ``encoder.pooling`` asks for the recipe's head with it; whoever sets ``encoder.head`` gets that head.
+    Setting ``encoder.pooling`` also brings the recipe's head; setting ``encoder.head`` brings that head.
 
     Attributes:
-        pooling: from token vectors to a sentence vector; ``own``, or unset, is the start's, and mean if it has none.
+        pooling: from token vectors to a sentence vector; ``own``, or unset, is the start's own, or mean if it has none.
         head: the projection head of training.
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
-        layers: how many of the backbone's layers are kept, from the first on (0: its embeddings); unset keeps all.
-        lora: train adapters and leave the backbone as it is; unset trains the backbone. See `LoraSettings`.
-        token_weights: how much each token counts in a mean; ``idf`` by how few of the training texts hold it (see
-            `opencse.modules.token_weights`); ``own``, or unset, as the start has it.
+        layers: how many of the backbone's layers are used, from the first on (0: only its embeddings); unset uses all.
+        lora: train adapters and freeze the backbone; unset trains the backbone. See `LoraSettings`.
+        token_weights: weight of each token in a mean; ``idf`` gives rare tokens more (see
+            `opencse.modules.token_weights`); ``own``, or unset, keeps the start's.
     """
 
     pooling: Pooling | None = None
@@ -91,18 +91,18 @@ class EncoderSettings(Settings):
 
     @field_validator("pooling", "token_weights", mode="before")
     @classmethod
-    def _own_is_unset(cls, given: object) -> object:
-        return None if given == "own" else given
+    def _own_is_unset(cls, value: object) -> object:
+        return None if value == "own" else value
 
     @model_validator(mode="after")
     def _adapters_have_a_whole_model(self) -> EncoderSettings:
         if self.lora is not None and self.layers is not None:
-            raise ValueError("lora leaves the model as it is, so none of its layers can be left out; unset layers")
+            raise ValueError("lora freezes the model, so none of its layers can be left out; unset layers")
         return self
 
     @property
     def part(self) -> str:
-        """What is kept of the backbone, in words; empty if all of it."""
+        """The used part of the backbone, in words; empty if all of it is used."""
         if self.layers is None:
             return ""
         return f"first {self.layers} layers" if self.layers else "embeddings alone"
@@ -113,12 +113,12 @@ class Preset(Settings):
 
     Attributes:
         model: Hub id of the backbone, or the built-in encoder; unset in presets that are not for a backbone. A preset
-            that is called after one of ``backbones.toml`` has it, and the ``settings`` there unless it gives its own;
-            a recipe's file may add to them with ``more``.
-        settings: dotted keys and values that replace the recipe's own; whole lists and tables too.
-        reference: what is replaced further where the preset ``reference`` is named too.
+            with a name of ``backbones.toml`` has the model and ``settings`` of that file, unless it gives its own; a
+            recipe's file may add to them with ``more``.
+        settings: dotted keys and values that replace the recipe's own; complete lists and tables too.
+        reference: more changes, applied where the preset ``reference`` is named too.
         expected: published or measured scores, by dotted name (``sts.average``); of ablations, with BERT-base.
-        note: where the numbers are from.
+        note: the source of the numbers.
     """
 
     model: str | None = None
@@ -129,19 +129,24 @@ class Preset(Settings):
 
 
 class Recipe(Settings):
-    """A method as data.
+    """A training method: every setting of data, encoder, objective and training.
 
     Attributes:
         name: of the recipe.
         title: one line for the user.
         paper: authors, year, title, arXiv number; empty for our own.
-        data: what is read.
-        encoder: what is trained.
-        objective: what it is trained for.
-        training: how.
-        seeds: of a comparison as the paper made it; a single run takes ``training.seed``.
+        data: how the text is read.
+        encoder: pooling, head and other changes to the model.
+        objective: the loss.
+        training: batches, steps, rates and evaluation.
+        seeds: of the paper's comparison; a single run uses ``training.seed``.
         presets: other settings, by name. ``paper`` and ``reference`` are the paper and the authors' public code where
-            they differ; ``paper`` may be left out, being the recipe as it stands.
+            they differ; ``paper`` is the recipe itself and need not be listed.
+
+    Example:
+        >>> recipe = load_recipe("simcse:reference", overrides=["training.seed=7"])
+        >>> recipe.objective.temperature, recipe.training.seed, recipe.objective.mask_duplicates
+        (0.05, 7, False)
     """
 
     name: str
@@ -171,8 +176,8 @@ class Recipe(Settings):
         worst_case = self.training.worst_case
         if worst_case is not None and worst_case.inputs.kind != "none" and not objective.encodes:
             raise ValueError(
-                "training.worst_case.inputs changes the inputs of the sentences, and this objective encodes masked "
-                'copies alone; set inputs to { kind = "none" }'
+                "training.worst_case.inputs changes the inputs of the sentences, and this objective encodes only "
+                'masked copies; set inputs to { kind = "none" }'
             )
         if worst_case is not None and worst_case.inputs.kind != "none" and not objective.one_forward:
             raise ValueError(
@@ -191,13 +196,13 @@ class Recipe(Settings):
         return self
 
     def sort_of(self, preset: str) -> PresetSort:
-        """What sort of preset ``preset`` is."""
+        """Returns the sort of a preset: for a backbone, for the authors' code, or an ablation."""
         if preset in CODE_PRESETS:
             return "code"
         return "ablation" if self.presets[preset].model is None else "backbone"
 
     def preset_for(self, model: str) -> str | None:
-        """The backbone preset called ``model`` or made for the Hub id ``model``; exact matches only."""
+        """Returns the backbone preset with exactly the name or Hub id ``model``; None if there is none."""
         if model in self.presets and self.presets[model].model is not None:
             return model
         return next((name for name, preset in self.presets.items() if preset.model == model), None)
@@ -228,20 +233,29 @@ class Resolved:
 
     @property
     def backbone(self) -> Preset | None:
-        """The backbone preset that was applied."""
-        given = [self.recipe.presets[name] for name in self.presets if name in self.recipe.presets]
-        return next((preset for preset in given if preset.model is not None), None)
+        """The backbone preset that was applied; None if there was none."""
+        applied = [self.recipe.presets[name] for name in self.presets if name in self.recipe.presets]
+        return next((preset for preset in applied if preset.model is not None), None)
 
 
 def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
+    """Returns the names of the recipes in the package.
+
+    Example:
+        >>> recipe_names()[:3]
+        ['adapt', 'dcl-post', 'diffcse']
+    """
     folder = resources.files("opencse") / "recipes"
     files = [f.name for f in folder.iterdir() if f.name.endswith(".toml") and f.name != FILE]
     return sorted(name.removesuffix(".toml") for name in files)
 
 
 def split_name(name: str) -> tuple[str, list[str]]:
-    """``NAME:PRESET:PRESET`` or ``file.toml:PRESET`` -> the recipe and the presets; colons in a path are the path's.
+    """Splits ``NAME:PRESET:PRESET`` or ``file.toml:PRESET`` into the recipe and its presets; paths may have colons.
+
+    Example:
+        >>> split_name("simcse:bert-base:crop-10")
+        ('simcse', ['bert-base', 'crop-10'])
 
     Raises:
         UserError: if a preset's name is empty.
@@ -261,10 +275,10 @@ def split_name(name: str) -> tuple[str, list[str]]:
 
 
 def recipe_text(recipe: str) -> str:
-    """The TOML of a recipe, by name (without presets) or file.
+    """Reads the TOML of a recipe, by name (without presets) or file.
 
     Raises:
-        UserError: naming the recipes there are.
+        UserError: for an unknown name, listing the recipes; or a file that cannot be read.
     """
     if recipe.endswith(".toml"):
         path = Path(recipe)
@@ -283,10 +297,14 @@ def recipe_text(recipe: str) -> str:
 
 
 def load_recipe(recipe: str, *, preset: str | None = None, overrides: Iterable[str] = ()) -> Recipe:
-    """A recipe with presets and then overrides applied; see `resolve_recipe`.
+    """Loads a recipe and applies presets and overrides; see `resolve_recipe`.
 
     Raises:
         UserError: naming the wrong key and the nearest valid one.
+
+    Example:
+        >>> load_recipe("simcse", preset="crop-10", overrides=["training.epochs=2"]).training.epochs
+        2.0
     """
     return resolve_recipe(recipe, preset=preset, overrides=overrides).recipe
 
@@ -294,55 +312,62 @@ def load_recipe(recipe: str, *, preset: str | None = None, overrides: Iterable[s
 def resolve_recipe(
     recipe: str, *, preset: str | None = None, model: str | None = None, overrides: Iterable[str] = ()
 ) -> Resolved:
-    """A recipe with presets and then overrides applied.
+    """Loads a recipe, applies presets and overrides, and says what was applied.
 
-    First the preset for the backbone, then ``paper`` or ``reference``, then the others in the order given, then the
-    overrides all together, whose order means nothing.
+    First the preset for the backbone is applied, then ``paper`` or ``reference``, then the other presets in their
+    order, then all overrides, whose order does not matter.
 
     Args:
         recipe: a name or the path of a TOML file, either with presets after colons (``simcse:bert-base:crop-10``).
         preset: more presets, joined by colons.
-        model: what will be trained; its preset (exact name or Hub id) is applied unless another backbone's is named.
+        model: the model to train; its preset (exact name or Hub id) is applied unless another backbone's is named.
         overrides: ``key.path=value``, the value in TOML (a bare word is a string).
 
     Raises:
         UserError: naming the wrong key and the nearest valid one.
+
+    Example:
+        >>> resolved = resolve_recipe("simcse", model="roberta-base", overrides=["training.seed=1"])
+        >>> resolved.presets, resolved.model, resolved.recipe.training.batch_size
+        (('roberta-base',), 'FacebookAI/roberta-base', 512)
     """
     name, presets = split_name(recipe)
     try:
         read = tomllib.loads(recipe_text(name))
-    except (ValueError, RecursionError) as error:  # ValueError: of a number of more digits than Python reads, too
+    except (ValueError, RecursionError) as error:  # ValueError: also for a number with too many digits for Python
         raise UserError(f"{name}: not valid TOML ({reason(error)})") from None
     written = validate(Recipe, completed(read), name)
     if preset is not None:
         presets += preset.split(":")
-    chosen = _choose(written, name, presets, model)
-    own_changes = _preset_changes(written, name, chosen)
+    applied = _choose(written, name, presets, model)
+    preset_changes = _preset_changes(written, name, applied)
     if isinstance(overrides, str | Mapping):
         raise UserError("settings is a list of texts, for instance settings=['training.max_steps=60']")
-    asked = [Change(f"--set {shortened(text)}", *parse_override(text)) for text in overrides]
-    changes = [*own_changes, *in_order(asked)]
+    user_changes = [Change(f"--set {shortened(text)}", *parse_override(text)) for text in overrides]
+    changes = [*preset_changes, *in_order(user_changes)]
     plain = written.model_dump(mode="json")
     try:
         resolved = Recipe.model_validate(changed(plain, changes))
     except ValidationError:
-        at_fault, wrong = blame(Recipe, changes, lambda some: changed(plain, some), [*own_changes, *asked])
+        at_fault, wrong = blame(Recipe, changes, lambda some: changed(plain, some), [*preset_changes, *user_changes])
         raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
-    own = None if model is None else written.presets.get(model)
-    requested_model = model if own is None or own.model is None else own.model
+    model_preset = None if model is None else written.presets.get(model)
+    requested_model = model if model_preset is None or model_preset.model is None else model_preset.model
     explicit = {key for change in changes for key in _flat(change)}
     if name.endswith(".toml"):
         explicit |= flatten({key: value for key, value in read.items() if key != "presets"}).keys()
-    return Resolved(resolved, tuple(chosen), requested_model, frozenset(explicit), _replaced(own_changes, asked))
+    return Resolved(
+        resolved, tuple(applied), requested_model, frozenset(explicit), _replaced(preset_changes, user_changes)
+    )
 
 
-def _replaced(own: Iterable[Change], asked: Iterable[Change]) -> tuple[str, ...]:
-    """What ``asked`` puts in the place of the presets' ``own`` settings, to be read."""
-    by_preset = {key: (change.where, value) for change in own for key, value in _flat(change).items()}
-    given = {key: value for change in asked for key, value in _flat(change).items()}
+def _replaced(preset_changes: Iterable[Change], user_changes: Iterable[Change]) -> tuple[str, ...]:
+    """A line for each setting of a preset that the user replaces."""
+    by_preset = {key: (change.where, value) for change in preset_changes for key, value in _flat(change).items()}
+    by_user = {key: value for change in user_changes for key, value in _flat(change).items()}
     return tuple(
-        f"{key} = {value}, where the preset {by_preset[key][0]} has {by_preset[key][1]}"
-        for key, value in given.items()
+        f"{key} = {value} (the preset {by_preset[key][0]} has {by_preset[key][1]})"
+        for key, value in by_user.items()
         if key in by_preset and by_preset[key][1] != value
     )
 
@@ -352,7 +377,7 @@ def _flat(change: Change) -> dict[str, Any]:
 
 
 def _choose(recipe: Recipe, name: str, presets: Sequence[str], model: str | None) -> list[str]:
-    """The presets to apply, in their order: backbone, code, ablations."""
+    """Returns the presets to apply, in their order: backbone, code, ablations."""
     for preset in presets:
         if preset not in recipe.presets and preset != "paper":
             near = nearest(preset, recipe.presets)
@@ -366,22 +391,22 @@ def _choose(recipe: Recipe, name: str, presets: Sequence[str], model: str | None
         raise UserError(f"{name}: {' and '.join(of['backbone'])} are presets of two backbones; name one of them")
     if len(of["code"]) > 1:
         raise UserError(f"{name}: paper and reference contradict each other; name one of them")
-    own = recipe.preset_for(model) if model is not None else None
-    if own is not None and not of["backbone"]:
-        of["backbone"].append(own)
+    model_preset = recipe.preset_for(model) if model is not None else None
+    if model_preset is not None and not of["backbone"]:
+        of["backbone"].append(model_preset)
     return [*of["backbone"], *of["code"], *of["ablation"]]
 
 
-def _preset_changes(recipe: Recipe, name: str, chosen: Sequence[str]) -> list[Change]:
-    """The changes of the ``chosen`` presets; what ``reference`` adds to a backbone's comes after its own settings."""
+def _preset_changes(recipe: Recipe, name: str, presets: Sequence[str]) -> list[Change]:
+    """The changes of some presets; what ``reference`` adds to a backbone's comes after its own settings."""
     changes: list[Change] = []
     added: list[Change] = []
-    for preset in chosen:
-        given = recipe.presets.get(preset, Preset())
+    for preset in presets:
+        values = recipe.presets.get(preset, Preset())
         where = f"{name}:{preset}"
-        changes += changes_of(given.settings, where)
-        if "reference" in chosen:
-            added += changes_of(given.reference, where)
+        changes += changes_of(values.settings, where)
+        if "reference" in presets:
+            added += changes_of(values.reference, where)
         if preset == "reference" or recipe.sort_of(preset) == "ablation":
             changes += added
             added = []
@@ -389,6 +414,6 @@ def _preset_changes(recipe: Recipe, name: str, chosen: Sequence[str]) -> list[Ch
 
 
 def to_toml(recipe: Recipe) -> str:
-    """Every setting of a recipe as TOML that loads to the same recipe; presets and what is unset are left out."""
+    """Returns every setting of a recipe as TOML that loads to the same recipe, without presets and unset settings."""
     plain: dict[str, Any] = recipe.model_dump(mode="json", exclude={"presets"}, exclude_none=True)
     return tomli_w.dumps(plain)

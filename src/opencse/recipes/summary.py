@@ -1,4 +1,4 @@
-"""Recipes described to the user: what they are made of, what their presets change, where two differ."""
+"""Describes recipes for tables: their parts, what their presets change, and where two of them differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ _LONG_LIST = 12
 
 
 def made_of(recipe: Recipe) -> str:
-    """View, negatives with what is peculiar to them, terms and head, in a few words."""
+    """Describes view, negatives, terms and head of a recipe in a few words.
+
+    Example:
+        >>> from opencse.recipes.recipe import load_recipe
+        >>> made_of(load_recipe("simcse"))
+        'dropout + in_batch + mlp head in training'
+    """
     objective = recipe.objective
     parts: list[str] = [objective.view.kind]
     if objective.positive.of.kind != "views":
@@ -37,7 +43,7 @@ def made_of(recipe: Recipe) -> str:
 
 
 def _named(source: Mapping[str, Any]) -> str:
-    """A source of negatives by its kind, and by what it is of, how large, or of which layers, where that says more."""
+    """Describes a source of negatives by its kind, its vectors, its size, or its layers."""
     words = [str(source["kind"])]
     of = source.get("of", {}).get("kind", "views")
     if of != "views":
@@ -48,17 +54,17 @@ def _named(source: Mapping[str, Any]) -> str:
 
 
 def short_paper(recipe: Recipe) -> str:
-    """``Wu et al. 2022``; for what is no citation, what stands before the first semicolon."""
+    """Shortens a citation to ``Wu et al. 2022``; other text is truncated at the first semicolon."""
     cited = re.match(r"([^.;]+?) (\d{4})\. ", recipe.paper)
     if cited is None:
         return recipe.paper.partition(";")[0]
     authors = cited[1].split(", ")
-    shown = authors[0] if len(authors) == 1 else " and ".join(authors) if len(authors) == 2 else f"{authors[0]} et al."
-    return f"{shown} {cited[2]}"
+    names = authors[0] if len(authors) == 1 else " and ".join(authors) if len(authors) == 2 else f"{authors[0]} et al."
+    return f"{names} {cited[2]}"
 
 
 def published(recipe: Recipe) -> str:
-    """The number for BERT-base: the seven-task average, or else STS-B's development set; empty if there is none."""
+    """Returns the published score with BERT-base: the STS average, else STS-B's development set; empty if none."""
     base = recipe.presets.get("bert-base")
     expected = {} if base is None else base.expected
     if "sts.average" in expected:
@@ -67,19 +73,24 @@ def published(recipe: Recipe) -> str:
 
 
 def scores(preset: Preset) -> list[str]:
-    """What is published for a preset, the average first."""
+    """Returns the published scores of a preset, the average first."""
     order = sorted(preset.expected, key=lambda key: key != "sts.average")
     return [f"{key} {preset.expected[key]:.2f}" for key in order]
 
 
 def preset_changes(preset: Preset) -> list[str]:
-    """What a preset changes, a setting each; what it changes further beside ``reference`` comes last."""
+    """Returns the changes of a preset, one line each; its changes in addition to ``reference`` come last."""
     lines = [f"{key} = {shown(value)}" for key, value in preset.settings.items()]
     return lines + [f"with reference: {key} = {shown(value)}" for key, value in preset.reference.items()]
 
 
 def shown(value: object) -> str:
-    """A setting's value on one line: parts as ``kind(key=value, ...)``, long lists cut short."""
+    """Writes the value of a setting on one line: parts as ``kind(key=value, ...)``, long lists shortened.
+
+    Example:
+        >>> shown({"kind": "crop", "rate": 0.1}), shown(None)
+        ('crop(rate=0.1)', 'unset')
+    """
     if isinstance(value, Mapping):
         inside = ", ".join(f"{key}={shown(v)}" for key, v in value.items() if key != "kind" and v is not None)
         kind = str(value.get("kind", ""))
@@ -94,25 +105,30 @@ def shown(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One setting in which two recipes differ; an empty string where one has no such setting or part."""
+class SettingDifference:
+    """A setting in which two recipes differ; an empty string where one of them does not have it."""
 
     key: str
     a: str
     b: str
 
 
-def differences(a: Recipe, b: Recipe) -> list[Difference]:
-    """The settings in which ``a`` and ``b`` differ: names, titles, papers and presets aside.
+def differences(a: Recipe, b: Recipe) -> list[SettingDifference]:
+    """Returns the settings in which ``a`` and ``b`` differ, except names, titles, papers and presets.
 
-    Parts of another kind are told as a whole, and in lists of parts each is compared with the one of its own kind, so
-    that a part more is one difference, wherever it stands.
+    Parts of different kinds are one difference. In lists of parts each is compared with the one of the same kind, so an
+    additional part is one difference, wherever it is in the list.
+
+    Example:
+        >>> from opencse.recipes.recipe import load_recipe
+        >>> differences(load_recipe("simcse"), load_recipe("simcse", overrides=["training.epochs=2"]))
+        [SettingDifference(key='training.epochs', a='1.0', b='2.0')]
     """
     aside = {"name", "title", "paper", "presets"}
     return list(_differences("", a.model_dump(mode="json", exclude=aside), b.model_dump(mode="json", exclude=aside)))
 
 
-def _differences(key: str, a: Any, b: Any) -> Iterator[Difference]:  # noqa: ANN401 - trees of settings
+def _differences(key: str, a: Any, b: Any) -> Iterator[SettingDifference]:  # noqa: ANN401 - trees of settings
     if isinstance(a, Mapping) and isinstance(b, Mapping) and a.get("kind") == b.get("kind"):
         for name in a:  # the same settings class, so the same keys
             yield from _differences(f"{key}.{name}" if key else name, a[name], b[name])
@@ -120,7 +136,7 @@ def _differences(key: str, a: Any, b: Any) -> Iterator[Difference]:  # noqa: ANN
         for name, one, other in _by_kind(a, b):
             yield from _differences(f"{key}.{name}", one, other)
     elif a != b:
-        yield Difference(key, _shown_or_empty(a), _shown_or_empty(b))
+        yield SettingDifference(key, _shown_or_empty(a), _shown_or_empty(b))
 
 
 def _are_parts(value: Any) -> bool:  # noqa: ANN401 - a tree of settings
@@ -132,9 +148,9 @@ def _by_kind(
 ) -> Iterator[tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]]:
     """The parts of both, paired by kind; the second of a kind is called ``kind#2``."""
     for kind in dict.fromkeys(str(part["kind"]) for part in [*a, *b]):
-        ones = [part for part in a if part["kind"] == kind]
-        others = [part for part in b if part["kind"] == kind]
-        for number, (one, other) in enumerate(zip_longest(ones, others), start=1):
+        of_a = [part for part in a if part["kind"] == kind]
+        of_b = [part for part in b if part["kind"] == kind]
+        for number, (one, other) in enumerate(zip_longest(of_a, of_b), start=1):
             yield kind if number == 1 else f"{kind}#{number}", one, other
 
 

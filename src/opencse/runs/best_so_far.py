@@ -54,6 +54,7 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFa
     Without a score of a trained step the weights of the checkpoint are kept.
 
     Example:
+        >>> from opencse.adapting.selection import DevScore
         >>> from opencse.environment import Environment
         >>> from opencse.runs.record import Identity, TextCounts
         >>> identity = Identity(recipe={}, model="m", text="", precision="float32", dev="sample")

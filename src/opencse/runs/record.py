@@ -16,6 +16,9 @@ from opencse.errors import UserError, reason
 from opencse.recipes.overrides import flatten
 from opencse.version import __version__
 
+DESCRIPTIVE = frozenset({"title", "paper"})
+"""Keys of a recipe that describe it and change no number, so a run may be resumed with other ones."""
+
 
 def now() -> datetime:
     """The current time in UTC, to the second."""
@@ -54,7 +57,7 @@ class Identity(_Extensible):
     def difference(self, now: Identity) -> str | None:
         """The first difference from ``now``, in words; None if it is the same run."""
         before, after = flatten(self.recipe), flatten(now.recipe)
-        for key in sorted(before.keys() | after.keys()):
+        for key in sorted((before.keys() | after.keys()) - DESCRIPTIVE):
             if before.get(key) != after.get(key):
                 return f"another recipe.{key} ({before.get(key)!r} then, {after.get(key)!r} now)"
         if self.precision != now.precision:

@@ -30,7 +30,7 @@ from opencse.recipes.overrides import flatten
 from opencse.records import save_json
 from opencse.runs.folder import FolderState, RunFolder, locked
 from opencse.runs.lock import require_free, was_locked
-from opencse.runs.record import changed_files
+from opencse.runs.record import DESCRIPTIVE, changed_files
 from opencse.runs.start import Reading
 from opencse.studies.record import Contents, StudyRecord
 from opencse.studies.study import RunSpec, Study
@@ -272,7 +272,7 @@ def _require_same_content(record: StudyRecord, now: Contents, suites: Suites, fo
 
 def _require_same_request(record: StudyRecord, request: dict[str, Any], folder: Path) -> None:
     before, now = flatten(record.asked), flatten(request)
-    for key in before.keys() | now.keys():
+    for key in (before.keys() | now.keys()) - {f"recipe.{name}" for name in DESCRIPTIVE}:
         if before.get(key) != now.get(key):
             raise UserError(
                 f"{folder}: was made with another {key} ({before.get(key)!r} then, {now.get(key)!r} now); "
