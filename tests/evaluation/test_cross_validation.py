@@ -65,7 +65,7 @@ def test_the_first_highest_rounded_mean_is_chosen(means: tuple[float, ...], chos
     by_fold = kfold(Told(spread), labels, np.arange(24), np.arange(24, 30), 3, GRID)
     by_dev = split(Told(np.array([means])), labels, np.arange(12), np.arange(12, 24), np.arange(24, 30), GRID)
     for got in (by_fold, by_dev):
-        assert got.chosen == (chosen,)
+        assert got.selected == (chosen,)
         assert got.dev_accuracy == dev
         assert np.array_equal(got.predicted, np.arange(24, 30) % chosen)
         assert got.accuracy == pytest.approx(100 * np.mean(np.arange(24, 30) % chosen == labels[24:]))
@@ -98,8 +98,8 @@ def test_nested_tests_every_row_once_and_never_looks_at_it_before() -> None:
     (inner, _), (refits, regularisation) = told.asked
     assert len(inner) == 9
     assert [fold.dev for fold in refits] == [None] * 3
-    assert got.chosen == tuple(values[0] for values in regularisation)
-    assert len(set(got.chosen)) > 1
+    assert got.selected == tuple(values[0] for values in regularisation)
+    assert len(set(got.selected)) > 1
     tested = []
     for outer, (fold, (value,)) in enumerate(zip(refits, regularisation, strict=True)):
         test = sorted(set(range(40)) - set(fold.train.tolist()))

@@ -157,7 +157,7 @@ def test_one_file_by_a_loop(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from("AB")), max_size=120), st.sampled_from([2, 10]))
 def test_the_draw_takes_of_each_class_its_share(made: list[tuple[int, str]], k: int) -> None:
     lines = [(str(text), label) for text, label in made]
-    found = probing_data._drawn(read(lines), k)
+    found = probing_data._draw(read(lines), k)
     assert found == set(drawn(lines, k))
     first = dict(reversed(lines))
     for label, n in Counter(first.values()).items():
@@ -173,7 +173,7 @@ def read(lines: Lines) -> list[LabelledLine]:
     st.one_of(st.none(), st.lists(st.tuples(st.sampled_from("uvwx"), st.sampled_from("AB")), max_size=8)),
 )
 def test_no_sentence_is_in_two_parts(pool: Lines, test: Lines | None) -> None:
-    parts, dropped = probing_data._parted(read(pool), None if test is None else read(test))
+    parts, dropped = probing_data._divided(read(pool), None if test is None else read(test))
     train, dev, tested = ({line.texts[0] for line in parts[name]} for name in ("train", "dev", "test"))
     assert not train & dev
     assert not (train | dev) & tested

@@ -114,7 +114,7 @@ def test_average_of_other_aggregations(full: StsResult) -> None:
     [
         (None, "cannot be read as a result"),
         ("{", "cannot be read as a result"),
-        ("[]", "a result is a JSON object, this is list"),
+        ("[]", "a result is a JSON object, this file holds a list"),
         ('{"schema_version": 2}', "schema_version"),
     ],
 )

@@ -139,7 +139,7 @@ def test_nested_is_exactly_the_plain_loop(mode: Mode, n: int, classes: int) -> N
         devs.append(max(scores))
     got = nested(fitter(x, y, settings), y, settings.folds, GRID)
     assert got.accuracy == pytest.approx(np.mean(accuracies), abs=1e-12)
-    assert got.chosen == tuple(chosen)
+    assert got.selected == tuple(chosen)
     assert got.dev_accuracy == pytest.approx(np.mean(devs), abs=1e-12)
     assert got.fits == settings.folds**2 * len(GRID) + settings.folds
     assert len({len(train) for train, _ in folds_by_sklearn(x, y, settings.folds)}) == 2  # sizes differ by one
@@ -163,7 +163,7 @@ def test_kfold_and_split_are_exactly_the_plain_loop(mode: Mode, classes: int) ->
     plain.fit(x[train], y[train], None)
     got = kfold(fitter(x, y, settings), y, train, test, settings.folds, GRID)
     assert got.accuracy == 100 * plain.score(x[test], y[test])
-    assert got.chosen == (best,)
+    assert got.selected == (best,)
     assert got.dev_accuracy == max(scores)
 
     scores = []
@@ -176,7 +176,7 @@ def test_kfold_and_split_are_exactly_the_plain_loop(mode: Mode, classes: int) ->
     again.fit(x[train], y[train], (x[dev], y[dev]))
     got = split(fitter(x, y, settings), y, train, dev, test, GRID)
     assert got.accuracy == 100 * again.score(x[test], y[test])
-    assert got.chosen == (best,)
+    assert got.selected == (best,)
     assert got.dev_accuracy == max(scores)
 
 

@@ -112,7 +112,7 @@ def test_each_task_by_its_scheme(folder: Path, mode: Mode) -> None:
             wanted, gold = nested(fitter, y, settings.folds, L2), y
         score = result.transfer.tasks[key]
         assert (score.accuracy, score.dev_accuracy) == (wanted.accuracy, wanted.dev_accuracy)
-        assert score.regularisation == list(wanted.chosen)
+        assert score.regularisation == list(wanted.selected)
         if key == "mrpc":
             assert score.f1 == pytest.approx(100 * f1_score(gold, wanted.predicted))
         else:
@@ -308,7 +308,7 @@ def test_the_check_of_sizes_is_the_folds_own(tmp_path: Path, few: int, k: int) -
     task = load_transfer(tmp_path).tasks["mr"]
     x, y = np.random.default_rng(0).normal(size=(41 + few, 2)), task.parts["all"].labels
     try:
-        transfer._large_enough(task, k)
+        transfer._require_large_enough(task, k)
     except UserError:
         with pytest.raises(UserError):
             nested(Classifiers(x, y, MODES["fast"]), y, k, L2)

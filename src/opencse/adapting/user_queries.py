@@ -126,7 +126,7 @@ class UserQueries:
         task, k = self.task, self.metric.k
         embedded = embed_for_search(open_model(encoder), [(task.queries, task.documents)])
         ranked = rankings(task, embedded, k, OwnDocuments.of(task, self.keep_identical_ids))
-        return np.array([self.metric.of_ranking(one.found, one.judged) for one in ranked])
+        return np.array([self.metric.of_ranking(one.levels, one.judged) for one in ranked])
 
     def parts(self, values: Floats) -> dict[str, float]:
         """None: there is one kind of query."""

@@ -42,7 +42,7 @@ TableRow = Sequence[str | Cell]
 
 def results_table(
     title: str,
-    left: Sequence[str],
+    labels: Sequence[str],
     right: Sequence[str],
     rows: Iterable[TableRow],
     notes: Iterable[str | None] = (),
@@ -54,7 +54,7 @@ def results_table(
 
     Args:
         title: above the table.
-        left: headers of the columns aligned to the left.
+        labels: headers of the columns aligned to the left.
         right: headers of the columns after them, aligned to the right.
         rows: the cells of each row.
         notes: joined below the table; None is left out.
@@ -68,7 +68,7 @@ def results_table(
     incomplete = any(isinstance(cell, Cell) and not cell.complete for row in cells for cell in row)
     mark = f"* not the published {data}: does not compare with published values" if incomplete else None
     table = Table(title=title, caption="; ".join(note for note in (mark, *notes) if note) or None)
-    for header in left:
+    for header in labels:
         table.add_column(Text(header), overflow="fold")
     for header in right:
         table.add_column(Text(header), justify="right", no_wrap=True)

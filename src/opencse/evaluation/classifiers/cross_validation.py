@@ -1,6 +1,6 @@
-"""SentEval's three ways of choosing a regularisation and taking a test accuracy, for any classifier.
+"""SentEval's three schemes to select a regularisation and measure test accuracy, for any classifier.
 
-The regularisation is the one of the highest mean dev accuracy in percent, rounded to two decimals; the first of equals.
+The selected regularisation has the highest mean dev accuracy in percent, rounded to two decimals; the first of equals.
 """
 
 from __future__ import annotations
@@ -10,72 +10,71 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 
-Rows = NDArray[np.intp]
 Scheme = Literal["nested", "kfold", "split"]
 SEED = 1111
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What a classifier is fitted on.
+    """The rows that a classifier is fitted on.
 
     Attributes:
         train: rows (n,) of the features.
-        dev: rows the fit is stopped by; None: a random 5 % of ``train``, which are then not trained on.
+        dev: rows by which the fit is stopped; None: a random 5 % of ``train``, which are then not trained on.
     """
 
-    train: Rows
-    dev: Rows | None
+    train: Integers
+    dev: Integers | None
 
 
 class Fits(Protocol):
-    """Classifiers fitted on F folds with R regularisations each.
+    """The classifiers fitted on F folds with R regularisations each.
 
     Attributes:
-        accuracy: share (F, R) of the dev rows told right; read only of fits that had dev rows.
+        accuracy: share (F, R) of the dev rows predicted correctly; used only for fits with dev rows.
     """
 
-    accuracy: NDArray[np.float64]
+    accuracy: Floats
 
-    def predict(self, fold: int, regularisation: int, rows: Rows) -> NDArray[np.intp]:
-        """The class (n,) of each of the ``rows`` by that fit."""
+    def predict(self, fold: int, regularisation: int, rows: Integers) -> Integers:
+        """Predicts the class (n,) of each of the ``rows`` by that fit."""
 
 
 class Fitter(Protocol):
-    """What fits classifiers on the rows of some features."""
+    """Fits classifiers on rows of some features."""
 
     def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> Fits:
-        """One fit for each fold and each of its regularisations (F, R)."""
+        """Fits one classifier for each fold and each of its regularisations (F, R)."""
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a protocol found.
+class TestOutcome:
+    """The test accuracy of a scheme, and what it selected.
 
     Attributes:
-        accuracy: percent of the test rows told right; for ``nested`` the mean over the outer folds.
-        dev_accuracy: the highest dev accuracy of the grid, percent, rounded to two decimals as the choice was; for
+        accuracy: percent of the test rows predicted correctly; for ``nested`` the mean over the outer folds.
+        dev_accuracy: the highest dev accuracy of the grid, percent, rounded to two decimals as for the selection; for
             ``nested`` the mean over the outer folds.
-        chosen: the regularisation chosen, one an outer fold (``kfold`` and ``split``: one).
+        selected: the regularisation, one for each outer fold (``kfold`` and ``split``: one).
         predicted: the class (n,) of each test row; for ``nested`` of every row.
-        fits: how many classifiers were fitted.
+        fits: number of classifiers fitted.
     """
 
     accuracy: float
     dev_accuracy: float
-    chosen: tuple[float, ...]
-    predicted: NDArray[np.intp]
+    selected: tuple[float, ...]
+    predicted: Integers
     fits: int
 
 
-def stratified_folds(labels: NDArray[np.intp], k: int, seed: int = SEED) -> list[tuple[Rows, Rows]]:
-    """Pairs of train and test rows, one a fold; each class has its share in each.
+def stratified_folds(labels: Integers, k: int, seed: int = SEED) -> list[tuple[Integers, Integers]]:
+    """Splits rows into train and test, one pair for each fold; each class has its share in each.
 
-    Those of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``, as in SentEval.
+    The folds are those of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``, as in SentEval.
 
     Args:
         labels: (n,).
@@ -93,15 +92,17 @@ def stratified_folds(labels: NDArray[np.intp], k: int, seed: int = SEED) -> list
             f"class {classes[counts.argmin()]} has {counts.min()} sentences, too few for {k} folds; "
             "add some, or drop the class"
         )
-    folds: list[tuple[Rows, Rows]] = list(StratifiedKFold(k, shuffle=True, random_state=seed).split(labels, labels))
+    folds: list[tuple[Integers, Integers]] = list(
+        StratifiedKFold(k, shuffle=True, random_state=seed).split(labels, labels)
+    )
     return folds
 
 
-def nested(fitter: Fitter, labels: NDArray[np.intp], k: int, grid: Sequence[float]) -> Outcome:
-    """k-fold cross-validation within k-fold cross-validation: k k |grid| + k fits (MR, CR, SUBJ, MPQA).
+def nested(fitter: Fitter, labels: Integers, k: int, grid: Sequence[float]) -> TestOutcome:
+    """Runs k-fold cross-validation within k-fold cross-validation: k k |grid| + k fits (MR, CR, SUBJ, MPQA).
 
-    For each outer fold the regularisation is chosen by inner folds of its training rows, and a classifier fitted on
-    all of these is tested on the fold. All inner fits are asked for at once.
+    For each outer fold the regularisation is selected by inner folds of its training rows, and a classifier fitted on
+    all of these is tested on the fold. All inner fits are requested at once.
 
     Args:
         fitter: fits classifiers on rows of the features.
@@ -119,22 +120,24 @@ def nested(fitter: Fitter, labels: NDArray[np.intp], k: int, grid: Sequence[floa
     for fold, (_, test) in enumerate(outer):
         predicted[test] = refits.predict(fold, 0, test)
         shares.append(_percent(predicted[test], labels[test]))
-    return Outcome(
+    return TestOutcome(
         accuracy=float(np.mean(shares)),
         dev_accuracy=float(np.mean([choice.accuracy for choice in choices])),
-        chosen=tuple(choice.value for choice in choices),
+        selected=tuple(choice.value for choice in choices),
         predicted=predicted,
         fits=k * k * len(grid) + k,
     )
 
 
-def kfold(fitter: Fitter, labels: NDArray[np.intp], train: Rows, test: Rows, k: int, grid: Sequence[float]) -> Outcome:
-    """k-fold cross-validation on the training rows, one fit on all of them, one test: k |grid| + 1 fits (TREC, MRPC).
+def kfold(
+    fitter: Fitter, labels: Integers, train: Integers, test: Integers, k: int, grid: Sequence[float]
+) -> TestOutcome:
+    """Runs k-fold cross-validation on the training rows, then one fit and test: k |grid| + 1 fits (TREC, MRPC).
 
     Args:
         fitter: fits classifiers on rows of the features.
         labels: (n,) classes of all rows.
-        train: rows to choose and fit on.
+        train: rows to select and fit on.
         test: rows to test on.
         k: number of folds.
         grid: regularisations.
@@ -146,18 +149,18 @@ def kfold(fitter: Fitter, labels: NDArray[np.intp], train: Rows, test: Rows, k: 
 
 
 def split(
-    fitter: Fitter, labels: NDArray[np.intp], train: Rows, dev: Rows, test: Rows, grid: Sequence[float]
-) -> Outcome:
-    """The regularisation is chosen, and fits are stopped, by a dev set: |grid| fits (SST2, probing).
+    fitter: Fitter, labels: Integers, train: Integers, dev: Integers, test: Integers, grid: Sequence[float]
+) -> TestOutcome:
+    """Selects the regularisation and stops fits by a dev set: |grid| fits (SST2, probing).
 
-    SentEval fits the chosen one anew from the same seed on the same rows, which is the same classifier again, so that
-    one is tested here.
+    SentEval fits the selected one again from the same seed on the same rows, which gives the same classifier, so the
+    first is tested here.
 
     Args:
         fitter: fits classifiers on rows of the features.
         labels: (n,) classes of all rows.
         train: rows to fit on.
-        dev: rows to choose by.
+        dev: rows to select by.
         test: rows to test on.
         grid: regularisations.
     """
@@ -173,17 +176,17 @@ class _Choice:
     accuracy: float
 
 
-def _choose(shares: NDArray[np.float64], grid: Sequence[float]) -> _Choice:
-    """Of dev shares (folds, |grid|)."""
+def _choose(shares: Floats, grid: Sequence[float]) -> _Choice:
+    """Selects from dev shares (folds, |grid|)."""
     scores = [round(100 * float(np.mean(column)), 2) for column in shares.T]
     position = int(np.argmax(scores))
     return _Choice(position, grid[position], scores[position])
 
 
-def _tested(fits: Fits, position: int, labels: NDArray[np.intp], test: Rows, choice: _Choice, count: int) -> Outcome:
+def _tested(fits: Fits, position: int, labels: Integers, test: Integers, choice: _Choice, count: int) -> TestOutcome:
     predicted = fits.predict(0, position, test)
-    return Outcome(_percent(predicted, labels[test]), choice.accuracy, (choice.value,), predicted, count)
+    return TestOutcome(_percent(predicted, labels[test]), choice.accuracy, (choice.value,), predicted, count)
 
 
-def _percent(predicted: NDArray[np.intp], gold: NDArray[np.intp]) -> float:
+def _percent(predicted: Integers, gold: Integers) -> float:
     return 100 * float(np.mean(predicted == gold))

@@ -1,4 +1,4 @@
-"""scikit-learn's logistic regression in place of the trained classifier: SentEval's choice without PyTorch."""
+"""Classifies by scikit-learn's logistic regression, SentEval's alternative without PyTorch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opencse.evaluation.classifiers.cross_validation import Fold, Rows
+from opencse.arrays import Floats, Integers, Vectors
+from opencse.evaluation.classifiers.cross_validation import Fold
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
@@ -18,21 +18,21 @@ ITERATIONS = 1000
 
 
 class Logistic:
-    r"""Multinomial logistic regression by L-BFGS; the regularisation is C, larger for less; the bias is not penalised.
+    r"""Fits multinomial logistic regression by L-BFGS; a larger C regularises less; the bias is not penalised.
 
     .. math:: \min_W \frac12 \|W\|^2 - C \sum_i \log p_{i, y_i}
 
     There is no early stopping, so dev rows only measure, and a fit without them uses all its rows. scikit-learn's
-    default of 100 iterations, which SentEval leaves, often ends short of the optimum; here it is 1,000.
+    default of 100 iterations, which SentEval uses, often ends short of the optimum; here it is 1,000.
     """
 
-    def __init__(self, features: NDArray[np.floating], labels: NDArray[np.intp]) -> None:
+    def __init__(self, features: Vectors, labels: Integers) -> None:
         """``features``: (n, d); ``labels``: (n,)."""
         self.features = features
         self.labels = labels
 
     def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> LogisticFits:
-        """One after another; see ``Fitter``."""
+        """Fits one classifier after another; see ``Fitter``."""
         from sklearn.linear_model import LogisticRegression
 
         models: list[list[LogisticRegression]] = []
@@ -49,20 +49,20 @@ class Logistic:
 
 
 class LogisticFits:
-    """See ``Fits``."""
+    """The fitted logistic regressions; see ``Fits``."""
 
     def __init__(
         self,
-        accuracy: NDArray[np.float64],
+        accuracy: Floats,
         models: list[list[LogisticRegression]],
-        features: NDArray[np.floating],
+        features: Vectors,
     ) -> None:
         """``models``: by fold and regularisation."""
         self.accuracy = accuracy
         self.models = models
         self._features = features
 
-    def predict(self, fold: int, regularisation: int, rows: Rows) -> NDArray[np.intp]:
+    def predict(self, fold: int, regularisation: int, rows: Integers) -> Integers:
         """See ``Fits``."""
-        predicted: NDArray[np.intp] = self.models[fold][regularisation].predict(self._features[rows])
+        predicted: Integers = self.models[fold][regularisation].predict(self._features[rows])
         return predicted

@@ -17,16 +17,16 @@ from opencse.evaluation.classifiers.settings import ClassifierSettings
 
 
 class Net(Protocol):
-    """What the training loop asks of one."""
+    """A network, as the training loop uses it."""
 
     parameters: list[Tensor]
 
     def gradients(self, batch: Tensor, targets: Tensor) -> list[Tensor]:
-        """Of the mean cross-entropy; ``batch`` (groups, batch, d + 1), ``targets`` (groups, batch)."""
+        """Returns gradients of mean cross-entropy; ``batch`` (groups, batch, d + 1), ``targets`` (groups, batch)."""
 
 
 class SoftmaxRegression:
-    r"""One linear layer and softmax cross-entropy, mean over the batch of B sentences.
+    r"""Softmax regression: one linear layer and softmax cross-entropy, mean over the batch of B sentences.
 
     .. math:: L = -\frac1B \sum_b \log p_{b, y_b}, \quad p_b = \mathrm{softmax}(W x_b), \quad
               \nabla_W L = \frac1B \sum_b (p_b - e_{y_b})\, x_b^\top
@@ -44,13 +44,13 @@ class SoftmaxRegression:
 
 
 class HiddenLayer:
-    r"""Linear, dropout, sigmoid, linear, then as ``SoftmaxRegression`` (SentEval's order of the layers).
+    r"""One hidden layer: linear, dropout, sigmoid, linear, softmax cross-entropy (SentEval's order of the layers).
 
     .. math:: a_b = \sigma(m_b \odot W_1 x_b), \quad p_b = \mathrm{softmax}(W_2 a_b + \beta), \quad
               m_{bj} \in \{0, 1 / (1 - r)\}
 
-    The dropout mask is drawn once a step for all fits, from the generator that drew the weights: each fit sees
-    what it would see alone, since all have one seed. It is drawn on the CPU, so it is the same on every device.
+    The dropout mask is drawn once per step for all fits, from the generator that drew the weights: each fit gets
+    the mask it would get alone, since all have one seed. It is drawn on the CPU, so it is the same on every device.
     """
 
     def __init__(self, first: Tensor, second: Tensor, dropout: float, generator: torch.Generator) -> None:
@@ -75,12 +75,12 @@ class HiddenLayer:
     def _mask(self, batch: int, width: int, dtype: torch.dtype) -> Tensor:
         if self.dropout == 0:
             return torch.ones(width, batch, dtype=dtype)
-        kept = torch.empty(batch, width, dtype=dtype).bernoulli_(1 - self.dropout, generator=self.generator)
-        return kept.div_(1 - self.dropout).T
+        mask = torch.empty(batch, width, dtype=dtype).bernoulli_(1 - self.dropout, generator=self.generator)
+        return mask.div_(1 - self.dropout).T
 
 
 def logits(parameters: Sequence[Tensor], rows: Tensor) -> Tensor:
-    """(fits, classes, n) without dropout, of one group's parameters (fits, ., .) and its ``rows`` (n, d + 1)."""
+    """Returns (fits, classes, n) without dropout, from one group's parameters (fits, ., .) and ``rows`` (n, d + 1)."""
     first, *rest = parameters
     scores = (first.flatten(0, 1) @ rows.T).view(*first.shape[:2], len(rows))
     for second in rest:
@@ -92,14 +92,14 @@ def logits(parameters: Sequence[Tensor], rows: Tensor) -> Tensor:
 def new_net(
     settings: ClassifierSettings, sizes: torch.Size, classes: int, width: int, like: Tensor
 ) -> SoftmaxRegression | HiddenLayer:
-    """A net whose fits all start from ``nn.Linear``'s weights under ``torch.manual_seed(settings.seed)``.
+    """Makes a net whose fits all start from ``nn.Linear``'s weights under ``torch.manual_seed(settings.seed)``.
 
     Args:
         settings: see there.
-        sizes: groups, and fits a group.
+        sizes: groups, and fits per group.
         classes: number of classes.
         width: d, without the column of ones.
-        like: a tensor of the device and type wanted; the weights are drawn in float32 and then cast.
+        like: a tensor with the device and type to use; the weights are drawn in float32 and then cast.
     """
     generator = torch.Generator().manual_seed(settings.seed)
 

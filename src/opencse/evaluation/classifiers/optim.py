@@ -15,7 +15,7 @@ Name = Literal["adam", "rmsprop"]
 
 
 class StackedOptimizer:
-    r"""One step for all fits, each with its own l2, added to the gradient as torch's ``weight_decay`` is.
+    r"""Optimizes all fits at once, each with its own l2, added to the gradient as torch's ``weight_decay`` is.
 
     .. math:: g \leftarrow g + \lambda w, \quad v \leftarrow \beta_2 v + (1-\beta_2) g^2
 
@@ -40,7 +40,7 @@ class StackedOptimizer:
         self.steps = 0
 
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """Changes the parameters in place; ``gradients`` are shaped as they are, and are overwritten."""
+        """Changes the parameters in place; ``gradients`` have the same shapes, and are overwritten."""
         self.steps += 1
         for number, (parameter, gradient) in enumerate(zip(self.parameters, gradients, strict=True)):
             gradient.addcmul_(parameter, self.decay)
@@ -53,7 +53,7 @@ class StackedOptimizer:
                 parameter.addcdiv_(gradient, root.add_(self.epsilon), value=-self.rate)
 
     def keep(self, groups: Tensor, parameters: list[Tensor]) -> None:
-        """Goes on with these groups (m,) alone, whose ``parameters`` stand in tensors of their own."""
+        """Continues with these groups (m,) alone, whose ``parameters`` are in new tensors."""
         self.parameters = parameters
         self.decay = self.decay[groups]
         self.means = [mean[groups] for mean in self.means]

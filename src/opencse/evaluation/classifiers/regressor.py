@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from opencse.arrays import Floats
+from opencse.arrays import Floats, Vectors
 from opencse.evaluation.classifiers.nets import new_net
 from opencse.evaluation.classifiers.optim import StackedOptimizer
 from opencse.evaluation.classifiers.settings import MODES
@@ -23,7 +22,7 @@ class RegressorSettings:
     """The protocol of a fit (SentEval).
 
     Attributes:
-        batch_size: pairs a step.
+        batch_size: pairs per step.
         passes: over the training set between two dev checks.
         misses: checks without improvement, counted over the whole fit; the last one ends it.
         max_passes: no further round of passes begins after more than this many.
@@ -54,13 +53,13 @@ class Regressor:
     dev: float
     passes: int
 
-    def predict(self, features: NDArray[np.floating]) -> Floats:
-        """The expected grade (n,) of each row of ``features`` (n, d); see ``fit``."""
+    def predict(self, features: Vectors) -> Floats:
+        """Predicts the expected grade (n,) of each row of ``features`` (n, d); see ``fit``."""
         return _grades(self.weights, _with_ones(features, self.weights))
 
 
 def soft_labels(scores: Floats) -> Floats:
-    r"""Grades y as distributions over 1 ... 5 whose mean is y (Tai et al. 2015, section 4.2).
+    r"""Writes grades y as distributions over 1 ... 5 whose mean is y (Tai et al. 2015, section 4.2).
 
     .. math:: t_i = y - \lfloor y \rfloor \text{ for } i = \lfloor y \rfloor + 1, \quad
               \lfloor y \rfloor - y + 1 \text{ for } i = \lfloor y \rfloor, \quad 0 \text{ otherwise}
@@ -73,10 +72,14 @@ def soft_labels(scores: Floats) -> Floats:
 
     Returns:
         (n, 5).
+
+    Example:
+        >>> soft_labels(np.array([3.25, 5.0])).tolist()
+        [[0.0, 0.0, 0.75, 0.25, 0.0], [0.0, 0.0, 0.0, 0.0, 1.0]]
     """
     below = np.floor(scores).astype(int)
     share = scores - below
-    wide = np.zeros((len(scores), CLASSES + 2))  # of the grades 0 ... 6; the outer ones are cut off
+    wide = np.zeros((len(scores), CLASSES + 2))  # of the grades 0 ... 6; the outer two are dropped
     rows = np.arange(len(scores))
     wide[rows, below] = 1 - share
     wide[rows, below + 1] = share
@@ -85,7 +88,7 @@ def soft_labels(scores: Floats) -> Floats:
 
 @torch.no_grad()
 def fit(
-    features: NDArray[np.floating],
+    features: Vectors,
     scores: Floats,
     check: Callable[[Regressor], float],
     *,
@@ -98,11 +101,11 @@ def fit(
     .. math:: L = \frac{1}{5 B} \sum_b \sum_{i=1}^5 (p_{bi} - t_{bi})^2
 
     with the targets t of ``soft_labels``, by Adam (rate 1e-3, no weight decay). Tai et al. (2015) have the KL
-    divergence instead; SentEval has this loss. Every ``passes`` passes the fit is checked and the best kept,
+    divergence instead; SentEval has this loss. Every ``passes`` passes the fit is checked and the best is selected,
     the first of equals; the ``misses``-th check that does not improve on it ends the fit.
 
     As in SentEval, rounds begin as long as no more than ``max_passes`` are done, so up to 1,050 are made. Different
-    from it: the random generators are its own, and a GPU is not needed.
+    from it: it uses separate random generators, and a GPU is not needed.
 
     Args:
         features: (n, d).
@@ -126,12 +129,12 @@ def fit(
         for _ in range(settings.passes):
             order = torch.from_numpy(random.permutation(len(rows))).to(device)
             for start in range(0, len(rows), settings.batch_size):
-                chosen = order[start : start + settings.batch_size]
-                optimizer.step([_gradient(weights, rows[chosen], targets[chosen])[None, None]])
+                rows_of_batch = order[start : start + settings.batch_size]
+                optimizer.step([_gradient(weights, rows[rows_of_batch], targets[rows_of_batch])[None, None]])
         passes += settings.passes
-        found = check(Regressor(weights, best.dev, passes))
-        if found > best.dev:
-            best = Regressor(weights.clone(), found, passes)
+        value = check(Regressor(weights, best.dev, passes))
+        if value > best.dev:
+            best = Regressor(weights.clone(), value, passes)
         else:
             misses += 1
     return Regressor(best.weights, best.dev, passes)
@@ -150,6 +153,6 @@ def _grades(weights: Tensor, rows: Tensor) -> Floats:
     return shares @ np.arange(1.0, CLASSES + 1)
 
 
-def _with_ones(features: NDArray[np.floating], like: Tensor) -> Tensor:
-    ones = np.ones((len(features), 1), dtype=features.dtype)
-    return torch.from_numpy(np.hstack([features, ones])).to(like)
+def _with_ones(features: Vectors, like: Tensor) -> Tensor:
+    bias = np.ones((len(features), 1), dtype=features.dtype)
+    return torch.from_numpy(np.hstack([features, bias])).to(like)

@@ -14,9 +14,9 @@ class ClassifierSettings:
 
     Attributes:
         optimizer: ``adam`` (rate 1e-3) or ``rmsprop`` (rate 1e-2), both at torch's defaults.
-        batch_size: sentences a step; a pass ends with what is left.
-        tenacity: dev checks without improvement that are borne; the next one ends the fit. They are counted over
-            the whole fit, never anew after an improvement.
+        batch_size: sentences per step; the last batch of a pass may be smaller.
+        tenacity: dev checks without improvement that are allowed; the next one ends the fit. They are counted over
+            the whole fit; an improvement does not reset the count.
         epoch_size: passes over the training set between two dev checks.
         folds: k of the cross-validation.
         max_epoch: no further round of ``epoch_size`` passes begins after more than this many.
@@ -48,10 +48,10 @@ MODES: dict[Mode, ClassifierSettings] = {
     "test": ClassifierSettings("adam", batch_size=64, tenacity=5, epoch_size=4, folds=10),
     "fast": ClassifierSettings("rmsprop", batch_size=128, tenacity=3, epoch_size=2, folds=5),
 }
-"""``test``: what papers report; ``fast``: SimCSE's ``fasttest`` and what is watched during training."""
+"""``test``: what papers report; ``fast``: SimCSE's ``fasttest``, for checks during training."""
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
-"""The regularisations that are tried."""
+"""The values of l2 that are tried."""
 
 
 def mode_in_words(mode: Mode, classifier: str, usual: str) -> str:

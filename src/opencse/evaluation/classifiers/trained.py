@@ -1,6 +1,6 @@
 """Softmax regression and a one-hidden-layer network over frozen sentence vectors, many fits trained at once.
 
-Cross-validation asks for hundreds of fits of one protocol (SentEval, Conneau and Kiela 2018). All start from one seed,
+Cross-validation needs hundreds of fits of one protocol (SentEval, Conneau and Kiela 2018). All start from one seed,
 so the fits whose training sets are of one size share initial weights and the order of positions, and those that
 differ in l2 alone share their batches too. They are trained side by side: a training set's batch is gathered once, one
 batched product serves all, and the result is that of one fit after another up to rounding.
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from opencse.arrays import Floats, Integers, Vectors
 from opencse.errors import UserError
-from opencse.evaluation.classifiers.cross_validation import Fold, Rows
+from opencse.evaluation.classifiers.cross_validation import Fold
 from opencse.evaluation.classifiers.nets import logits, new_net
 from opencse.evaluation.classifiers.optim import StackedOptimizer
 from opencse.evaluation.classifiers.settings import ClassifierSettings
@@ -29,18 +29,18 @@ class Classifiers:
     """Fits classifiers by SentEval's protocol; the regularisation is l2, as the optimizer's weight decay.
 
     One fit: weights as ``nn.Linear`` draws them under its seed; batches by one random order of positions a pass;
-    mean softmax cross-entropy; every ``epoch_size`` passes the dev accuracy is taken, the weights of the best are kept
+    mean softmax cross-entropy; every ``epoch_size`` passes the dev accuracy is measured, the best weights are stored
     (the first of equals), and after ``tenacity`` checks without improvement the next such one ends it.
 
     As in SentEval: weight decay falls on the bias too; the count of bad checks is never reset; a round of passes
     begins as long as no more than ``max_epoch`` are done, so up to 204 are made for 200 in rounds of 4. Different from
-    it: the random generators are its own, so nobody else's are touched.
+    it: the random generators are separate, so others are not touched.
     """
 
     def __init__(
         self,
-        features: NDArray[np.floating],
-        labels: NDArray[np.intp],
+        features: Vectors,
+        labels: Integers,
         settings: ClassifierSettings,
         *,
         classes: int | None = None,
@@ -48,7 +48,7 @@ class Classifiers:
         dtype: torch.dtype = torch.float32,
         at_once: int | None = None,
     ) -> None:
-        """Puts the data where the fits are made.
+        """Moves the data to the device.
 
         Args:
             features: (n, d), finite.
@@ -57,7 +57,7 @@ class Classifiers:
             classes: their number; by default the highest label + 1.
             device: where to fit.
             dtype: in which precision.
-            at_once: bytes of batches and weights held at a time (beside the features); by default 4 MiB on a CPU, for
+            at_once: bytes of batches and weights held at a time, without the features; by default 4 MiB on a CPU, for
                 its cache, and 1 GiB elsewhere. Results do not depend on it but for rounding.
         """
         if features.ndim != 2 or labels.shape != (len(features),) or not len(labels):
@@ -66,8 +66,8 @@ class Classifiers:
         self.classes = int(labels.max()) + 1 if classes is None else classes
         if labels.min() < 0 or labels.max() >= self.classes:
             raise ValueError(f"labels from {labels.min()} to {labels.max()} for {self.classes} classes")
-        ones = np.ones((len(features), 1), dtype=features.dtype)
-        self.features = torch.from_numpy(np.hstack([features, ones])).to(device=device, dtype=dtype)
+        bias = np.ones((len(features), 1), dtype=features.dtype)
+        self.features = torch.from_numpy(np.hstack([features, bias])).to(device=device, dtype=dtype)
         self.labels = torch.from_numpy(labels.astype(np.int64)).to(device)
         if at_once is None:
             at_once = CPU_BYTES if self.features.device.type == "cpu" else DEVICE_BYTES
@@ -75,7 +75,7 @@ class Classifiers:
 
     @torch.no_grad()
     def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> SoftmaxFits:
-        """The fits of all folds; those of one size are trained together.
+        """Fits all folds; folds of one size are trained together.
 
         Args:
             folds: F training sets with their dev rows.
@@ -94,14 +94,14 @@ class Classifiers:
         accuracy = np.empty(l2.shape)
         parameters: list[tuple[Tensor, ...]] = [()] * len(folds)
         for chunk in self._chunks(folds, l2.shape[1]):
-            best, found = self._train([folds[f] for f in chunk], l2[chunk])
+            best, trained = self._train([folds[f] for f in chunk], l2[chunk])
             accuracy[chunk] = best
             for position, f in enumerate(chunk):
-                parameters[f] = tuple(p[position] for p in found)
+                parameters[f] = tuple(p[position] for p in trained)
         return SoftmaxFits(accuracy, parameters, self.features)
 
     def _chunks(self, folds: Sequence[Fold], fits: int) -> list[list[int]]:
-        """The folds by size of training set, and those no more at a time than memory allows."""
+        """Groups the folds by size of training set, at most as many at a time as memory allows."""
         sizes: dict[tuple[int, bool], list[int]] = {}
         for f, fold in enumerate(folds):
             sizes.setdefault((len(fold.train), fold.dev is None), []).append(f)
@@ -111,8 +111,8 @@ class Classifiers:
         most = max(1, self.at_once // each)
         return [same[start : start + most] for same in sizes.values() for start in range(0, len(same), most)]
 
-    def _train(self, folds: Sequence[Fold], l2: Tensor) -> tuple[NDArray[np.float64], list[Tensor]]:
-        """Best dev accuracies (folds, R) and their parameters (folds, R, ., .), for training sets of one size."""
+    def _train(self, folds: Sequence[Fold], l2: Tensor) -> tuple[Floats, list[Tensor]]:
+        """Trains on sets of one size: the best dev accuracies (folds, R) and their parameters (folds, R, ., .)."""
         settings, device = self.settings, self.features.device
         random = np.random.RandomState(settings.seed)
         splits = [(fold.train, fold.dev) for fold in folds]
@@ -122,7 +122,7 @@ class Classifiers:
         dev = [torch.from_numpy(rows).to(device) for _, rows in splits if rows is not None]
         net = new_net(settings, l2.shape, self.classes, self.features.shape[1] - 1, self.features)
         optimizer = StackedOptimizer(settings.optimizer, net.parameters, l2)
-        kept = [p.clone() for p in net.parameters]
+        best_parameters = [p.clone() for p in net.parameters]
         best = np.full(l2.shape, -1.0)
         misses = np.zeros(l2.shape, dtype=int)
         running = np.ones(l2.shape, dtype=bool)
@@ -138,13 +138,13 @@ class Classifiers:
                     batch = self.features.index_select(0, rows.flatten()).view(*rows.shape, -1)
                     optimizer.step(net.gradients(batch, targets[:, start : start + settings.batch_size]))
             passes += settings.epoch_size
-            found = self._dev_accuracy(net.parameters, [dev[f] for f in live])
-            better = running[live] & (found > best[live])
+            reached = self._dev_accuracy(net.parameters, [dev[f] for f in live])
+            better = running[live] & (reached > best[live])
             missed = running[live] & ~better
-            best[live] = np.where(better, found, best[live])
+            best[live] = np.where(better, reached, best[live])
             for position, fit in np.argwhere(better).tolist():
-                for keep, parameter in zip(kept, net.parameters, strict=True):
-                    keep[live[position], fit] = parameter[position, fit]
+                for stored, parameter in zip(best_parameters, net.parameters, strict=True):
+                    stored[live[position], fit] = parameter[position, fit]
             running[live] &= ~(missed & (misses[live] >= settings.tenacity))
             misses[live] += missed
             going = np.flatnonzero(running[live].any(axis=1))
@@ -153,41 +153,41 @@ class Classifiers:
                 net.parameters = [p[still] for p in net.parameters]
                 optimizer.keep(still, net.parameters)
                 train, live = train[still], live[going]
-        return best, kept
+        return best, best_parameters
 
-    def _dev_accuracy(self, parameters: Sequence[Tensor], dev: Sequence[Tensor]) -> NDArray[np.float64]:
-        """The share (groups, R) of each group's dev rows that its fits tell right."""
+    def _dev_accuracy(self, parameters: Sequence[Tensor], dev: Sequence[Tensor]) -> Floats:
+        """Computes the share (groups, R) of each group's dev rows that its fits predict correctly."""
         right = [
             (logits([p[g] for p in parameters], self.features[rows]).argmax(dim=1) == self.labels[rows]).sum(dim=1)
             for g, rows in enumerate(dev)
         ]
         sizes = np.array([len(rows) for rows in dev])
-        shares: NDArray[np.float64] = torch.stack(right).cpu().numpy() / sizes[:, None]
+        shares: Floats = torch.stack(right).cpu().numpy() / sizes[:, None]
         return shares
 
 
 class SoftmaxFits:
-    """See ``Fits``."""
+    """The trained classifiers; see ``Fits``."""
 
-    def __init__(self, accuracy: NDArray[np.float64], parameters: list[tuple[Tensor, ...]], features: Tensor) -> None:
+    def __init__(self, accuracy: Floats, parameters: list[tuple[Tensor, ...]], features: Tensor) -> None:
         """``parameters``: of each fold, (R, ., .); ``features``: (n, d + 1)."""
         self.accuracy = accuracy
         self.parameters = parameters
         self._features = features
 
-    def predict(self, fold: int, regularisation: int, rows: Rows) -> NDArray[np.intp]:
+    def predict(self, fold: int, regularisation: int, rows: Integers) -> Integers:
         """See ``Fits``."""
         one = [p[regularisation, None] for p in self.parameters[fold]]
-        found = logits(one, self._features[torch.from_numpy(rows).to(self._features.device)])
-        classes: NDArray[np.intp] = found[0].argmax(dim=0).cpu().numpy()
+        scores = logits(one, self._features[torch.from_numpy(rows).to(self._features.device)])
+        classes: Integers = scores[0].argmax(dim=0).cpu().numpy()
         return classes
 
 
 def _held_out(
-    trains: Sequence[Rows],
+    trains: Sequence[Integers],
     random: np.random.RandomState,
-) -> list[tuple[Rows, Rows | None]]:
-    """Training sets of one size n, each parted into train and dev: the first int(0.05 n) positions of one order."""
+) -> list[tuple[Integers, Integers | None]]:
+    """Splits training sets of one size n into train and dev: the first int(0.05 n) positions of one order are dev."""
     n = len(trains[0])
     order = random.permutation(n)
     count = int(HELD_OUT * n)

@@ -1,4 +1,4 @@
-"""SentEval's ten probing tasks: labelled sentences from its own files, or from a folder a task."""
+"""SentEval's ten probing tasks: labelled sentences from its own files, or from one folder per task."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Split = Literal["given", "two_files", "one_file"]
 
 @dataclass(frozen=True)
 class ProbingTask:
-    """One task.
+    """One probing task.
 
     Attributes:
         key: name in results and of its file, for instance ``tree_depth``.
         title: name in the paper's tables, for instance ``TreeDepth``.
-        linear: whether it is evaluated by softmax regression whatever classifier is asked for.
+        linear: whether it is evaluated always by softmax regression.
     """
 
     key: str
@@ -62,8 +62,8 @@ class ProbingExamples(Labelled):
     """The examples of one task, each in one of ``train``, ``dev`` and ``test``; see ``Labelled``.
 
     Attributes:
-        task: what is asked.
-        split: who parted them; see ``load_probing``.
+        task: what is published about it.
+        split: where the parts come from; see ``load_probing``.
         dropped: lines left out, see ``load_probing``: nearly all of train, for their sentence is also in test.
     """
 
@@ -75,11 +75,11 @@ class ProbingExamples(Labelled):
     def complete(self) -> bool:
         """Whether the parts are given and of the published sizes; if not, published scores do not compare."""
         return self.split == "given" and all(
-            abs(self.counts[name] - wanted) <= TOLERANCE * wanted for name, wanted in PUBLISHED.items()
+            abs(self.counts[name] - published) <= TOLERANCE * published for name, published in PUBLISHED.items()
         )
 
     def sha256(self) -> str:
-        """A hash of the parts' labels and sentences."""
+        """Returns a hash of the parts' labels and sentences."""
         digest = hashlib.sha256()
         for name, part in self.parts.items():
             for label, sentence in zip(part.labels.tolist(), part.first, strict=True):
@@ -91,7 +91,7 @@ ProbingData = TaskData[ProbingExamples]
 
 
 def load_probing(folder: Path, tasks: Sequence[str] | None = None) -> ProbingData:
-    """The tasks of a local folder, or of the one folder within it that holds any.
+    """Reads the tasks of a local folder, or of the one folder within it that holds any.
 
     A task is SentEval's file ``<task>.txt`` or else a folder ``<task>``. Lines of the file are ``tr``, ``va`` or
     ``te``, label, maybe more, sentence, between tabs; lines of the folder's ``va.txt``, ``te.txt`` (and ``tr.txt``)
@@ -99,34 +99,36 @@ def load_probing(folder: Path, tasks: Sequence[str] | None = None) -> ProbingDat
 
     - ``given``: by the file, or by the three files of a folder. Nothing is left out, as in SentEval.
     - ``two_files``: a folder without ``tr.txt``. Test is ``te``; lines of ``va`` whose sentence is in ``te`` are
-      dropped, and lines of ``te`` whose class then has no training sentence; of what is left of ``va``, a tenth of
+      dropped, and lines of ``te`` whose class then has no training sentence; of the rest of ``va``, a tenth of
       each class's different sentences, rounded down, is dev, the rest train.
     - ``one_file``: ``va`` and ``te`` hold the same lines. Half of each class's different sentences is test, and the
-      other half is parted like ``va`` above: about 45 % train, 5 % dev, 50 % test.
+      other half is divided like ``va`` above: about 45 % train, 5 % dev, 50 % test.
 
-    In the last two a sentence that stands in a file several times is in one part with all its lines, whatever their
+    In the last two a sentence that occurs several times in a file is in one part with all its lines, whatever their
     labels, and the draw is the same on every machine. Neither compares with published values.
 
     Args:
         folder: holds the files or folders.
-        tasks: keys of ``PROBING_TASKS``; None: those that are there.
+        tasks: keys of ``PROBING_TASKS``; None: the ones in the folder.
 
     Raises:
         UserError: naming what is missing, or the file and line at fault.
     """
-    place = _place(Path(folder))
-    there = _present(place)
+    data_folder = _data_folder(Path(folder))
+    present = _present(data_folder)
     for key in tasks or ():
         if key not in PROBING_TASKS:
             raise UserError(f"unknown probing task {key!r}{nearest(key, PROBING_TASKS)}; {_known()}")
-        if key not in there:
-            raise UserError(f"{place}: no task {key!r}; there are: {', '.join(there)}; add {key}.txt or leave it out")
-    wanted = there if tasks is None else [key for key in PROBING_TASKS if key in tasks]
-    if not wanted:
-        raise UserError(f"{place}: no probing task chosen; there are: {', '.join(there)}")
-    loaded = {key: _load(place, PROBING_TASKS[key]) for key in wanted}
-    absent = tuple(key for key in PROBING_TASKS if key not in there) if tasks is None else ()
-    return ProbingData(str(place), "unknown", loaded, absent)
+        if key not in present:
+            raise UserError(
+                f"{data_folder}: no task {key!r}; there are: {', '.join(present)}; add {key}.txt or leave it out"
+            )
+    keys = present if tasks is None else [key for key in PROBING_TASKS if key in tasks]
+    if not keys:
+        raise UserError(f"{data_folder}: no probing task chosen; there are: {', '.join(present)}")
+    loaded = {key: _load(data_folder, PROBING_TASKS[key]) for key in keys}
+    absent = tuple(key for key in PROBING_TASKS if key not in present) if tasks is None else ()
+    return ProbingData(str(data_folder), "unknown", loaded, absent)
 
 
 def _known() -> str:
@@ -137,8 +139,8 @@ def _present(folder: Path) -> list[str]:
     return [key for key in PROBING_TASKS if (folder / f"{key}.txt").is_file() or (folder / key).is_dir()]
 
 
-def _place(folder: Path) -> Path:
-    """``folder`` if it holds a task, else the one folder in it that does."""
+def _data_folder(folder: Path) -> Path:
+    """Returns ``folder`` if it holds a task, else the one folder in it that does."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give one that holds {LAYOUT}")
     if _present(folder):
@@ -168,7 +170,7 @@ def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
             split = "one_file"
     dropped = 0
     if split != "given":
-        lines, dropped = _parted(lines["dev"], None if split == "one_file" else lines["test"])
+        lines, dropped = _divided(lines["dev"], None if split == "one_file" else lines["test"])
     for name, short in zip(PARTS.values(), PARTS, strict=True):
         if not lines[name]:
             lost = f"no line of {short!r}"
@@ -218,7 +220,7 @@ def _read_part(path: Path) -> Iterator[LabelledLine]:
 
 
 def _line(path: Path, number: int, label: str, sentence: str) -> LabelledLine:
-    """White space within a sentence becomes one space, as in SentEval."""
+    """Makes a labelled line; white space within a sentence becomes one space, as in SentEval."""
     line = LabelledLine(f"{path}, line {number}", label.strip(), (" ".join(sentence.split()),))
     if not line.label or not line.texts[0]:
         missing = "sentence" if line.label else "label"
@@ -230,22 +232,22 @@ def _content(lines: Sequence[LabelledLine]) -> list[tuple[str, str]]:
     return sorted((line.texts[0], line.label) for line in lines)
 
 
-def _parted(lines: list[LabelledLine], test: list[LabelledLine] | None) -> tuple[dict[str, list[LabelledLine]], int]:
-    """``lines`` as train and dev, and as test too where there is none; and the number of lines dropped."""
+def _divided(lines: list[LabelledLine], test: list[LabelledLine] | None) -> tuple[dict[str, list[LabelledLine]], int]:
+    """Divides ``lines`` into train and dev, and test where there is none; also the number of lines dropped."""
     if test is None:
-        drawn = _drawn(lines, 2)
-        test, lines = _within(lines, drawn), _without(lines, drawn)
-    kept = _without(lines, {line.texts[0] for line in test})
-    drawn = _drawn(kept, 10)
-    train = _without(kept, drawn)
+        sample = _draw(lines, 2)
+        test, lines = _within(lines, sample), _without(lines, sample)
+    remaining = _without(lines, {line.texts[0] for line in test})
+    sample = _draw(remaining, 10)
+    train = _without(remaining, sample)
     lost = {line.label for line in lines} - {line.label for line in train}
     tested = [line for line in test if line.label not in lost]
-    dropped = len(lines) - len(kept) + len(test) - len(tested)
-    return {"train": train, "dev": _within(kept, drawn), "test": tested}, dropped
+    dropped = len(lines) - len(remaining) + len(test) - len(tested)
+    return {"train": train, "dev": _within(remaining, sample), "test": tested}, dropped
 
 
-def _drawn(lines: Sequence[LabelledLine], k: int) -> set[str]:
-    """One in k of each class's different sentences, rounded down; a sentence's class is that of its first line."""
+def _draw(lines: Sequence[LabelledLine], k: int) -> set[str]:
+    """Draws one in k of each class's different sentences, rounded down; its first line gives a sentence's class."""
     label_of: dict[str, str] = {}
     for line in lines:
         label_of.setdefault(line.texts[0], line.label)
@@ -253,10 +255,10 @@ def _drawn(lines: Sequence[LabelledLine], k: int) -> set[str]:
     for sentence, label in label_of.items():
         of_class.setdefault(label, []).append(sentence)
     random = np.random.RandomState(SEED)
-    drawn: set[str] = set()
+    sample: set[str] = set()
     for _, sentences in sorted(of_class.items()):
-        drawn.update(sentences[i] for i in random.permutation(len(sentences))[: len(sentences) // k].tolist())
-    return drawn
+        sample.update(sentences[i] for i in random.permutation(len(sentences))[: len(sentences) // k].tolist())
+    return sample
 
 
 def _within(lines: Sequence[LabelledLine], sentences: set[str]) -> list[LabelledLine]:

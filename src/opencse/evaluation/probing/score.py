@@ -1,7 +1,7 @@
-"""Probing: which properties of a sentence can a simple classifier read off its frozen vector?
+"""Probing: which properties of a sentence can a simple classifier predict from its frozen vector?
 
 Protocol of SentEval's ten probing tasks (Conneau et al. 2018, "What you can cram into a single vector"): a classifier
-is fitted on train, chosen and stopped on dev, tested once; accuracy in percent.
+is fitted on train, selected and stopped by dev, tested once; accuracy in percent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import FiniteFloat
 
 from opencse.errors import require_known
-from opencse.evaluation.classifiers.cross_validation import Outcome, split
+from opencse.evaluation.classifiers.cross_validation import TestOutcome, split
 from opencse.evaluation.classifiers.settings import L2, MODES, Mode, mode_in_words
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.probing.data import PROBING_TASKS, ProbingData, ProbingExamples, Split, load_probing
@@ -111,15 +111,15 @@ class ProbingResult(EvaluationRecord):
 
 @dataclass(frozen=True)
 class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
-    r"""The accuracy of each task.
+    r"""Scores each task by the accuracy of a classifier.
 
     ``softmax`` is softmax regression on the sentence vector x (d,), float32, with l2 in 1e-5 ... 1e-2. ``mlp`` has a
     hidden layer before it, the layers in SentEval's order:
 
     .. math:: p = \mathrm{softmax}\big(W_2\, \sigma(\mathrm{dropout}(W_1 x + b_1)) + b_2\big)
 
-    with 50, 100 or 200 units and dropout 0, 0.1 or 0.2, chosen together with l2 by dev accuracy in percent with two
-    decimals, the first of equals in that order; 36 fits. SentEval's readme recommends this grid; its code chooses l2
+    with 50, 100 or 200 units and dropout 0, 0.1 or 0.2, selected together with l2 by dev accuracy in percent with two
+    decimals, the first of equals in that order; 36 fits. SentEval's readme recommends this grid; its code selects l2
     alone. WordContent (1,000 classes) always has ``softmax``, as in SentEval.
 
     The texts are encoded task by task: the ten published ones hold 1.2 million sentences. Layer by layer: give
@@ -149,7 +149,7 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
         return load_probing(folder, tasks)
 
     def check(self, data: ProbingData) -> None:
-        """Refuses an unknown mode or classifier."""
+        """Raises an error for an unknown mode or classifier."""
         require_known(self.mode, tuple(MODES), "mode")
         require_known(self.classifier, typing.get_args(ProbingClassifier), "classifier")
 
@@ -160,13 +160,13 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
         started = time.perf_counter()
         linear = self.classifier == "softmax" or task.task.linear
         features, labels, rows = task.features(embedded), task.labels, task.rows
-        found: list[tuple[Outcome, int, float]] = []
+        outcomes: list[tuple[TestOutcome, int, float]] = []
         for hidden, dropout in [(0, 0.0)] if linear else product(HIDDEN, DROPOUT):
             settings = replace(MODES[self.mode], hidden=hidden, dropout=dropout)
             fitter = Classifiers(features, labels, settings, classes=len(task.classes), device=device)
             outcome = split(fitter, labels, rows["train"], rows["dev"], rows["test"], L2)
-            found.append((outcome, hidden, dropout))
-        outcome, hidden, dropout = max(found, key=lambda one: one[0].dev_accuracy)
+            outcomes.append((outcome, hidden, dropout))
+        outcome, hidden, dropout = max(outcomes, key=lambda one: one[0].dev_accuracy)
         test = labels[rows["test"]]
         return ProbingScore(
             accuracy=outcome.accuracy,
@@ -174,7 +174,7 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
             majority=100 * float(np.bincount(test).max()) / len(test),
             hidden=hidden,
             dropout=dropout,
-            l2=outcome.chosen[0],
+            l2=outcome.selected[0],
             classes=len(task.classes),
             files=list(task.files),
             split=task.split,

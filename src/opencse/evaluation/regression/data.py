@@ -1,4 +1,4 @@
-"""STS Benchmark and SICK relatedness with their training sets."""
+"""STS Benchmark and SICK relatedness, with their training sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HIGHEST = 5
 
 @dataclass(frozen=True)
 class GradedSplit:
-    """One task with its training set.
+    """One STS task with its training set.
 
     Attributes:
         task: what is published about it.
@@ -41,7 +41,7 @@ class GradedSplit:
         return {name: len(pairs) for name, pairs in self.parts.items()}
 
     def texts(self) -> Iterator[list[str]]:
-        """Both sides of each part."""
+        """Yields both sides of each part."""
         return TaskPairs(self.task, tuple(self.parts.values())).texts()
 
     def sha256(self) -> str:
@@ -53,13 +53,14 @@ RegressorData = TaskData[GradedSplit]
 
 
 def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> RegressorData:
-    """The tasks of a local folder of STS data: ``stsb`` and ``sickr``, each ``train.tsv``, ``dev.tsv``, ``test.tsv``.
+    """Reads the tasks of a local folder of STS data.
 
+    They are ``stsb`` and ``sickr``, each ``train.tsv``, ``dev.tsv``, ``test.tsv``.
     Lines are ``score<TAB>sentence1<TAB>sentence2``, scores from 0 to 5.
 
     Args:
-        folder: holds one folder a task, as for ``load_sts``.
-        tasks: ``stsb``, ``sickr`` or both; None: those that are there.
+        folder: holds one folder per task, as for ``load_sts``.
+        tasks: ``stsb``, ``sickr`` or both; None: the ones in the folder.
 
     Raises:
         UserError: naming what is missing, or the file and line at fault.
@@ -73,15 +74,15 @@ def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> Regr
                 f"the regressor has no task {key!r}{nearest(key, PUBLISHED)}; "
                 f"tasks with a training set: {', '.join(PUBLISHED)}"
             )
-    wanted = [key for key in PUBLISHED if (key in tasks if tasks is not None else (folder / key).is_dir())]
-    if not wanted:
+    keys = [key for key in PUBLISHED if (key in tasks if tasks is not None else (folder / key).is_dir())]
+    if not keys:
         which = "there" if tasks is None else "chosen"
         raise UserError(
             f"{folder}: no task for the regressor {which}; tasks with a training set: {' '.join(PUBLISHED)}"
         )
-    tests = load_sts(folder, wanted)
+    tests = load_sts(folder, keys)
     loaded = {
-        key: GradedSplit(TASKS[key], {part: _read(folder / key / f"{part}.tsv") for part in PARTS}) for key in wanted
+        key: GradedSplit(TASKS[key], {part: _read(folder / key / f"{part}.tsv") for part in PARTS}) for key in keys
     }
     return RegressorData(str(folder), tests.text, loaded)
 

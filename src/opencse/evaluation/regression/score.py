@@ -1,8 +1,8 @@
-"""STS by regression: how well does a small supervised model read similarity off two frozen sentence vectors?
+"""STS by regression: how well does a small supervised model predict similarity from two frozen sentence vectors?
 
 Protocol of SentEval (Conneau and Kiela 2018, after Tai et al. 2015) for STS Benchmark and SICK relatedness, with the
-dev choice by Spearman of SimCSE's copy. SimCSE's Table B.1 tells which papers have it; their scores do not compare with
-those of cosines.
+dev choice by Spearman of SimCSE's copy. SimCSE's Table B.1 lists the papers that use it; their scores do not
+compare with scores of cosines.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RegressorResult(EvaluationRecord):
 
 @dataclass(frozen=True)
 class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
-    """Spearman and Pearson, x 100, of each task's test set: a fit on train, kept by the Spearman of dev, tested once.
+    """Scores each task by a regressor that is fitted on train, selected by Spearman on dev, and tested once.
 
     Attributes:
         device: see ``Suite``.
@@ -101,7 +101,7 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
             return spearman(regressor.predict(of_dev), dev.scores)
 
         started = time.perf_counter()
-        train, dev, test = (_in_order(task.parts[part]) for part in PARTS)
+        train, dev, test = (_sorted_pairs(task.parts[part]) for part in PARTS)
         of_dev = features(dev)
         fitted = fit(features(train), train.scores, check, device=device)
         grades = fitted.predict(features(test))
@@ -145,8 +145,8 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
         return results_table(title, ["Model"], headers, rows, data="numbers of pairs")
 
 
-def _in_order(pairs: ScoredPairs) -> ScoredPairs:
-    """In SentEval's order, which the batches follow: by the numbers of words, then the score."""
+def _sorted_pairs(pairs: ScoredPairs) -> ScoredPairs:
+    """Sorts pairs in SentEval's order, which the batches follow: by the numbers of words, then the score."""
     words = [(len(one.split()), len(two.split())) for one, two in zip(pairs.first, pairs.second, strict=True)]
     order = sorted(range(len(pairs)), key=lambda i: (*words[i], pairs.scores[i]))
     return ScoredPairs(

@@ -1,4 +1,4 @@
-"""Retrieval data sets in BEIR's layout: documents, queries, and which document answers which query."""
+"""Retrieval data sets in BEIR's layout: documents, queries, and which documents are relevant to which query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 
 @dataclass(frozen=True)
 class RetrievalTask:
-    """One data set, checked: m documents and n queries that have an answer among them.
+    """One data set: m documents, and n queries with a relevant document.
 
     Attributes:
         name: its folder's name, for instance ``scifact``.
@@ -32,7 +32,7 @@ class RetrievalTask:
         without_relevant: judged queries that were left out, since no document is relevant to them.
         missing: relevance of judged documents that are not among the m, one list for each query; they count as not
             found. Empty where there are none.
-        notes: what the judgements name that is not there, one sentence each.
+        notes: what the judgements name that the data lacks, one sentence each.
     """
 
     name: str
@@ -46,11 +46,11 @@ class RetrievalTask:
     notes: tuple[str, ...] = ()
 
     def texts(self) -> Iterator[list[str]]:
-        """Queries and documents."""
+        """Yields queries and documents."""
         yield from (self.queries, self.documents)
 
     def sha256(self) -> str:
-        """A hash of ids, texts and judgements."""
+        """Returns a hash of ids, texts and judgements."""
         digest = hashlib.sha256()
         for pair in zip(self.document_ids, self.documents, strict=True):
             digest.update(json.dumps(pair).encode() + b"\n")
@@ -65,7 +65,7 @@ RetrievalData = TaskData[RetrievalTask]
 
 
 def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: str = "test") -> RetrievalData:
-    """The data sets of a folder, each in BEIR's layout (Thakur et al. 2021); or the folder is one itself.
+    """Reads the data sets of a folder, each in BEIR's layout (Thakur et al. 2021); the folder may be one itself.
 
     A data set holds ``corpus.jsonl`` (``_id``, ``title``, ``text`` on each line; the title may be missing),
     ``queries.jsonl`` (``_id``, ``text``) and ``qrels/<split>.tsv`` (query id, document id and integer relevance,
@@ -76,37 +76,37 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
     are reported in the task's ``notes``.
 
     Args:
-        folder: holds one folder a data set, or is one.
-        tasks: names of data sets; all there are for None.
+        folder: holds one folder per data set, or is one.
+        tasks: names of data sets; None: all.
         split: name of the judgements.
 
     Raises:
         UserError: in one line, with file, line and fix: a missing file, an unknown data set, a line that is not
             as above, an id that occurs twice, judgements that contradict each other or of which none names a query
-            and a document that are there, no query with a relevant document.
+            and a document of the data, no query with a relevant document.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give a data set in BEIR's layout, or a folder of such")
     if _find(folder, CORPUS) is not None:
-        there = {folder.resolve().name: folder}
+        available = {folder.resolve().name: folder}
     else:
-        there = {
+        available = {
             entry.name: entry
             for entry in sorted(folder.iterdir())
             if entry.is_dir() and _find(entry, CORPUS) is not None
         }
-    if not there:
+    if not available:
         raise UserError(f"{folder}: no data set in BEIR's layout; {CORPUS} is neither in it nor in a folder in it")
     if tasks is not None and not tasks:
-        raise UserError(f"no retrieval data set chosen; in {folder}: {', '.join(there)}")
+        raise UserError(f"no retrieval data set chosen; in {folder}: {', '.join(available)}")
     for name in tasks or ():
-        if name not in there:
+        if name not in available:
             raise UserError(
-                f"unknown retrieval data set {name!r}{nearest(name, there)}; in {folder}: {', '.join(there)}"
+                f"unknown retrieval data set {name!r}{nearest(name, available)}; in {folder}: {', '.join(available)}"
             )
-    chosen = {name: place for name, place in there.items() if tasks is None or name in tasks}
-    return RetrievalData(str(folder), "raw", {name: _load(name, place, split) for name, place in chosen.items()})
+    selected = {name: path for name, path in available.items() if tasks is None or name in tasks}
+    return RetrievalData(str(folder), "raw", {name: _load(name, path, split) for name, path in selected.items()})
 
 
 def _load(name: str, folder: Path, split: str) -> RetrievalTask:
@@ -114,8 +114,8 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
     qrels = _require(folder / QRELS, f"{split}.tsv")
     documents = _read_texts(corpus, titled=True)
     texts = _read_texts(queries, titled=False)
-    place = {key: position for position, key in enumerate(documents)}
-    judgements = read_judgements(qrels, set(texts), place, (queries.name, corpus.name))
+    position_of = {key: position for position, key in enumerate(documents)}
+    judgements = read_judgements(qrels, set(texts), position_of, (queries.name, corpus.name))
     judged = judgements.levels
     answered = [
         key
@@ -145,13 +145,13 @@ def _find(folder: Path, name: str) -> Path | None:
 def _require(folder: Path, name: str) -> Path:
     path = _find(folder, name)
     if path is None:
-        there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-        raise UserError(f"{folder / name}: no such file; in that folder: {', '.join(there) or 'nothing'}")
+        entries = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        raise UserError(f"{folder / name}: no such file; in that folder: {', '.join(entries) or 'nothing'}")
     return path
 
 
 def _read_texts(path: Path, *, titled: bool) -> dict[str, str]:
-    """The text of each id, in the file's order; white space around it dropped."""
+    """Reads the text of each id, in the file's order, without white space around it."""
     texts: dict[str, str] = {}
     for number, record in read_objects(path):
         where = f"{path}, line {number}"
@@ -167,14 +167,14 @@ def _read_texts(path: Path, *, titled: bool) -> dict[str, str]:
             raise UserError(f"{where}: the query is empty; fill it or drop the line")
         texts[key] = text.strip()
     if not texts:
-        raise UserError(f"{path}: blank lines only; one JSON object a line is expected")
+        raise UserError(f"{path}: blank lines only; one JSON object per line is expected")
     return texts
 
 
 def _field(record: dict[str, Any], name: str, where: str) -> str:
     if name not in record:
-        there = ", ".join(str(key)[:40] for key in record) or "none"
-        raise UserError(f"{where}: no {name!r}; keys there: {there}")
+        keys = ", ".join(str(key)[:40] for key in record) or "none"
+        raise UserError(f"{where}: no {name!r}; keys there: {keys}")
     value = record[name]
     if name == "_id" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)

@@ -1,4 +1,4 @@
-"""Judgements of a retrieval data set: which document is how relevant to which query."""
+"""Relevance judgements of a retrieval data set."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HEADER = "query-id<TAB>corpus-id<TAB>score"
 
 @dataclass(frozen=True)
 class Judgements:
-    """What a file of judgements says about known queries.
+    """The judgements of a file about known queries.
 
     Attributes:
         levels: query id -> document position -> relevance.
         missing: query id -> relevance of the documents that are not in the corpus.
-        notes: what was judged but is not there, one sentence each.
+        notes: ids that were judged but are unknown, one sentence each.
     """
 
     levels: dict[str, dict[int, int]]
@@ -31,7 +31,7 @@ class Judgements:
 def read_judgements(
     path: Path, queries: Collection[str], documents: Mapping[str, int], names: tuple[str, str]
 ) -> Judgements:
-    """Reads a file of judgements, each against the ids that are there.
+    """Reads a file of judgements, and checks their ids against the known ones.
 
     Args:
         path: lines of query id, document id and relevance with tabs between, after a header or without one; or TREC's
@@ -42,7 +42,7 @@ def read_judgements(
 
     Raises:
         UserError: naming file and line: a line of another form, judgements that contradict each other, or none of a
-            query and document that are there.
+            known query and document.
     """
     levels: dict[str, dict[int, int]] = {}
     missing: dict[str, dict[str, int]] = {}
@@ -64,26 +64,26 @@ def read_judgements(
     if not levels and any(unknown):
         kind = 0 if not missing else 1
         where, key = unknown[kind][0]
-        what = ("query", "document")[kind]
+        kind_of_id = ("query", "document")[kind]
         hint = _similar(key, (queries, documents)[kind])
         raise UserError(
-            f"{where}: the {what} {key[:40]!r} is not in {names[kind]}{hint}, and no other line names a query and a "
-            "document that are there; write the ids the same in all three files"
+            f"{where}: the {kind_of_id} {key[:40]!r} is not in {names[kind]}{hint}, and no other line names a query "
+            "and a document that are there; write the ids the same in all three files"
         )
     notes = [
-        f"{path.name}: {len(lines):,} judgements name {what} not in {name} (the first is {lines[0][1][:40]!r}"
+        f"{path.name}: {len(lines):,} judgements name {kind_of_id} not in {name} (the first is {lines[0][1][:40]!r}"
         f"{_similar(lines[0][1], known)}), {so}"
-        for lines, what, name, known, so in (
+        for lines, kind_of_id, name, known, so in (
             (unknown[0], "queries", names[0], queries, "and are not used"),
             (unknown[1], "documents", names[1], documents, "which count as not found"),
         )
         if lines
     ]
-    return Judgements(levels, {key: list(found.values()) for key, found in missing.items()}, tuple(notes))
+    return Judgements(levels, {key: list(levels_of.values()) for key, levels_of in missing.items()}, tuple(notes))
 
 
 def _similar(key: str, known: Collection[str]) -> str:
-    """A clause with the known id that was probably meant: another case, leading zeros, or a float's ``.0``."""
+    """Names the known id that was probably meant: another case, leading zeros, or a float's ``.0``."""
 
     def plain(one: str) -> str:
         return one.casefold().removesuffix(".0").lstrip("0")
@@ -93,7 +93,7 @@ def _similar(key: str, known: Collection[str]) -> str:
 
 
 def _lines_of(path: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Place, query id, document id and relevance of each line."""
+    """Yields file and line, query id, document id and relevance of each line."""
     first = True
     for number, line in read_lines(path):
         if not line.strip():

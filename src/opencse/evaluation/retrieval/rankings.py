@@ -1,4 +1,4 @@
-"""The documents nearest to each query as relevance levels, without the query itself where it is a document too."""
+"""Ranks the documents of a retrieval data set for each query, without the query itself where it is a document too."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Ranked:
     """One query's ranking.
 
     Attributes:
-        found: relevance of the ranked documents, the nearest first; 0 for those not judged.
+        levels: relevance of the ranked documents, the nearest first; 0 for documents without a judgement.
         judged: relevance of all judged documents, ranked or not.
     """
 
-    found: list[int]
+    levels: list[int]
     judged: list[int]
 
 
 @dataclass(frozen=True)
 class OwnDocuments:
-    """Which queries have a document of their own id, and whether that is left out of their ranking.
+    """The documents that have the id of a query, and whether they are left out of its ranking.
 
     In collections whose queries are documents (ArguAna, Quora) the query would find itself first, and BEIR's code
     removes every such document. Where queries and documents are merely both numbered from 0, that removes answers. So
@@ -42,42 +42,48 @@ class OwnDocuments:
 
     @classmethod
     def of(cls, task: RetrievalTask, keep: bool = False) -> OwnDocuments:
-        """Those of a task; with ``keep`` none is left out."""
-        place = {name: position for position, name in enumerate(task.document_ids)}
-        own = [place.get(query) for query in task.query_ids]
+        """Finds the documents with the id of a query of ``task``; with ``keep`` none is left out."""
+        position_of = {name: position for position, name in enumerate(task.document_ids)}
+        own_documents = [position_of.get(query) for query in task.query_ids]
         answers = [
             position is not None and levels.get(position, 0) > 0
-            for position, levels in zip(own, task.judged, strict=True)
+            for position, levels in zip(own_documents, task.judged, strict=True)
         ]
-        left_out = [None if keep or answer else position for position, answer in zip(own, answers, strict=True)]
+        left_out = [
+            None if keep or answer else position for position, answer in zip(own_documents, answers, strict=True)
+        ]
         return cls(left_out, sum(answers))
 
     @property
     def count(self) -> int:
-        """How many documents are left out, each for one query."""
+        """The number of documents that are left out, each for one query."""
         return sum(position is not None for position in self.left_out)
 
     def note(self) -> str:
-        """What was done, for the user; empty where no query has a document of its own id."""
-        told = []
+        """Describes what was left out; empty where no query has a document of its own id."""
+        notes = []
         if self.count:
-            told.append(
+            notes.append(
                 f"{self.count:,} documents with their query's own id left out (--keep-identical-ids keeps them)"
             )
         if self.relevant:
-            told.append(f"{self.relevant:,} documents with their query's own id ranked, since they are judged relevant")
-        return "; ".join(told)
+            notes.append(
+                f"{self.relevant:,} documents with their query's own id ranked, since they are judged relevant"
+            )
+        return "; ".join(notes)
 
 
 def rankings(
-    task: RetrievalTask, embedded: Embedded, k: int, own: OwnDocuments, similarity: Similarity | None = None
+    task: RetrievalTask, embedded: Embedded, k: int, own_documents: OwnDocuments, similarity: Similarity | None = None
 ) -> Iterator[Ranked]:
-    """The first k documents for each query of ``task``, in the queries' order."""
+    """Ranks the first k documents for each query of ``task``, in the queries' order."""
     # One more than needed: the document that is left out may be among them.
     positions, _ = nearest_rows(
         embedded.queries.of(task.queries), embedded.of(task.documents), k + 1, similarity or embedded.similarity
     )
     missing = task.missing or [[]] * len(task.queries)
-    for ranked, without, levels, absent in zip(positions.tolist(), own.left_out, task.judged, missing, strict=True):
+    for ranked, without, levels, absent in zip(
+        positions.tolist(), own_documents.left_out, task.judged, missing, strict=True
+    ):
         others = [position for position in ranked if position != without][:k]
         yield Ranked([levels.get(position, 0) for position in others], [*levels.values(), *absent])

@@ -93,13 +93,13 @@ class RetrievalResult(EvaluationRecord):
 
 @dataclass(frozen=True)
 class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
-    """The measures of each data set, each the mean over its queries x 100.
+    """Scores each data set by measures that are means over its queries, x 100.
 
     The texts are encoded one data set after another; their vectors are held in memory, the similarities in blocks.
 
     Attributes:
-        similarity: what documents are ranked by; None: the model's own function.
-        split: which judgements are read.
+        similarity: the function that ranks documents; None: the model's.
+        split: name of the judgements.
         keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
     """
 
@@ -121,24 +121,24 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         return load_retrieval(folder, tasks, split=self.split)
 
     def embed(self, model: EmbeddingModel, tasks: Iterable[RetrievalTask]) -> Embedded:
-        """The vectors of queries and documents, each with its prompt where the model has one; see ``Suite``."""
+        """Encodes queries and documents, each with its prompt where the model has one; see ``Suite``."""
         return embed_for_search(model, ((task.queries, task.documents) for task in tasks))
 
     def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
         """See ``Suite``."""
-        own = OwnDocuments.of(task, self.keep_identical_ids)
-        ranked = list(rankings(task, embedded, DEPTH, own, self.similarity))
+        own_documents = OwnDocuments.of(task, self.keep_identical_ids)
+        ranked = list(rankings(task, embedded, DEPTH, own_documents, self.similarity))
         return RetrievalScore(
-            ndcg_at_10=_percent([ndcg(one.found, one.judged, 10) for one in ranked]),
-            mrr_at_10=_percent([reciprocal_rank(one.found, 10) for one in ranked]),
-            map_at_10=_percent([average_precision(one.found, one.judged, 10) for one in ranked]),
-            recall_at_1=_percent([recall(one.found, one.judged, 1) for one in ranked]),
-            recall_at_10=_percent([recall(one.found, one.judged, 10) for one in ranked]),
-            recall_at_100=_percent([recall(one.found, one.judged, 100) for one in ranked]),
+            ndcg_at_10=_percent([ndcg(one.levels, one.judged, 10) for one in ranked]),
+            mrr_at_10=_percent([reciprocal_rank(one.levels, 10) for one in ranked]),
+            map_at_10=_percent([average_precision(one.levels, one.judged, 10) for one in ranked]),
+            recall_at_1=_percent([recall(one.levels, one.judged, 1) for one in ranked]),
+            recall_at_10=_percent([recall(one.levels, one.judged, 10) for one in ranked]),
+            recall_at_100=_percent([recall(one.levels, one.judged, 100) for one in ranked]),
             queries=len(task.queries),
             without_relevant=task.without_relevant,
             documents=len(task.documents),
-            identical_ids=own.count,
+            identical_ids=own_documents.count,
             similarity=self.similarity or embedded.similarity,
         )
 
@@ -159,8 +159,12 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         if task.without_relevant:
             line += f"; {task.without_relevant:,} more queries have no relevant document and are left out"
         empty = sum(not text for text in task.documents)
-        own = OwnDocuments.of(task, self.keep_identical_ids).note()
-        more = [*([f"{empty:,} documents are empty"] if empty else []), *([own] if own else []), *task.notes]
+        note = OwnDocuments.of(task, self.keep_identical_ids).note()
+        more = [
+            *([f"{empty:,} documents are empty"] if empty else []),
+            *([note] if note else []),
+            *task.notes,
+        ]
         return "; ".join([line, *more])
 
     @classmethod
@@ -172,8 +176,10 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         for label, result in results.items():
             for name, score in result.retrieval.items():
                 rows.append([label, name, *map(Cell, score.measures().values())])
-                own = f"; {score.identical_ids:,} with their query's own id left out" if score.identical_ids else ""
-                notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents{own}"] = None
+                left_out = (
+                    f"; {score.identical_ids:,} with their query's own id left out" if score.identical_ids else ""
+                )
+                notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents{left_out}"] = None
             if len(result.retrieval) > 1:
                 rows.append([label, "average", Cell(result.average), *[Cell(None)] * 5])
         headers = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")

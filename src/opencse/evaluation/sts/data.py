@@ -1,4 +1,4 @@
-"""The seven STS tasks, and where their pairs are read from: a folder, or the Hub."""
+"""The seven STS tasks, read from a folder or from the Hub."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from opencse.arrays import Floats
 from opencse.errors import UserError, nearest
 from opencse.evaluation.pairs import (
     COLUMNS,
@@ -30,7 +30,7 @@ HUB = "hub"
 
 @dataclass(frozen=True)
 class StsTask:
-    """One task as published.
+    """One STS task as published.
 
     Attributes:
         key: name in results and folders, for instance ``sts12``.
@@ -90,11 +90,11 @@ TASKS: dict[str, StsTask] = {
 
 @dataclass(frozen=True)
 class TaskPairs:
-    """The pairs of one task.
+    """The pairs of one STS task.
 
     Attributes:
         task: what is published about it.
-        parts: its subsets in published order, or one part with all pairs where the source knows no subsets.
+        parts: its subsets in published order, or one part with all pairs where the source does not separate subsets.
     """
 
     task: StsTask
@@ -106,7 +106,7 @@ class TaskPairs:
         return sum(len(part) for part in self.parts)
 
     @property
-    def gold(self) -> NDArray[np.float64]:
+    def gold(self) -> Floats:
         """The gold scores (n,) of all parts, one after another."""
         return np.concatenate([part.scores for part in self.parts])
 
@@ -121,12 +121,12 @@ class TaskPairs:
         return len(self.parts) == len(self.task.subsets)
 
     def texts(self) -> Iterator[list[str]]:
-        """Both sides of each part."""
+        """Yields both sides of each part."""
         for part in self.parts:
             yield from (part.first, part.second)
 
     def sha256(self) -> str:
-        """A hash of the ``score<TAB>sentence1<TAB>sentence2`` lines, the same from any kind of file."""
+        """Returns a hash of the ``score<TAB>sentence1<TAB>sentence2`` lines, the same from any kind of file."""
         digest = hashlib.sha256()
         for part in self.parts:
             for score, one, two in zip(part.scores.tolist(), part.first, part.second, strict=True):
@@ -137,35 +137,35 @@ class TaskPairs:
 StsData = TaskData[TaskPairs]
 
 
-def choose_tasks(wanted: Sequence[str] | None) -> list[StsTask]:
-    """The tasks of these keys in the order of ``TASKS``; all seven for None.
+def choose_tasks(keys: Sequence[str] | None) -> list[StsTask]:
+    """Returns the tasks of these keys in the order of ``TASKS``; all seven for None.
 
     Raises:
         UserError: for no key at all or one that is unknown.
     """
-    if wanted is None:
+    if keys is None:
         return list(TASKS.values())
-    for key in wanted:
+    for key in keys:
         if key not in TASKS:
             raise UserError(f"unknown STS task {key!r}{nearest(key, TASKS)}; tasks: {', '.join(TASKS)}")
-    if not wanted:
+    if not keys:
         raise UserError(f"no STS task chosen; tasks: {', '.join(TASKS)}")
-    return [task for key, task in TASKS.items() if key in wanted]
+    return [task for key, task in TASKS.items() if key in keys]
 
 
 def load_sts(folder: Path, tasks: Sequence[str] | None = None) -> StsData:
-    """The tasks of a local folder: ``<task>/<subset>.tsv`` for each name in ``TASKS[task].subsets``.
+    """Reads the tasks of a local folder: ``<task>/<subset>.tsv`` for each name in ``TASKS[task].subsets``.
 
-    The text is taken as it stands. It is called ``prepared`` if no letter of STS12 to STS-B is a capital, as
-    in the papers' data, else ``raw`` (``unknown`` if none of these tasks is asked for). Other files, such as
-    ``stsb/dev.tsv``, are left alone.
+    The text is used as written. It is called ``prepared`` if no letter of STS12 to STS-B is a capital, as
+    in the papers' data, else ``raw`` (``unknown`` if none of these tasks is read). Other files, such as
+    ``stsb/dev.tsv``, are ignored.
 
     Args:
-        folder: holds one folder a task.
+        folder: holds one folder per task.
         tasks: keys of ``TASKS``; all seven for None.
 
     Raises:
-        UserError: naming the first file missing and what is there instead, or a fault in a file's line.
+        UserError: naming the first missing file and the files in its folder, or a fault in a file's line.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -181,31 +181,31 @@ def load_sts(folder: Path, tasks: Sequence[str] | None = None) -> StsData:
 
 
 def _missing(folder: Path, task: StsTask, file: Path) -> str:
-    place = folder / task.key
-    if not place.is_dir():
-        there = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    task_folder = folder / task.key
+    if not task_folder.is_dir():
+        entries = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         return (
-            f"{file}: missing; folders in {folder}: {', '.join(there) or 'none'}; "
+            f"{file}: missing; folders in {folder}: {', '.join(entries) or 'none'}; "
             f"add {task.key}, or choose tasks without it"
         )
-    there = sorted(entry.name for entry in place.iterdir())
+    entries = sorted(entry.name for entry in task_folder.iterdir())
     expected = ", ".join(f"{subset}.tsv" for subset in task.subsets)
-    return f"{file}: missing; found in {place}: {', '.join(there) or 'nothing'}; {task.title} needs {expected}"
+    return f"{file}: missing; found in {task_folder}: {', '.join(entries) or 'nothing'}; {task.title} needs {expected}"
 
 
 def text_form(loaded: Mapping[str, TaskPairs]) -> Text:
-    """Whether the texts are as published or as the papers prepared them; see `load_sts`."""
-    telling = [pairs for pairs in loaded.values() if pairs.task.lower_cased]
-    if not telling:
+    """Recognises whether the texts are as published or as the papers prepared them; see `load_sts`."""
+    lower_cased = [pairs for pairs in loaded.values() if pairs.task.lower_cased]
+    if not lower_cased:
         return "unknown"
-    characters = set[str]().union(*(text for pairs in telling for side in pairs.texts() for text in side))
+    characters = set[str]().union(*(text for pairs in lower_cased for side in pairs.texts() for text in side))
     return "raw" if any(character.isupper() for character in characters) else "prepared"
 
 
 def load_sts_hub(tasks: Sequence[str] | None = None, *, root: str | Path = "mteb") -> StsData:
-    """The tasks from the Hub: split ``test``, columns ``score``, ``sentence1``, ``sentence2``.
+    """Loads the tasks from the Hub: split ``test``, columns ``score``, ``sentence1``, ``sentence2``.
 
-    The text there is raw (original casing, not tokenised) and the years' subsets are not told apart, so
+    The text there is raw (original casing, not tokenised) and the years' subsets are not separated, so
     ``mean`` and ``wmean`` of STS12 to STS16 stay empty. SICK-R there holds train, dev and test in one (9,927
     pairs instead of 4,927) and is marked as not complete: prefer the papers' data in a folder.
 

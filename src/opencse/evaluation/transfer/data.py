@@ -1,4 +1,4 @@
-"""The seven transfer tasks, and any task of one's own: labelled sentences, or pairs of them, in a folder."""
+"""The seven transfer tasks, and your own: labelled sentences, or pairs of them, in a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRAIN_PHRASES = "train_phrases"
 
 @dataclass(frozen=True)
 class TransferTask:
-    """One task.
+    """One transfer task.
 
     Attributes:
         key: name in results and of its folder, for instance ``mr``.
@@ -27,9 +27,9 @@ class TransferTask:
         scheme: ``nested`` (one file ``all.tsv``), ``kfold`` (``train``, ``test``), ``split`` (``train``, ``dev``,
             ``test``).
         pairs: whether an example is two sentences.
-        labels: how each class may be written, in SentEval's order of the classes; empty: as the training set has it.
-        published: the published number of examples by part; empty for a task of one's own.
-        f1: whether the F1 of class 1 is reported beside the accuracy.
+        labels: how each class may be written, in SentEval's order of the classes; empty: as in the training set.
+        published: the published number of examples by part; empty for your own tasks.
+        f1: whether the F1 of class 1 is reported in addition to the accuracy.
     """
 
     key: str
@@ -63,8 +63,8 @@ class TransferExamples(Labelled):
     """The examples of one task; see ``Labelled``.
 
     Attributes:
-        task: what is asked.
-        folder: where they come from.
+        task: what is published about it.
+        folder: of its files.
     """
 
     task: TransferTask
@@ -81,7 +81,7 @@ class TransferExamples(Labelled):
         return self.counts == dict(self.task.published)
 
     def sha256(self) -> str:
-        """A hash of the content, whatever the order of the lines that tie."""
+        """Returns a hash of the content, whatever the order of the lines that tie."""
         digest = hashlib.sha256()
         for name, part in self.parts.items():
             for label, *texts in zip(part.labels.tolist(), *part.sides, strict=True):
@@ -93,20 +93,20 @@ TransferData = TaskData[TransferExamples]
 
 
 def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferData:
-    """The tasks of a local folder, ``<task>/<part>.tsv``: lines ``label<TAB>sentence`` (MRPC: two sentences).
+    """Reads the tasks of a local folder, ``<task>/<part>.tsv``: lines ``label<TAB>sentence`` (MRPC: two sentences).
 
     MR, CR, SUBJ and MPQA have one part ``all``; TREC and MRPC ``train`` and ``test`` (a ``dev`` there is joined to
-    ``train``, as SentEval has it); SST2 ``train_phrases`` if it is there (the 67k phrases SentEval trains on), else
+    ``train``, as SentEval has it); SST2 ``train_phrases`` if it exists (the 67k phrases SentEval trains on), else
     ``train``, and ``dev`` and ``test``. Labels are 0 and 1; TREC's 0 DESC, 1 ENTY, 2 ABBR, 3 HUM, 4 LOC, 5 NUM, or
     these names.
 
-    Any other folder named in ``tasks`` is a task of your own, its protocol told by its files: ``all.tsv`` is
+    Any other folder named in ``tasks`` is a task of your own, whose files decide its protocol: ``all.tsv`` is
     cross-validated within cross-validation, ``train``, ``dev`` and ``test`` are used as such, ``train`` and ``test``
     with cross-validation on ``train``. A line of three fields is a pair; labels may be any words.
 
     Args:
-        folder: holds one folder a task.
-        tasks: names of folders; None: those of the seven that are there.
+        folder: holds one folder per task.
+        tasks: names of folders; None: all of the seven that are in the folder.
 
     Raises:
         UserError: naming what is missing, or the file and line at fault.
@@ -114,32 +114,32 @@ def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferD
     folder = Path(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; give one that holds {', '.join(TRANSFER_TASKS)}")
-    there = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if tasks is None:
-        wanted = [key for key in TRANSFER_TASKS if key in there]
+        keys = [key for key in TRANSFER_TASKS if key in folders]
     else:
-        named = list(dict.fromkeys(tasks))
-        wanted = [key for key in TRANSFER_TASKS if key in named] + [key for key in named if key not in TRANSFER_TASKS]
-    if not wanted:
+        names = list(dict.fromkeys(tasks))
+        keys = [key for key in TRANSFER_TASKS if key in names] + [key for key in names if key not in TRANSFER_TASKS]
+    if not keys:
         raise UserError(
             f"{folder}: no transfer task {'there' if tasks is None else 'chosen'}; known: "
-            f"{', '.join(TRANSFER_TASKS)}; folders there: {', '.join(there) or 'none'}"
+            f"{', '.join(TRANSFER_TASKS)}; folders there: {', '.join(folders) or 'none'}"
         )
-    for key in wanted:
-        if key not in there:
+    for key in keys:
+        if key not in folders:
             raise UserError(
-                f"{folder}: no folder {key!r}{nearest(key, there)}; folders there: {', '.join(there) or 'none'}; "
+                f"{folder}: no folder {key!r}{nearest(key, folders)}; folders there: {', '.join(folders) or 'none'}; "
                 "name one of them"
             )
-    loaded = {key: _load(folder / key, TRANSFER_TASKS.get(key)) for key in wanted}
-    absent = tuple(key for key in TRANSFER_TASKS if key not in there) if tasks is None else ()
+    loaded = {key: _load(folder / key, TRANSFER_TASKS.get(key)) for key in keys}
+    absent = tuple(key for key in TRANSFER_TASKS if key not in folders) if tasks is None else ()
     return TransferData(str(folder), "unknown", loaded, absent)
 
 
 def _load(folder: Path, known: TransferTask | None) -> TransferExamples:
-    there = {path.stem for path in folder.glob("*.tsv")}
-    scheme = known.scheme if known else _scheme(folder, there)
-    files = _files(folder, scheme, there, phrases=known is not None and known.key == "sst2")
+    stems = {path.stem for path in folder.glob("*.tsv")}
+    scheme = known.scheme if known else _scheme(folder, stems)
+    files = _files(folder, scheme, stems, phrases=known is not None and known.key == "sst2")
     read = {part: [_read(folder / f"{name}.tsv") for name in names] for part, names in files.items()}
     fields = len(next(iter(read.values()))[0][0].texts)
     task = known or TransferTask(folder.name, folder.name, scheme, pairs=fields == 2, labels=())
@@ -157,27 +157,27 @@ def _load(folder: Path, known: TransferTask | None) -> TransferExamples:
     )
 
 
-def _scheme(folder: Path, there: set[str]) -> Scheme:
-    if "all" in there:
+def _scheme(folder: Path, stems: set[str]) -> Scheme:
+    if "all" in stems:
         return "nested"
-    return "split" if {"train", "dev", "test"} <= there else "kfold"
+    return "split" if {"train", "dev", "test"} <= stems else "kfold"
 
 
-def _files(folder: Path, scheme: Scheme, there: set[str], *, phrases: bool) -> dict[str, list[str]]:
+def _files(folder: Path, scheme: Scheme, stems: set[str], *, phrases: bool) -> dict[str, list[str]]:
     """The names of the files of each part."""
     match scheme:
         case "nested":
             files = {"all": ["all"]}
         case "kfold":
-            files = {"train": ["train", "dev"] if "dev" in there else ["train"], "test": ["test"]}
+            files = {"train": ["train", "dev"] if "dev" in stems else ["train"], "test": ["test"]}
         case "split":
-            train = TRAIN_PHRASES if phrases and TRAIN_PHRASES in there else "train"
+            train = TRAIN_PHRASES if phrases and TRAIN_PHRASES in stems else "train"
             files = {"train": [train], "dev": ["dev"], "test": ["test"]}
     for name in (name for names in files.values() for name in names):
-        if name not in there:
+        if name not in stems:
             needed = ", ".join(f"{n}.tsv" for names in files.values() for n in names)
-            found = ", ".join(sorted(f"{n}.tsv" for n in there)) or "none"
-            raise UserError(f"{folder / name}.tsv: missing; needed: {needed}; .tsv files there: {found}; add it")
+            present = ", ".join(sorted(f"{n}.tsv" for n in stems)) or "none"
+            raise UserError(f"{folder / name}.tsv: missing; needed: {needed}; .tsv files there: {present}; add it")
     return files
 
 

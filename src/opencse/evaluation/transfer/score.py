@@ -1,7 +1,7 @@
 """Transfer: how well does a simple classifier over frozen sentence vectors do on seven tasks?
 
 Protocol of SentEval (Conneau and Kiela 2018) as SimCSE uses it (Gao et al. 2021, appendix E): the encoder is not
-trained; softmax regression with l2 in 1e-5 ... 1e-2, chosen on dev or by cross-validation; accuracy in percent.
+trained; softmax regression with l2 in 1e-5 ... 1e-2, selected on dev or by cross-validation; accuracy in percent.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class TransferResult(EvaluationRecord):
 
 @dataclass(frozen=True)
 class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
-    """The accuracy of each task.
+    """Scores each task by the accuracy of a classifier.
 
     Attributes:
         mode: ``test`` (10 folds, Adam, batch 64), which papers report, or ``fast`` (5 folds, RMSprop, batch 128).
@@ -138,12 +138,12 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
         return load_transfer(folder, tasks)
 
     def check(self, data: TransferData) -> None:
-        """Refuses an unknown mode or classifier, and a task too small for the folds."""
+        """Raises an error for an unknown mode or classifier, and for a task too small for the folds."""
         require_known(self.mode, tuple(MODES), "mode")
         require_known(self.classifier, typing.get_args(Classifier), "classifier")
         require_packages("the transfer suite", "train", "sklearn")
         for task in data.tasks.values():
-            _large_enough(task, MODES[self.mode].folds)
+            _require_large_enough(task, MODES[self.mode].folds)
 
     def score(self, task: TransferExamples, embedded: Embedded, device: str = "cpu") -> TransferScore:
         """See ``Suite``; what the classifier reads is ``Labelled.features``, float32."""
@@ -163,18 +163,18 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
             grid = C_KFOLD if scheme == "kfold" else C_SPLIT
         match scheme:
             case "nested":
-                found = nested(fitter, labels, settings.folds, grid)
+                outcome = nested(fitter, labels, settings.folds, grid)
             case "kfold":
-                found = kfold(fitter, labels, rows["train"], rows["test"], settings.folds, grid)
+                outcome = kfold(fitter, labels, rows["train"], rows["test"], settings.folds, grid)
             case "split":
-                found = split(fitter, labels, rows["train"], rows["dev"], rows["test"], grid)
+                outcome = split(fitter, labels, rows["train"], rows["dev"], rows["test"], grid)
         gold = labels[rows["all" if scheme == "nested" else "test"]]
         return TransferScore(
-            accuracy=found.accuracy,
-            f1=f1(found.predicted, gold) if task.task.f1 else None,
-            dev_accuracy=found.dev_accuracy,
+            accuracy=outcome.accuracy,
+            f1=f1(outcome.predicted, gold) if task.task.f1 else None,
+            dev_accuracy=outcome.dev_accuracy,
             scheme=scheme,
-            regularisation=list(found.chosen),
+            regularisation=list(outcome.selected),
             files=list(task.files),
             examples=task.counts,
             complete=task.complete,
@@ -246,21 +246,25 @@ def _averaged(tasks: Mapping[str, TransferScore]) -> TransferScores:
 
 
 def f1(predicted: NDArray[np.intp], gold: NDArray[np.intp]) -> float:
-    r"""F1 of class 1 in percent, 0 if it is neither predicted nor there.
+    r"""Computes F1 of class 1 in percent, 0 if it is neither predicted nor in the gold classes.
 
     .. math:: F_1 = \frac{2\, TP}{2\, TP + FP + FN}
 
     Args:
         predicted: classes (n,).
         gold: classes (n,).
+
+    Example:
+        >>> f1(np.array([1, 1, 0, 0]), np.array([1, 0, 1, 0]))
+        50.0
     """
     true = int(np.sum((predicted == 1) & (gold == 1)))
     total = int(np.sum(predicted == 1)) + int(np.sum(gold == 1))
     return 100 * 2 * true / total if total else 0.0
 
 
-def _large_enough(task: TransferExamples, folds: int) -> None:
-    """That folds, and folds within them, hold every class, and that 5 % of the smallest training set is a sentence."""
+def _require_large_enough(task: TransferExamples, folds: int) -> None:
+    """Checks that folds, and folds within them, hold every class, and that 5 % of a training set is a sentence."""
     if task.task.scheme == "split":
         return
     train = next(iter(task.parts.values()))
