@@ -37,9 +37,9 @@ class SentenceConfig:
 
 def read_sentence_config(transformer: Path) -> SentenceConfig:
     """Reads the configuration of the Transformer module; refuses one that does more than text to token vectors."""
-    configs = ((path, read_config(path)) for path in (transformer / name for name in _SENTENCE_CONFIGS))
-    default = (transformer / _SENTENCE_CONFIGS[0], {})
-    path, config = next(((path, config) for path, config in configs if config), default)
+    paths = [transformer / name for name in _SENTENCE_CONFIGS]
+    path = next((path for path in paths if read_config(path)), paths[0])
+    config = read_config(path)
     plain = {"method": "forward", "method_output_name": "last_hidden_state"}
     expected = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
     for key, value in expected.items():
