@@ -100,42 +100,55 @@ class Chunks:
             losses = None if masked is None else masked_lm(encoded.masked_logits, masked.labels)
             return Encoded(encoded.sentence, encoded.layers, masked_losses=losses)
         draw = self.draw(encoder, encoder.device)
-        chunk_passes: list[_ChunkPass] = []
-        headless = bool(encoder.batch_heads)
-        if tokens is not None:
-            keep_length = padded or disturb is not None
-
-            def some(a: int, b: int, change: RowDisturb | None = disturb) -> _ChunkPass:
-                rows = _rows(tokens, a, b, keep_length)
-                return _chunk_pass(encoder, draw, a, _sentences(encoder, rows, layers, change, a, headless=headless))
-
-            chunk_passes += self._own_chunks(len(tokens), some, idle=lambda: some(0, 1, change=None).empty())
-        edge = len(chunk_passes)
-        if masked is not None:
-            copy = masked
-
-            def some_masked(a: int, b: int) -> _ChunkPass:
-                return _chunk_pass(encoder, draw, -1 - a, _masked(encoder, copy.rows(a, b)))
-
-            chunk_passes += self._own_chunks(
-                len(copy.masked.tokens), some_masked, idle=lambda: some_masked(0, 1).empty()
-            )
-        results = [
-            one.result(keep_graph=len(chunk_passes) - number <= self.keep) for number, one in enumerate(chunk_passes)
-        ]
+        sentences = (
+            [] if tokens is None else self._sentence_passes(encoder, tokens, draw, layers, disturb, padded=padded)
+        )
+        copies = [] if masked is None else self._masked_passes(encoder, masked, draw)
+        passes = [*sentences, *copies]
+        results = [one.result(keep_graph=len(passes) - number <= self.keep) for number, one in enumerate(passes)]
         sentence, by_layer, losses = None, {}, None
         if tokens is not None:
             counts = self._counts(len(tokens))
-            first, *rest = (self._all(parts, counts) for parts in zip(*results[:edge], strict=True))
-            if headless:  # such a head normalises over the batch: it sees all rows, in every process
+            first, *rest = (self._all(parts, counts) for parts in zip(*results[: len(sentences)], strict=True))
+            if encoder.batch_heads:  # such a head normalises over the batch: it sees all rows, in every process
                 first, *rest = map(encoder.project, (first, *rest))
             sentence, by_layer = first, dict(zip(layers, rest, strict=True))
         if masked is not None:
             positions = masked.masked.positions
             shares = self.spans(len(positions))
             counts = [int(positions[s[0][0] : s[-1][1]].sum()) if s else 0 for s in shares]
-            (losses,) = (self._all(parts, counts) for parts in zip(*results[edge:], strict=True))
+            (losses,) = (self._all(parts, counts) for parts in zip(*results[len(sentences) :], strict=True))
         return Encoded(sentence, by_layer, masked_losses=losses)
+
+    def _sentence_passes(
+        self,
+        encoder: SentenceEncoder,
+        tokens: Tokens,
+        draw: int | None,
+        layers: Sequence[int],
+        disturb: RowDisturb | None,
+        *,
+        padded: bool,
+    ) -> list[_ChunkPass]:
+        """The passes of this process's chunks of the sentences; each gives the vectors, then those of the layers."""
+        headless = bool(encoder.batch_heads)
+        keep_length = padded or disturb is not None
+
+        def chunk(start: int, stop: int, change: RowDisturb | None = disturb) -> _ChunkPass:
+            rows = _rows(tokens, start, stop, keep_length)
+            return _chunk_pass(
+                encoder, draw, start, _sentences(encoder, rows, layers, change, start, headless=headless)
+            )
+
+        return self._own_chunks(len(tokens), chunk, idle=lambda: chunk(0, 1, change=None).empty())
+
+    def _masked_passes(self, encoder: SentenceEncoder, copy: MaskedCopy, draw: int | None) -> list[_ChunkPass]:
+        """The passes of this process's chunks of a masked copy; each gives the losses at its hidden positions."""
+
+        def chunk(start: int, stop: int) -> _ChunkPass:
+            return _chunk_pass(encoder, draw, -1 - start, _masked(encoder, copy.rows(start, stop)))
+
+        return self._own_chunks(len(copy.masked.tokens), chunk, idle=lambda: chunk(0, 1).empty())
 
     @staticmethod
     def draw(network: nn.Module, device: torch.device) -> int | None:
