@@ -1,4 +1,4 @@
-"""Approximate search beside the exact one: recall as it is measured, deletions, additions, damage."""
+"""Approximate search compared with the exact one: recall, deletions, additions, damage."""
 
 from __future__ import annotations
 

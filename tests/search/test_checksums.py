@@ -1,4 +1,4 @@
-"""Damage: changed bytes are noticed by a query and by the check, and sound indexes answer whatever the disk does."""
+"""Damage: changed bytes are detected by queries and the check; intact indexes answer even on a full disk."""
 
 from __future__ import annotations
 

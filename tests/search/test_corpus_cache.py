@@ -1,4 +1,4 @@
-"""The vectors of a corpus next to it: only in a folder that is new, or its own."""
+"""The cache of vectors next to a corpus: only in a new folder, or in its own."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from opencse.text.readers import Source
         (("corpus.txt.index",), False),
     ],
 )
-def test_a_folder_of_that_name_that_is_somebody_s_is_left_alone(
-    tmp_path: Path, there: tuple[str, ...], own: bool
-) -> None:
+def test_a_folder_with_other_files_is_not_used(tmp_path: Path, there: tuple[str, ...], own: bool) -> None:
     text = tmp_path / "corpus.txt"
     text.write_text("One.")
     for name in there:

@@ -1,4 +1,4 @@
-"""Conditions as they are typed: what they mean, and what is refused."""
+"""Conditions on metadata: what they mean, and which are refused."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COLUMNS = {"n": "number", "t": "text", "m": "mixed", "e": ""}
         (["e=5"], {"e": {"=": 5}}),
     ],
 )
-def test_what_is_typed(typed: list[str], where: dict[str, object]) -> None:
+def test_typed_conditions(typed: list[str], where: dict[str, object]) -> None:
     assert parse_where(typed, COLUMNS) == where
 
 
@@ -48,7 +48,7 @@ NO_NUMBERS = ("nan", "-NaN", "inf", "-Infinity", "1e999", "five", "5.0.1", "1_00
 
 @pytest.mark.parametrize("operator", ["=", "==", "!=", "<", ">="])
 @pytest.mark.parametrize("value", NO_NUMBERS)
-def test_what_is_no_number_is_refused_where_a_column_holds_numbers(operator: str, value: str) -> None:
+def test_values_that_are_no_numbers_are_refused_for_a_column_of_numbers(operator: str, value: str) -> None:
     with pytest.raises(UserError, match=r"the column holds numbers, and '.*' is none") as caught:
         parse_where([f"n{operator}{value}"], COLUMNS)
     assert len(str(caught.value)) < 300
@@ -58,7 +58,7 @@ def test_what_is_no_number_is_refused_where_a_column_holds_numbers(operator: str
     "condition",
     ["n", "=5", "n=>5", "colour=5", "n=[", 'n={"a": 1}', "n=" + "[" * 100_000, "t=[" * 3, "x" * 9_000 + "=1"],
 )
-def test_what_is_no_condition_is_refused_in_a_short_line(condition: str) -> None:
+def test_invalid_conditions_are_refused_in_one_short_line(condition: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_where([condition], COLUMNS)
     assert "\n" not in str(caught.value)
@@ -82,7 +82,7 @@ def test_no_command_takes_a_value_that_the_column_cannot_hold(
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", "given"])
-def test_nan_in_metadata_is_refused_with_its_place(
+def test_nan_in_metadata_is_refused_with_its_row(
     tmp_path: Path, mini: SentenceEncoder, value: float, suffix: str, index: Index
 ) -> None:
     rows = [{"text": "One.", "n": 1.5}, {"text": "Two.", "n": value}, {"text": "Three.", "n": 2}]
@@ -101,7 +101,7 @@ def test_nan_in_metadata_is_refused_with_its_place(
     assert not (tmp_path / "i" / "index.json").exists()
 
 
-def test_words_such_as_nan_are_texts_among_texts(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_nan_among_texts_is_a_text(tmp_path: Path, mini: SentenceEncoder) -> None:
     (tmp_path / "a.csv").write_text("text,name\nOne.,Nan\nTwo.,Anna\nThree.,7\n", encoding="utf-8")
     opencse.build_index(tmp_path / "i", mini, tmp_path / "a.csv", fields=["text"], metadata=["name"])
     assert opencse.index_info(tmp_path / "i").columns == {"name": "text"}

@@ -1,4 +1,4 @@
-"""The folder of an index: what is its own, and what of others stays."""
+"""The folder of an index: which files belong to it; other files stay."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder(tmp_path: Path, mini: SentenceEncoder) -> Path:
     return tmp_path / "ix"
 
 
-def test_nothing_but_the_index_s_own_files_is_removed(folder: Path, mini: SentenceEncoder) -> None:
+def test_only_files_of_the_index_are_deleted(folder: Path, mini: SentenceEncoder) -> None:
     with Index.open(folder, encoder=mini) as index:
         index.search(["cat"], hybrid=True)
         index.add(["five cats"])
@@ -46,7 +46,7 @@ def test_nothing_but_the_index_s_own_files_is_removed(folder: Path, mini: Senten
 
 
 @pytest.mark.parametrize("change", ["add", "build"])
-def test_an_index_that_is_older_than_the_list_removes_its_own_files(
+def test_an_index_older_than_the_list_of_files_deletes_its_files(
     folder: Path, mini: SentenceEncoder, change: str
 ) -> None:
     (folder / FILES).unlink()
@@ -62,7 +62,7 @@ def test_an_index_that_is_older_than_the_list_removes_its_own_files(
 
 
 @pytest.mark.parametrize("listing", ["notes.md", "../outside.txt", "/etc/hosts", "words-2024/a.txt", "rows-*.sqlite"])
-def test_a_list_that_somebody_changed_names_no_other_files(
+def test_other_files_in_a_changed_list_are_not_deleted(
     folder: Path, mini: SentenceEncoder, tmp_path: Path, listing: str
 ) -> None:
     (tmp_path / "outside.txt").write_text("Mine.")
@@ -76,7 +76,7 @@ def test_a_list_that_somebody_changed_names_no_other_files(
 
 
 @pytest.mark.parametrize("content", ["index.json", "building.json", "files.txt", "words-a", "manifest.json"])
-def test_a_folder_of_something_else_is_no_index(tmp_path: Path, content: str) -> None:
+def test_a_folder_with_other_files_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / content).write_text('{"name": "a web site"}')
     with pytest.raises(UserError, match="is not empty"):
         require_own(tmp_path)

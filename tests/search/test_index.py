@@ -1,4 +1,4 @@
-"""The index against a plain sort; what it refuses."""
+"""The index compared with a plain sort, and what it refuses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opencse.search.rows import IndexRow
 from search_texts import TEXTS
 
 
-def test_hits_are_those_of_a_plain_sort(index: Index, mini: SentenceEncoder) -> None:
+def test_hits_match_a_plain_sort(index: Index, mini: SentenceEncoder) -> None:
     queries = ["The cat is asleep.", "trains"]
     unit = mini.encode(TEXTS, normalize_embeddings=True).astype(np.float64)
     for query, hits in zip(queries, index.search(queries, 5), strict=True):
@@ -34,7 +34,7 @@ def test_hits_are_those_of_a_plain_sort(index: Index, mini: SentenceEncoder) -> 
     assert first[0].metadata == {"length": 13}
 
 
-def test_no_threshold_but_the_one_that_is_asked_for(index: Index) -> None:
+def test_the_threshold_is_the_lowest_score(index: Index) -> None:
     everything = index.search(["A cat sleeps."], 99)[0]
     assert len(everything) == 5
     assert min(hit.score for hit in everything) < 0.6
@@ -66,7 +66,7 @@ def test_texts_and_their_vectors_find_the_same(index: Index, mini: SentenceEncod
         ({"length": {"!=": [13, 23]}}, ["n3", "n4"]),
     ],
 )
-def test_the_k_are_of_the_rows_that_meet_the_conditions(index: Index, where: dict[str, object], ids: list[str]) -> None:
+def test_all_hits_meet_the_conditions(index: Index, where: dict[str, object], ids: list[str]) -> None:
     every = [hit for hit in index.search(["cat"], 5)[0] if hit.id in ids]
     assert index.search(["cat"], 5, where=where)[0] == every
     assert index.search(["cat"], 1, where=where)[0] == every[:1]
@@ -91,7 +91,7 @@ def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: Sente
         index.vectors(["y"])
 
 
-def test_an_id_is_there_once(index: Index) -> None:
+def test_ids_are_unique(index: Index) -> None:
     before = index.rows()
     with pytest.raises(UserError, match="the id 'n1' exists already"):
         index.add([{"text": "Other.", "id": "fresh"}, {"text": "Another.", "id": "n1"}])
@@ -103,7 +103,7 @@ def test_an_id_is_there_once(index: Index) -> None:
         index.add([{"text": "One.", "id": "a"}, {"text": "Two.", "id": "a"}], replace=True)
 
 
-def test_an_id_that_is_given_twice_is_seen_over_windows(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_that_occurs_twice_is_refused_across_windows(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "WINDOW", 2)
     before = index.rows()
     twice = [{"text": "First.", "id": "n1"}, {"text": "Two."}, {"text": "Three."}, {"text": "Last.", "id": "n1"}]
@@ -140,9 +140,7 @@ def test_an_open_index_sees_what_others_write(index: Index, mini: SentenceEncode
         assert len(list(index.folder.glob("*.f32"))) == 1
 
 
-def test_an_index_of_another_model_in_its_place_is_refused(
-    index: Index, mini: SentenceEncoder, tiny_folder: Path
-) -> None:
+def test_a_replacement_of_another_model_is_refused(index: Index, mini: SentenceEncoder, tiny_folder: Path) -> None:
     with Index.open(index.folder) as reader:
         found = reader.search(["cat"], 9)
         Index.build(index.folder, TEXTS[:3], mini, model="opencse-mini", overwrite=True)
@@ -160,7 +158,7 @@ def test_an_index_of_another_model_in_its_place_is_refused(
         assert len(again) == 5
 
 
-def test_what_another_process_has_not_put_into_the_file_yet_is_read_without_leave_to_write(
+def test_the_log_of_another_process_is_read_in_a_read_only_folder(
     index: Index, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add(["A new cat."])  # the reader keeps SQLite's log from being emptied
@@ -170,7 +168,7 @@ def test_what_another_process_has_not_put_into_the_file_yet_is_read_without_leav
         assert len(reader) == 6
 
 
-def test_vectors_that_are_known_already(index: Index, mini: SentenceEncoder) -> None:
+def test_queries_with_known_vectors_are_not_encoded(index: Index, mini: SentenceEncoder) -> None:
     texts, others = ["A cat sleeps.", "the rain"], ["trains", "a dog"]
     assert index.search(texts, 3, vectors=mini.encode(others)) == index.search(others, 3) != index.search(texts, 3)
     both = index.search(texts, 3, hybrid=True, hybrid_weight=1.0, vectors=mini.encode(others))
@@ -212,14 +210,14 @@ def test_an_index_whose_model_changed_since_is_refused(
         (np.full((1, 448), np.nan, dtype=np.float32), "NaN"),
     ],
 )
-def test_queries_that_cannot_be(index: Index, queries: object, message: str) -> None:
+def test_invalid_queries_are_refused(index: Index, queries: object, message: str) -> None:
     import re
 
     with pytest.raises(UserError, match=re.escape(message)):
         index.search(queries)  # type: ignore[arg-type]
 
 
-def test_arguments_that_cannot_be(index: Index) -> None:
+def test_invalid_arguments_are_refused(index: Index) -> None:
     for where, message in (
         ({"colour": 1}, "unknown column 'colour'"),
         ({"length": ("=>", 1)}, "unknown operator '=>'"),
@@ -253,7 +251,9 @@ def test_a_second_writer_is_refused(index: Index) -> None:
     index.add(["x"])
 
 
-def test_what_is_no_index_is_told_in_a_line(index: Index, tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_a_missing_or_damaged_index_is_reported_in_one_line(
+    index: Index, tmp_path: Path, mini: SentenceEncoder
+) -> None:
     folder = index.folder
     index.close()
 
@@ -292,7 +292,7 @@ def test_what_is_no_index_is_told_in_a_line(index: Index, tmp_path: Path, mini: 
     assert "damaged (no such table" in told()
 
 
-def test_building_over_an_index_is_asked_for(index: Index, mini: SentenceEncoder) -> None:
+def test_replacing_an_index_needs_overwrite(index: Index, mini: SentenceEncoder) -> None:
     with pytest.raises(UserError, match="replace it with --overwrite"):
         Index.build(index.folder, ["x"], mini)
     with pytest.raises(UserError, match="is empty"):

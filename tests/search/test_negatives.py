@@ -41,7 +41,7 @@ def mined(folder: Path, out: Path, **how: object) -> tuple[opencse.api.index.Min
         {"count": 4, "floor": 0.1, "same": 0.3},
     ],
 )
-def test_what_is_taken_is_what_the_rules_allow(
+def test_negatives_follow_the_rules(
     folder: Path, tmp_path: Path, mini: SentenceEncoder, how: dict[str, object]
 ) -> None:
     found, rows = mined(folder, tmp_path / "out.jsonl", **how)
@@ -70,7 +70,7 @@ def test_what_is_taken_is_what_the_rules_allow(
     assert found.refused.get("same text", 0) > 0 or settings.ranks[0] > 1
 
 
-def test_every_answer_of_a_query_is_no_negative_of_it(folder: Path, tmp_path: Path) -> None:
+def test_no_answer_of_a_query_is_its_negative(folder: Path, tmp_path: Path) -> None:
     pairs = [("cat", text) for text in TEXTS]
     with pytest.raises(UserError, match="no negative could be taken for any of 120 pairs"):
         opencse.index_negatives(folder, pairs, tmp_path / "o.jsonl", how=Mining(ranks=(1, 121), ceiling=9))
@@ -82,7 +82,7 @@ def test_a_random_pick_is_the_same_with_the_same_seed(folder: Path, tmp_path: Pa
     assert picks[0] == picks[1] != picks[2]
 
 
-def test_training_takes_the_file_as_it_is(folder: Path, tmp_path: Path, tiny_folder: Path) -> None:
+def test_training_reads_the_file(folder: Path, tmp_path: Path, tiny_folder: Path) -> None:
     found, rows = mined(folder, tmp_path / "triples.jsonl", count=2)
     result = opencse.train(
         tmp_path / "triples.jsonl", tmp_path / "out", recipe="simcse-supervised", model=tiny_folder, dev=None,

@@ -1,4 +1,4 @@
-"""Documents in passages: nothing lost, nothing too long, the best one told once."""
+"""Documents split into passages: nothing lost, nothing too long, the best one returned once."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def test_passages_overlap_by_sentences(mini: SentenceEncoder) -> None:
 
 
 @pytest.mark.parametrize("text", ["x" * 900, "日本語の文章" * 90, "word " * 400, "Long, " * 200 + "end. Short."])
-def test_a_sentence_that_is_too_long_is_cut_inside(mini: SentenceEncoder, text: str) -> None:
+def test_a_sentence_that_is_too_long_is_split_inside(mini: SentenceEncoder, text: str) -> None:
     (passages,) = PassageSplitter(mini, 32).split([text])
     assert all(len(ids) <= 32 for ids in mini.tokenizer.encode(passages, None))
     assert "".join("".join(passages).split()) == "".join(text.split())
 
 
-def test_lengths_that_cannot_be(mini: SentenceEncoder) -> None:
+def test_invalid_lengths_are_refused(mini: SentenceEncoder) -> None:
     for length, overlap in ((mini.max_length + 1, 0), (2, 0), (32, 30), (32, -1)):
         with pytest.raises(UserError):
             PassageSplitter(mini, length, overlap)
@@ -71,7 +71,7 @@ def test_runs_hold_every_unit_and_fit(lengths: list[int], room: int, overlap: in
     assert all(sum(lengths[first:last]) <= room for first, last in runs)
 
 
-def test_a_document_is_told_once_with_its_best_passage(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_a_document_is_returned_once_with_its_best_passage(tmp_path: Path, mini: SentenceEncoder) -> None:
     long = " ".join(SENTENCES[:20])
     rows = [
         {"text": long, "id": "long", "year": 1},

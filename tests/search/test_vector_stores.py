@@ -1,4 +1,4 @@
-"""Exports, read back through the stores' own clients."""
+"""Exports, read back through the clients of the stores."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_pgvector(exported: Index) -> None:
             assert connection.execute("SELECT count(*) FROM texts").fetchone() == (6,)
 
 
-def test_what_cannot_be_exported_is_one_line(exported: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_exports_are_reported_in_one_line(exported: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="unknown store 'qdrnt'"):
         opencse.export_index(exported.folder, "qdrnt", "x")
     with pytest.raises(UserError, match="letters, digits and underscores"):

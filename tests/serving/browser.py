@@ -1,4 +1,4 @@
-"""Chromium driven through its own debugging pipe: it opens, types, clicks, and tells what went wrong."""
+"""Drives Chromium through its debugging pipe: opens pages, types, clicks, and reports errors."""
 
 from __future__ import annotations
 

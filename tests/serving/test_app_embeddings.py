@@ -1,4 +1,4 @@
-"""``POST /v1/embeddings``: what goes in, what comes out, and that vectors are those of `encode`."""
+"""``POST /v1/embeddings``: inputs, answers, and vectors equal to those of `encode`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_base64_is_the_same(client: httpx.AsyncClient, offline: SentenceEn
     assert np.abs(np.array(made) - offline.encode(["One.", "Two."])).max() < CLOSE
 
 
-async def test_dimensions_are_cut_and_normalised(client: httpx.AsyncClient, offline: SentenceEncoder) -> None:
+async def test_vectors_are_truncated_and_normalised(client: httpx.AsyncClient, offline: SentenceEncoder) -> None:
     made = vectors_of(await ask(client, ["One.", "Two."], dimensions=7))
     expected = offline.encode(["One.", "Two."])[:, :7]
     assert np.abs(made - expected / np.linalg.norm(expected, axis=1, keepdims=True)).max() < CLOSE
@@ -70,7 +70,7 @@ async def test_dimensions_are_cut_and_normalised(client: httpx.AsyncClient, offl
         assert refused.status_code == 400
 
 
-async def test_long_texts_are_cut_and_told_or_refused(serve: Serve, offline: SentenceEncoder) -> None:
+async def test_long_texts_are_truncated_and_listed_or_refused(serve: Serve, offline: SentenceEncoder) -> None:
     long, fits = "the " * 200, "the " * 62
     assert len(offline.tokenize([fits])[0]) == offline.max_length == 64
     ids = offline.tokenizer.encode([long], None)[0].tolist()
@@ -196,7 +196,7 @@ async def test_texts_are_read_as_what_they_are_said_to_be(
         assert answer.json()["usage"]["prompt_tokens"] == sum(map(len, ids))
 
 
-async def test_a_kind_of_text_that_cannot_be_is_refused(client: httpx.AsyncClient) -> None:
+async def test_an_invalid_input_type_is_refused(client: httpx.AsyncClient) -> None:
     for wrong in ("queries", "", 3, ["query"], True):
         refused = await ask(client, "One.", input_type=wrong)
         assert refused.status_code == 400

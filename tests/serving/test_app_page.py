@@ -196,7 +196,7 @@ def test_without_an_index_and_with_a_key(browser: Browser, serve: Callable[..., 
         browser.faults.clear()
 
 
-def test_a_server_that_is_gone_is_told(browser: Browser, two: FastAPI) -> None:
+def test_a_server_that_does_not_answer_is_reported(browser: Browser, two: FastAPI) -> None:
     with live(two) as address:
         browser.open(f"{address}/")
         browser.until("document.querySelectorAll('.examples button').length")
@@ -208,7 +208,7 @@ def test_a_server_that_is_gone_is_told(browser: Browser, two: FastAPI) -> None:
     browser.faults.clear()
 
 
-def test_markup_would_be_kept_from_running(browser: Browser, serve: Callable[..., FastAPI]) -> None:
+def test_markup_in_texts_does_not_run(browser: Browser, serve: Callable[..., FastAPI]) -> None:
     """Were a text ever read as HTML, the policy would stop it, and these tests would hear of it."""
     with live(serve(indexed=False)) as address:
         browser.open(f"{address}/")

@@ -1,4 +1,4 @@
-"""Search, similarity, the map, and what the page is told."""
+"""The routes of search, similarity, map and page."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from serving.harness import short, to
 pytestmark = pytest.mark.anyio
 
 
-async def test_search_finds_what_brute_force_finds(
-    serve: Serve, offline: SentenceEncoder, sentences: list[str]
-) -> None:
+async def test_search_matches_brute_force(serve: Serve, offline: SentenceEncoder, sentences: list[str]) -> None:
     corpus = short(sentences, offline)[:120]
     queries = ["a dog in the snow", corpus[7]]
     scores = unit_rows(offline.encode(queries)) @ unit_rows(offline.encode(corpus)).T
@@ -47,9 +45,7 @@ async def test_search_finds_what_brute_force_finds(
             assert {hit["metadata"]["half"] for hit in half["data"][0]["hits"]} == {1}
 
 
-async def test_words_count_too_where_asked(
-    serve: Serve, offline: SentenceEncoder, index_folder: Path, sentences: list[str]
-) -> None:
+async def test_hybrid_search(serve: Serve, offline: SentenceEncoder, index_folder: Path, sentences: list[str]) -> None:
     queries = [sentences[3].split()[1] + " and " + sentences[90].split()[-1], "a dog in the snow"]
     with Index.open(index_folder, encoder=offline) as index:
         expected = index.search(queries, 6, hybrid=True)
@@ -100,7 +96,7 @@ async def test_similarity_is_the_cosine(serve: Serve, offline: SentenceEncoder) 
         assert "text 2 of 2 is blank" in blank.json()["error"]["message"]
 
 
-async def test_the_map_is_of_the_corpus(serve: Serve, offline: SentenceEncoder, sentences: list[str]) -> None:
+async def test_the_map_shows_the_index(serve: Serve, offline: SentenceEncoder, sentences: list[str]) -> None:
     corpus = short(sentences, offline)[:120]
     async with to(serve()) as client:
         drawn = (await client.get("/map")).json()
@@ -131,7 +127,7 @@ async def test_the_map_of_passages(model: SentenceEncoder, tmp_path: Path) -> No
         service.close()
 
 
-async def test_an_index_of_another_model_put_in_its_place(
+async def test_a_replacement_by_an_index_of_another_model_is_answered_503(
     model: SentenceEncoder, tiny_folder: Path, tmp_path: Path
 ) -> None:
     """No request is at fault, so a client may come back when the server was started again."""
@@ -148,7 +144,7 @@ async def test_an_index_of_another_model_put_in_its_place(
         service.close()
 
 
-async def test_what_the_page_is_told(serve: Serve) -> None:
+async def test_the_information_for_the_page(serve: Serve) -> None:
     async with to(serve()) as client:
         (model,) = (await client.get("/info")).json()["models"]
         assert model["id"] == "tiny"

@@ -1,4 +1,4 @@
-"""The encoding thread: everybody's vectors, shares, cancelling, failing, closing."""
+"""The encoding thread: vectors of each request, shares, cancelled requests, failures, closing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_short_request_does_not_wait_for_a_long_one(model: SentenceEncoder, mo
     batcher.close()
 
 
-def test_what_is_cancelled_is_not_encoded(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelled_requests_are_not_encoded(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(model, monkeypatch)
     batcher = Batcher(model, Seen(), token_budget=64)
     first = batcher.submit(model.tokenize(["one"]))
@@ -90,7 +90,9 @@ def test_what_is_cancelled_is_not_encoded(model: SentenceEncoder, monkeypatch: p
         given_up.result(1)
 
 
-def test_a_failure_is_told_and_survived(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_reported_and_the_thread_continues(
+    model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     embed, fail = model.embed, threading.Event()
     fail.set()
 
@@ -111,7 +113,7 @@ def test_a_failure_is_told_and_survived(model: SentenceEncoder, monkeypatch: pyt
     batcher.close()
 
 
-def test_damaged_weights_are_told(model: SentenceEncoder) -> None:
+def test_damaged_weights_are_reported(model: SentenceEncoder) -> None:
     with torch.no_grad():
         next(model.backbone.parameters()).fill_(float("nan"))
     batcher = Batcher(model, Seen())

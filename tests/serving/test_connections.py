@@ -73,7 +73,7 @@ def healthy(url: str) -> bool:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b"])
-def test_a_request_whose_headers_do_not_come_is_given_up(serve: Serve, sent: bytes) -> None:
+def test_a_request_without_headers_is_closed(serve: Serve, sent: bytes) -> None:
     limits = Limits(headers_seconds=0.5)
     with live(serve(indexed=False), limits=limits) as url, connect(url) as slow:
         if sent:
@@ -84,7 +84,7 @@ def test_a_request_whose_headers_do_not_come_is_given_up(serve: Serve, sent: byt
         assert healthy(url)
 
 
-def test_headers_that_trickle_in_are_given_up_too_also_of_a_second_request(serve: Serve) -> None:
+def test_slow_headers_are_closed_also_for_a_second_request(serve: Serve) -> None:
     request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
     with live(serve(indexed=False), limits=Limits(headers_seconds=0.6)) as url, connect(url) as slow:
         slow.sendall(request)
@@ -105,7 +105,7 @@ def test_headers_that_trickle_in_are_given_up_too_also_of_a_second_request(serve
         assert ended
 
 
-def test_a_request_in_work_is_not_given_up(serve: Serve) -> None:
+def test_a_running_request_is_not_closed(serve: Serve) -> None:
     with live(serve(indexed=False), limits=Limits(headers_seconds=0.3, read_seconds=5)) as url, connect(url) as slow:
         slow.sendall(POST + BODY[:5])
         time.sleep(0.8)
@@ -129,7 +129,7 @@ def test_many_idle_connections_leave_room_for_requests_and_a_line_in_the_log(
         assert lines[0].startswith("20 connections are open, which is the limit")
 
 
-def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_back(serve: Serve) -> None:
+def test_a_new_connection_is_refused_if_all_are_busy(serve: Serve) -> None:
     with ExitStack() as stack:
         url = stack.enter_context(live(serve(indexed=False), limits=Limits(connections=3, read_seconds=3)))
         working = [stack.enter_context(connect(url)) for _ in range(3)]

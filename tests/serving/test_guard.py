@@ -1,4 +1,4 @@
-"""Keys, hosts, headers, back-pressure."""
+"""Keys, hosts, security headers, and limits of waiting texts and memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from serving.harness import live, to
 pytestmark = pytest.mark.anyio
 
 
-async def test_a_key_is_asked_for(serve: Serve) -> None:
+async def test_requests_need_a_key(serve: Serve) -> None:
     async with to(serve(keys=["right", "other"])) as client:
         for path in ("/v1/models", "/info", "/metrics", "/map", "/nothing"):
             refused = await client.get(path)
@@ -96,7 +96,7 @@ def go(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> threading.Eve
     return go
 
 
-async def test_too_much_is_told_to_come_back(serve: Serve, go: threading.Event) -> None:
+async def test_too_many_waiting_texts_are_answered_503(serve: Serve, go: threading.Event) -> None:
     async with to(serve(limits=Limits(waiting_texts=600, body_bytes=2**20))) as client:
         go.clear()
         texts = [f"the snow {i} " * 20 for i in range(600)]

@@ -1,4 +1,4 @@
-"""What one request, one option or one file may do to the server."""
+"""Limits of requests, options and files that the server keeps."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_conditions_of_any_kind(serve: Callable[..., FastAPI], where: dict[str, 
 
 
 @pytest.mark.slow
-def test_an_index_that_is_gone_or_another_one_is_not_answered_from(
+def test_a_missing_or_replaced_index_is_not_searched(
     model: SentenceEncoder, index_folder: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "secret-place" / "index"
@@ -183,7 +183,7 @@ def test_odd_bytes_in_the_database_of_an_index(
 
 
 @pytest.mark.slow
-def test_one_huge_text_is_not_tokenised_whole_and_has_the_vector_of_its_beginning(
+def test_a_huge_text_is_tokenised_from_its_beginning_only(
     serve: Callable[..., FastAPI], offline: SentenceEncoder
 ) -> None:
     status = Path("/proc/self/status")

@@ -70,7 +70,7 @@ def test_llama_index(address: str, offline: SentenceEncoder) -> None:
     assert np.abs(np.array(embeddings.get_query_embedding(TEXTS[1])) - offline.encode(TEXTS[1])).max() < 1e-5
 
 
-def test_who_goes_away_is_forgotten(address: str) -> None:
+def test_work_for_a_client_that_disconnects_is_cancelled(address: str) -> None:
     head = {"Authorization": "Bearer right"}
     with httpx.Client(base_url=address, headers=head) as client:
         for _ in range(5):
