@@ -22,7 +22,7 @@ def numbered(folder: Path) -> Source:
 
 
 @contextmanager
-def broken_off(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseException) -> Iterator[list[int]]:
+def interrupted(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseException) -> Iterator[list[int]]:
     """Makes encoding raise ``error`` after ``calls`` calls; yields a list of the number of texts in each call."""
     encode, sizes = SentenceEncoder.encode, list[int]()
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from numbered import LINES, broken_off
+from numbered import LINES, interrupted
 from opencse import SentenceEncoder
 from opencse.bulk import folders as bulk
 from opencse.bulk.folders import encode_folder
@@ -96,11 +96,11 @@ def test_parquet_holds_what_npy_does(source: Source, tmp_path: Path, encoder: Se
         assert (plain != expected).mean() < 0.02
 
 
-def test_broken_off_it_goes_on_and_ends_with_the_same_folder(
+def test_interrupted_it_continues_and_ends_with_the_same_folder(
     source: Source, tmp_path: Path, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made(source, tmp_path / "whole", encoder)
-    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with interrupted(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         made(source, out, encoder)
     assert not (out / MANIFEST).exists()
     with (out / "shards.jsonl").open("a") as stream:
@@ -108,7 +108,7 @@ def test_broken_off_it_goes_on_and_ends_with_the_same_folder(
     (out / ".writing-1-part-00002.npy").write_bytes(b"so was a file")
     (out / "part-00003.npy").write_bytes(b"and one that no line names")
     said: list[str] = []
-    with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
+    with interrupted(monkeypatch, 99, KeyboardInterrupt()) as sizes:
         found = made(source, out, encoder, say=said.append)
     assert said == [f"{out}: continues after 10 of 23 texts"]
     assert (found.before, sizes) == (10, [5, 5, 3])
@@ -121,13 +121,13 @@ def test_a_whole_folder_stays_and_a_lost_file_is_made_again(
     made(source, out, encoder)
     before = content(out)
     said: list[str] = []
-    with broken_off(monkeypatch, 0, AssertionError()):
+    with interrupted(monkeypatch, 0, AssertionError()):
         assert made(source, out, encoder, say=said.append).before == 23
     assert said == [f"{out}: all 23 vectors exist already"]
     (out / "part-00001.npy").unlink()
     with (out / "part-00004.npy").open("ab") as stream:
         stream.write(b"x")
-    with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
+    with interrupted(monkeypatch, 99, KeyboardInterrupt()) as sizes:
         made(source, out, encoder)
     assert sizes == [5, 3]
     assert content(out) == before
@@ -136,7 +136,7 @@ def test_a_whole_folder_stays_and_a_lost_file_is_made_again(
 def test_what_is_of_something_else_is_refused(
     source: Source, out: Path, encoder: SentenceEncoder, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with interrupted(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         made(source, out, encoder)
     for whole in (False, True):
         if whole:
@@ -157,11 +157,11 @@ def test_what_is_of_something_else_is_refused(
 def test_where_all_that_was_made_is_lost_it_begins_again(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with interrupted(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         made(source, out, encoder)
     for path in out.glob("part-*"):
         path.unlink()
-    with broken_off(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with interrupted(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         made(source, out, encoder)
     assert content(out) == {}
     made(source, out, encoder)
@@ -170,13 +170,13 @@ def test_where_all_that_was_made_is_lost_it_begins_again(
 def test_a_start_that_made_nothing_leaves_no_trace(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with broken_off(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with interrupted(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         made(source, out, encoder)
     assert not out.exists()
     made(source, out, encoder, form=Form("int8"))
 
 
-def test_broken_off_before_the_first_note_it_begins_again(
+def test_interrupted_before_the_first_record_it_starts_again(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ending(self: Shards, number: int, shard: object) -> None:

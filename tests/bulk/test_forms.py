@@ -44,7 +44,7 @@ def test_bits_count_equal_signs(vectors: NDArray[np.float32], dimensions: int | 
         assert restored[i] @ restored[j] == kept.shape[1] - 2 * differ
 
 
-def test_a_vector_is_normalised_after_it_is_cut(vectors: NDArray[np.float32]) -> None:
+def test_a_vector_is_normalised_after_it_is_truncated(vectors: NDArray[np.float32]) -> None:
     assert np.allclose(np.linalg.norm(Form(dimensions=5, normalize=True).of(vectors), axis=1), 1)
 
 

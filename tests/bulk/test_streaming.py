@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from numbered import LINES, broken_off
+from numbered import LINES, interrupted
 from opencse import SentenceEncoder
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import EncodedFile, encode_file
@@ -36,7 +36,7 @@ def beside(out: Path) -> list[str]:
 
 def begun(monkeypatch: pytest.MonkeyPatch, source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> None:
     """A call that is broken off after two windows of five."""
-    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+    with interrupted(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
         encode_file(source, out, encoder, window=5, **how)  # type: ignore[arg-type]
     assert beside(out) == ["v.npy.partial", "v.npy.partial.json"]
 
@@ -65,7 +65,7 @@ def test_memory_holds_one_window(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[int, int]] = []
-    with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
+    with interrupted(monkeypatch, 99, KeyboardInterrupt()) as sizes:
         encode_file(source, out, encoder, window=5, progress=lambda done, rows: calls.append((done, rows)))
     assert sizes == [5, 5, 5, 5, 3]
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
@@ -73,7 +73,7 @@ def test_memory_holds_one_window(
     assert np.allclose(np.load(out), encoder.encode(LINES), atol=1e-6)
 
 
-def test_broken_off_it_goes_on_and_ends_with_the_same_file(
+def test_interrupted_it_continues_and_ends_with_the_same_file(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encode_file(source, out, encoder, window=5)
@@ -84,7 +84,7 @@ def test_broken_off_it_goes_on_and_ends_with_the_same_file(
         stream.write(b"half a window that was on its way when the process was killed")
     out.with_name(".writing-1-v.npy.partial.json").write_text("so was its record")
     said: list[str] = []
-    with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
+    with interrupted(monkeypatch, 99, KeyboardInterrupt()) as sizes:
         made = encode_file(source, out, encoder, window=5, say=said.append)
     assert said == ["v.npy.partial: continues after 10 of 23 texts"]
     assert (made.before, sizes) == (10, [5, 5, 3])
@@ -92,7 +92,7 @@ def test_broken_off_it_goes_on_and_ends_with_the_same_file(
     assert beside(out) == ["v.npy"]
 
 
-def test_a_wrong_precision_takes_nothing_away(
+def test_a_wrong_precision_removes_nothing(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun(monkeypatch, source, out, encoder)
@@ -116,7 +116,7 @@ def again(source: Source, out: Path, encoder: SentenceEncoder, **how: object) ->
     return line
 
 
-def test_another_text_model_or_setting_begins_anew(
+def test_another_text_model_or_setting_starts_again(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, tiny_folder: Path
 ) -> None:
     begun(monkeypatch, source, out, encoder)
@@ -186,11 +186,11 @@ def test_a_full_disk_leaves_the_old_file_and_what_is_made(
     assert out.read_bytes() == whole
 
 
-def test_a_disk_without_room_is_told_of_before_the_work(
+def test_a_disk_without_room_is_reported_before_the_work(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1_000))
-    with broken_off(monkeypatch, 0, AssertionError()):
+    with interrupted(monkeypatch, 0, AssertionError()):
         assert "it needs 0.000 GB, and 0.000 GB are free; make room" in told(source, out, encoder)
     assert beside(out) == []
 
@@ -295,7 +295,7 @@ def test_the_command(
     encoder: SentenceEncoder,
 ) -> None:
     arguments = ("encode", tiny_folder, source.location, "--out", out, "--pooling", "mean", "--device", "cpu")
-    with broken_off(monkeypatch, 0, KeyboardInterrupt()):
+    with interrupted(monkeypatch, 0, KeyboardInterrupt()):
         code, stdout, stderr = opencse(*arguments)
     assert (code, stdout, stderr) == (130, "", "opencse: stopped; the same command continues from here\n")
     code, stdout, stderr = opencse(*arguments)

@@ -99,7 +99,7 @@ def test_a_folder_made_by_actors_one_of_which_is_killed(
     assert Path("vectors", "part-00007.npy").read_bytes() == whole["part-00007.npy"]
 
 
-def test_faults_are_told_as_they_are_without_a_cluster(tmp_path: Path, tiny_folder: Path) -> None:
+def test_faults_are_reported_as_without_a_cluster(tmp_path: Path, tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
     with torch.no_grad():
         norms = [m for m in encoder.backbone.modules() if isinstance(m, torch.nn.LayerNorm)]
@@ -140,7 +140,7 @@ def test_errors_of_the_work_and_of_ray(tmp_path: Path) -> None:
     assert logging.getLogger("ray.data").handlers
 
 
-def test_nothing_is_told_of_a_cluster() -> None:
+def test_nothing_is_reported_about_a_cluster() -> None:
     from ray._common.usage import usage_lib
 
     assert not usage_lib.usage_stats_enabled()

@@ -71,7 +71,7 @@ def test_the_end_of_a_text_is_the_end_of_its_pairs() -> None:
     assert counts.sum() == 4
 
 
-def test_a_piece_beside_itself_counts_twice() -> None:
+def test_a_piece_next_to_itself_counts_twice() -> None:
     assert count_pairs(corpus_of([[7, 7]]), REAL, window=1).toarray()[7, 7] == 2
 
 

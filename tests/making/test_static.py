@@ -230,7 +230,7 @@ def test_leading_vectors_are_numpys() -> None:
     np.testing.assert_array_equal(found, again)
 
 
-def test_progress_tells_of_every_stage(corpus: Corpus, tokenizer: Tokenizer) -> None:
+def test_progress_reports_every_stage(corpus: Corpus, tokenizer: Tokenizer) -> None:
     told = Bars()
     build(corpus, tokenizer, SMALL, told)
     assert [what for what, _, _ in told.bars] == ["counting pairs", "factorising"]

@@ -86,7 +86,7 @@ def test_the_tokenizer_given_is_left_alone(made: Static, tokenizer: Tokenizer) -
     assert made.encoder.tokenizer.hf.model_max_length == SMALL.positions
 
 
-def test_the_bert_has_the_sizes_asked_for(corpus: Corpus, tokenizer: Tokenizer) -> None:
+def test_the_bert_has_the_requested_sizes(corpus: Corpus, tokenizer: Tokenizer) -> None:
     settings = SMALL.model_copy(update={"layers": 2, "heads": 4, "dropout": 0.2})
     config = build(corpus, tokenizer, settings).encoder.backbone.config
     assert (config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (2, 4, 24)

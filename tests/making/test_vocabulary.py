@@ -69,7 +69,7 @@ def test_words_that_recur_become_pieces_and_decode_to_the_text(sentences: list[s
         assert "".join(letters) == text.lower().replace(" ", "")
 
 
-def test_case_and_accents_are_dropped_unless_asked() -> None:
+def test_case_and_accents_are_dropped_by_default() -> None:
     texts = ["Café crème naïve", "cafe creme NAIVE"] * 20
     lower = train_wordpiece(texts, 200)
     assert lower.tokenize("CAFÉ Crème") == lower.tokenize("cafe creme") == ["cafe", "creme"]
@@ -100,7 +100,7 @@ def test_the_size_is_an_upper_bound_and_is_reached(sentences: list[str]) -> None
     assert few.tokenize("few words") == ["few", "words"]
 
 
-def test_an_alphabet_beyond_the_vocabulary_is_cut_to_its_most_frequent() -> None:
+def test_an_alphabet_beyond_the_vocabulary_keeps_its_most_frequent() -> None:
     many = [chr(code) for code in range(0x4E00, 0x4E00 + 300)]
     texts = [f"{many[i]} " * (400 - i) for i in range(300)]
     tokenizer = train_wordpiece(texts, 120)

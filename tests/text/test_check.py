@@ -59,7 +59,7 @@ def test_near_empty_and_wordless_lines() -> None:
     assert any("hold no letter" in line for line in found.advice)
 
 
-def test_long_texts_are_cut(tokenizer: Tokenizer) -> None:
+def test_long_texts_are_truncated(tokenizer: Tokenizer) -> None:
     rows = [*PLAIN, *(f"{n} " + "word " * 40 for n in range(300))]
     found = check_corpus(texts(rows), tokenizer, max_length=32)
     assert found.cut == pytest.approx(300 / 1500)

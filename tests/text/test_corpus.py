@@ -122,7 +122,7 @@ def test_the_smallest_whole_number_that_holds_the_ids(tmp_path: Path, cache: Pat
     assert ids.flags.writeable
 
 
-def test_progress_is_told_in_rows(
+def test_progress_is_reported_in_rows(
     tmp_path: Path, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.csv"

@@ -145,7 +145,7 @@ def test_damage_is_warned_of_where_nobody_listens(source: Source, tokenizer: Tok
         tokenise(source, tokenizer, 12, cache=cache)
 
 
-def test_two_that_mend_the_same_corpus_at_once(
+def test_two_processes_repair_the_same_corpus_at_once(
     source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both find it damaged; the other has mended it when this one is done."""
@@ -191,7 +191,7 @@ def test_what_a_killed_process_left_is_removed_a_day_later(source: Source, token
     assert new.exists()
 
 
-def test_what_was_begun_long_ago_is_gone_on_with(
+def test_what_was_begun_long_ago_is_continued(
     source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tokenise(source, tokenizer, 12, cache=cache)

@@ -81,13 +81,13 @@ def test_rows_of_a_run_are_left_out(tmp_path: Path, tiny_folder: Path, monkeypat
 
     examples, plan = prepared("data.near_duplicates=0.75")
     assert examples == 4
-    assert "near       3 rows that nearly repeat an earlier one are left out" in plan
+    assert "near       3 rows that nearly repeat an earlier one, left out" in plan
     examples, plan = prepared()
     assert examples == 7
     assert "nearly repeat" not in plan
 
 
-def test_check_tells_of_them() -> None:
+def test_check_reports_them() -> None:
     found = opencse.check([row[0] for row in ROWS], near_duplicates=0.75)
     assert found.near_duplicates == pytest.approx(3 / 7)
     assert found.nearly_repeated[2] == ("short.", "Short.")

@@ -82,7 +82,7 @@ def test_other_kinds_are_refused_by_name(given: object, message: str) -> None:
         (["a", "b \ud800"], "text[1] holds half of a surrogate pair"),
     ],
 )
-def test_wrong_content_is_told_with_its_place(given: object, message: str) -> None:
+def test_wrong_content_is_reported_with_its_position(given: object, message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         open_texts(given)
 

@@ -254,7 +254,7 @@ def test_patterns_that_are_refused(tmp_path: Path) -> None:
         Source(str(tmp_path / "*.txt")).read()
 
 
-def test_rows_of_a_table_beside_running_text_are_documents_of_their_own(tmp_path: Path) -> None:
+def test_rows_of_a_table_next_to_running_text_are_documents(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.\nTwo.\n\nThree.\n")
     (tmp_path / "b.csv").write_text("sentence\nFour.\nFive.\n")
     (tmp_path / "c.txt").write_text("Six.\nSeven.\n")

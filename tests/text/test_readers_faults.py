@@ -93,7 +93,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("name", "content", "columns", "message"), FAULTS)
-def test_faults_are_told_in_one_line(
+def test_faults_are_reported_in_one_line(
     tmp_path: Path, name: str, content: str, columns: str | None, message: str
 ) -> None:
     path = tmp_path / name
@@ -129,7 +129,7 @@ def test_nothing_left_after_skipping(tmp_path: Path) -> None:
     assert told(path, skip_lines=frozenset({1})) == NOTHING
 
 
-def test_not_utf_8_names_line_byte_and_mend(tmp_path: Path) -> None:
+def test_not_utf_8_names_line_byte_and_fix(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes("text\nZürich\n".encode() + b"caf\xe9\n")
     assert told(path).startswith(", line 3: not UTF-8 text (byte 0xe9 at column 4); convert the file to UTF-8")
@@ -180,7 +180,7 @@ def test_hub_id_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("cause", "asked"), [(OSError(-2, "unknown name"), 0), (TimeoutError(110, "slow"), 1)])
-def test_hub_that_nobody_reaches_is_asked_once(
+def test_an_unreachable_hub_is_tried_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cause: OSError, asked: int
 ) -> None:
     loaded = []

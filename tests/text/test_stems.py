@@ -24,7 +24,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("language", list(TEXTS))
-def test_a_language_is_told_by_its_function_words(language: str) -> None:
+def test_a_language_is_detected_by_its_function_words(language: str) -> None:
     assert language_of([TEXTS[language]] * 30) == language
 
 

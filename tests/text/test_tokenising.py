@@ -53,7 +53,7 @@ def test_an_array_that_grows_is_what_numpy_saves(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("pieces_of_ten")
 @pytest.mark.parametrize("words", [False, True])
-def test_broken_off_it_goes_on(
+def test_interrupted_it_continues(
     source: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: bool
 ) -> None:
     whole = tokenise(source, tokenizer, 9, words=words, cache=tmp_path / "whole")

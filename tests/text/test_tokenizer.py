@@ -59,7 +59,7 @@ def test_ids_are_those_of_transformers_where_there_is_no_fast_backend() -> None:
     assert tokenizer.vocabulary_size == len(direct)
 
 
-def test_the_side_that_is_cut_is_the_tokenizers_own(tiny_folder: Path) -> None:
+def test_texts_are_truncated_on_the_tokenizers_own_side(tiny_folder: Path) -> None:
     left = AutoTokenizer.from_pretrained(tiny_folder, truncation_side="left")
     tokenizer = Tokenizer(left)
     cut = lists(tokenizer.encode(TEXTS, 8))
@@ -78,7 +78,7 @@ def test_special_tokens_in_the_text_are_treated_as_transformers_does(tiny_folder
     assert sent.fingerprint() == Tokenizer(split).fingerprint()
 
 
-def test_threads_that_cut_elsewhere_do_not_meet(tokenizer: Tokenizer) -> None:
+def test_threads_with_other_lengths_do_not_interfere(tokenizer: Tokenizer) -> None:
     texts = ["a long text of many words " * 20] * 8
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -75,7 +75,7 @@ def test_any_text(texts: list[str], limit: int) -> None:
 ANY = Tokenizer.load(locate("opencse-mini"))
 
 
-def test_a_full_table_begins_anew(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_table_is_emptied(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opencse.text.word_ids._KEPT", 50)
     fresh, texts = Tokenizer(tokenizer.hf), filled(sample.TRAIN)[:200]
     for start in (0, 100):

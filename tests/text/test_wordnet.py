@@ -43,7 +43,7 @@ def test_synonyms_are_the_other_single_words_of_all_synsets(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("part", ["noun", "verb", "adj", "adv"])
-def test_missing_files_are_told_with_the_mend(folder: Path, part: str) -> None:
+def test_missing_files_are_reported_with_the_fix(folder: Path, part: str) -> None:
     (folder / f"data.{part}").unlink()
     with pytest.raises(UserError) as caught:
         read_synonyms(folder)

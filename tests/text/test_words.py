@@ -135,7 +135,7 @@ def test_a_word_has_the_ids_it_has_alone(tokenizers: dict[str, Tokenizer], kind:
         assert [i for i, number in zip(ids, numbers, strict=True) if number == k] == expected
 
 
-def test_the_tokenizers_do_cut_words_into_pieces(tokenizers: dict[str, Tokenizer]) -> None:
+def test_the_tokenizers_do_split_words_into_pieces(tokenizers: dict[str, Tokenizer]) -> None:
     """Guards the tests above: pieces, lone space marks and attached punctuation all occur."""
     for tokenizer in tokenizers.values():
         ids, words = one(tokenizer, "Unbelievably (so).")
@@ -177,7 +177,7 @@ def test_cut_texts(tokenizers: dict[str, Tokenizer], kind: str, limit: int) -> N
     assert one(tokenizers[kind], text)[1] == whole, "the limit does not stay"
 
 
-def test_texts_cut_on_their_left_count_from_what_is_left(tiny_folder: Path) -> None:
+def test_words_of_a_text_truncated_on_its_left_count_from_its_first_one(tiny_folder: Path) -> None:
     tokenizer = Tokenizer(AutoTokenizer.from_pretrained(tiny_folder, truncation_side="left"))
     assert one(tokenizer, "a b c dog e", 5)[1] == [-1, 0, 1, 2, -1]
     assert one(tokenizer, "the " * 40_000 + "\u4e2d\u6587 end", 6)[1] == [-1, 0, 1, 1, 2, -1]

@@ -159,13 +159,13 @@ class _Pieces(Datasource):  # type: ignore[misc]  # Ray has no types
         self._blocks = blocks
 
     def estimate_inmemory_data_size(self) -> int | None:
-        """Not known."""
+        """Unknown."""
         return None
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: object = None
     ) -> list[ReadTask]:
-        """One."""
+        """One task that reads all pieces."""
         del parallelism, data_context
         nothing_known = BlockMetadata(num_rows=None, size_bytes=None, input_files=None, exec_stats=None)
         return [ReadTask(self._blocks, nothing_known, per_task_row_limit=per_task_row_limit)]

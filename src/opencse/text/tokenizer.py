@@ -262,7 +262,7 @@ class Tokenizer:
         return texts if longest is None else [text[:longest] for text in texts]
 
     def _by_word(self, backend: Backend) -> WordIds | None:
-        """The table of words, made when first asked for; None where this tokenizer allows none."""
+        """The table of words, made at its first use; None if this tokenizer allows none."""
         if self._words is None:
             with self._truncated(backend, None) as untruncated:
                 fits = WordIds.fits(untruncated)

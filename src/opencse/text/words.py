@@ -33,7 +33,7 @@ class Words:
         return self.ends - self.starts
 
     def ids_of(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(length,) whether an id is of one of the ``chosen`` words."""
+        """(length,) whether an id is of one of ``words``."""
         is_chosen = np.zeros(len(self) + 1, dtype=bool)  # the last one is what special tokens (-1) look up
         is_chosen[words] = True
         return is_chosen[self.index]

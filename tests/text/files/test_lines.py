@@ -116,7 +116,7 @@ def test_missing_file_folder_and_unreadable_file(tmp_path: Path, monkeypatch: py
     ("name", "suffix"),
     [("a.csv", ".csv"), ("A.CSV.GZ", ".csv"), ("a.b.txt.xz", ".txt"), ("a.gz", ""), ("a", ""), ("a.md", ".md")],
 )
-def test_suffix_tells_the_format_under_the_packing(name: str, suffix: str) -> None:
+def test_the_suffix_before_the_compression_is_the_format(name: str, suffix: str) -> None:
     assert suffix_of(Path(name)) == suffix
 
 

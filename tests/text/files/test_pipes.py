@@ -72,7 +72,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
             os.close(kept)
 
 
-def test_a_named_pipe_tells_its_format(tmp_path: Path) -> None:
+def test_the_name_of_a_pipe_shows_its_format(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     os.mkfifo(path)
     writer = threading.Thread(target=lambda: path.write_text("text,n\none,1\n"))

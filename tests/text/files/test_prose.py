@@ -175,7 +175,7 @@ def test_faults_name_the_file(tmp_path: Path) -> None:
         ("# Page\n\n## Empty\n\n## Full\n\nText.\n", "Page: Full", ("Text.",)),
     ],
 )
-def test_front_matter_is_told_from_text_and_a_title_alone_is_kept(
+def test_front_matter_is_not_text_and_a_title_alone_is_kept(
     tmp_path: Path, page: str, title: str, paragraphs: tuple[str, ...]
 ) -> None:
     path = tmp_path / "a.md"
