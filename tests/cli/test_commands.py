@@ -189,14 +189,6 @@ def test_help_of_a_command_loads_little(opencse: Run) -> None:
         assert not {"rich", "torch", "numpy"} & set(loaded), words
 
 
-def test_doctor_tells_versions(opencse: Run) -> None:
-    code, stdout, err = opencse("doctor")
-    assert code == 0, err
-    assert "torch" in stdout
-    assert "opencse-mini" in stdout
-    assert stdout.rstrip().endswith("no trouble found")
-
-
 def test_alone_it_shows_what_people_come_for(opencse: Run) -> None:
     code, stdout, err = opencse()
     assert (code, err) == (0, "")

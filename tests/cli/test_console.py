@@ -1,0 +1,18 @@
+"""What commands print on stdout."""
+
+from __future__ import annotations
+
+import pytest
+from rich.table import Table
+
+from opencse.cli.console import echo, show
+
+
+def test_control_characters_are_shown_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    echo("a\x1b[31mdog\tbarks")
+    table = Table("text")
+    table.add_row("b\x9bell")
+    show(table)
+    line, *lines = capsys.readouterr().out.splitlines()
+    assert line == "a\\x1b[31mdog\tbarks"
+    assert any("b\\x9bell" in one for one in lines)
