@@ -34,4 +34,4 @@ def test_options_without_their_partner_are_refused(animals: Path) -> None:
     with pytest.raises(UserError, match="--keep-identical-ids is for retrieval"):
         opencse.evaluate("opencse-mini", animals, "sts", keep_identical_ids=True)
     with pytest.raises(TypeError, match="data is a path"):
-        opencse.evaluate("opencse-mini", ["pairs"], "retrieval")  # type: ignore[arg-type]
+        opencse.evaluate("opencse-mini", ["pairs"], "retrieval")  # type: ignore[call-overload]
