@@ -19,12 +19,9 @@ from opencse.analysis.figures import (
     quantiles,
     scores_by_recipe,
     spectra,
-    standalone,
-    themed,
     token_map,
     training_curves,
 )
-from opencse.analysis.figures.plane import DOT, OFFSETS, _apart, _box, _overlap
 
 FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "curve": (lambda: curves({"a": {1: 2.0, 2: 1.0}}, "loss"), ("loss by step", "step", "a")),
@@ -81,71 +78,3 @@ def test_no_text_of_a_figure_is_a_formula(name: str) -> None:
     told = ["".join(one.itertext()) for one in svg.iter() if one.tag.endswith("}text")]
     assert told
     assert [text for text in told if re.search(r"[$^{}]|mathdefault", text)] == []
-
-
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        ([1.0, 1e-3, 1e-6], ["10⁻⁶", "10⁻²", "1"]),
-        ([1.0, 0.5, 0.3], ["0.3", "0.6", "1"]),
-        ([1.0, 1.0], ["1"]),
-    ],
-)
-def test_powers_of_ten_are_read_as_such(values: list[float], labels: list[str]) -> None:
-    told = [one.text for one in ElementTree.fromstring(spectra({"m": values})).iter() if one.tag.endswith("}text")]
-    assert [label for label in labels if label not in told] == []
-    assert not [text for text in told if text and re.search(r"[$^{}]|math", text)]
-
-
-@pytest.mark.slow
-def test_the_page_chooses_the_colours() -> None:
-    svg = "".join(training_curves({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0}))
-    page = themed(svg)
-    assert "#0b7285" in svg
-    assert "#0b7285" not in page
-    assert "var(--after)" in page
-    assert "var(--ink)" in page
-
-
-def test_no_picture_of_what_was_not_measured() -> None:
-    assert len(training_curves({1: 2.0}, {})) == 1
-
-
-@pytest.mark.slow
-def test_more_models_than_colours() -> None:
-    names = [f"model-{number}" for number in range(11)]
-    told = spectra({name: [2.0, 1.0] for name in names})
-    assert all(name in told for name in names)
-
-
-def test_names_in_the_plane_cover_neither_points_nor_each_other() -> None:
-    names = ["one model", "another model", "a third", "far away"]
-    places = [(100.0, 100.0), (103.0, 101.0), (108.0, 99.0), (300.0, 20.0)]
-    offsets = _apart(names, places)
-    assert offsets[3] == OFFSETS[0], "where there is room, the first place is taken"
-    boxes = [
-        _box(name, x + dx, y + dy, leftwards=dx < 0)
-        for name, (x, y), (dx, dy) in zip(names, places, offsets, strict=True)
-    ]
-    dots = [(x - DOT, x + DOT, y - DOT, y + DOT) for x, y in places]
-    for number, box in enumerate(boxes):
-        assert not any(_overlap(box, other) for other in [*dots, *boxes[:number]])
-    crowded = _apart(["the same"] * 40, [(0.0, 0.0)] * 40)
-    assert crowded[-1] == OFFSETS[0], "no place is left"
-
-
-def test_a_picture_by_itself_is_on_white() -> None:
-    svg = standalone(by_layer({"m": [0.9, 0.8]}, "SetSim"))
-    assert ElementTree.fromstring(svg).attrib["style"] == "background: #ffffff"
-
-
-def test_dollar_signs_and_letters_without_a_glyph_are_drawn_as_they_are(recwarn: pytest.WarningsRecorder) -> None:
-    """A token or the name of a folder may hold what matplotlib would read as a formula."""
-    from opencse.analysis.figures.lines import lines
-
-    drawn = lines(
-        {"m_$a_$": [(0.0, 1.0), (1.0, 2.0)], "$$": [(0.0, 2.0), (1.0, 1.0)]}, "$x", "pay $$", "猫", ticks=["$$", "$a$"]
-    )
-    for words in ("m_$a_$", "$x", "pay $$", "$a$"):
-        assert f">{words}<" in drawn
-    assert not [one for one in recwarn.list if "Glyph" in str(one.message)]

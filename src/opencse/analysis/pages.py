@@ -13,7 +13,7 @@ from markupsafe import Markup
 from opencse.analysis.bias import Bin
 from opencse.analysis.figures import before_after, bins, by_layer, densities, plane, quantiles, spectra, token_map
 from opencse.analysis.inspection import Findings, SubjectFindings
-from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, quote, steps, table
+from opencse.analysis.report import ReportSection, code, figure, figures, folded, paragraph, quote, steps, table
 from opencse.evaluation.sts.data import TASKS
 from opencse.statistics import PairedBootstrapTasks, verdict
 
@@ -55,14 +55,14 @@ def _compared(findings: Findings, difference: PairedBootstrapTasks) -> tuple[str
     return sentence, note
 
 
-def sections(findings: Findings) -> list[Section]:
+def sections(findings: Findings) -> list[ReportSection]:
     """Returns every section for which there are findings."""
     parts = [tasks(findings), geometry(findings), groups(findings), bias(findings), layers(findings),
             calibration(findings), neighbours(findings)]  # fmt: skip
     return [section for section in parts if section is not None]
 
 
-def tasks(findings: Findings) -> Section | None:
+def tasks(findings: Findings) -> ReportSection | None:
     """Writes the scores of the STS tasks."""
     known = _known(findings, lambda one: one.sts or None)
     if not known:
@@ -74,10 +74,10 @@ def tasks(findings: Findings) -> Section | None:
     }
     note = paragraph("Spearman x 100, all pairs of a task together.")
     body = note + table(["", *titles.values(), "average"], rows) + figures(figure(before_after(drawn)))
-    return Section("Semantic textual similarity", body)
+    return ReportSection("Semantic textual similarity", body)
 
 
-def geometry(findings: Findings) -> Section | None:
+def geometry(findings: Findings) -> ReportSection | None:
     """Writes alignment, uniformity and spectrum."""
     known = _known(findings, lambda one: one.geometry)
     if not known:
@@ -108,10 +108,10 @@ def geometry(findings: Findings) -> Section | None:
     note = (
         f"{first.n:,} distinct sentences of {findings.pairs}{positives}. Lower is better, but for the effective rank."
     )
-    return Section("Embedding geometry", table(head, rows) + paragraph(note, "muted") + figures(*pictures))
+    return ReportSection("Embedding geometry", table(head, rows) + paragraph(note, "muted") + figures(*pictures))
 
 
-def groups(findings: Findings) -> Section | None:
+def groups(findings: Findings) -> ReportSection | None:
     """Writes the densities of the cosines by gold score."""
     pictures = []
     for name, densities_of_model in _known(findings, lambda one: one.densities).items():
@@ -123,10 +123,10 @@ def groups(findings: Findings) -> Section | None:
         "Cosines of the graded pairs, grouped by gold score. The higher the gold score, the further to the right a "
         "group should lie; the less two groups overlap, the better the model separates them."
     )
-    return Section("Similarity by gold score", paragraph(note) + figures(*pictures))
+    return ReportSection("Similarity by gold score", paragraph(note) + figures(*pictures))
 
 
-def bias(findings: Findings) -> Section | None:
+def bias(findings: Findings) -> ReportSection | None:
     """Writes how far cosines follow length and shared words."""
     known = _known(findings, lambda one: one.bias)
     if not known:
@@ -144,13 +144,13 @@ def bias(findings: Findings) -> Section | None:
         "of bias; below 0 in the first column, the model prefers pairs of similar length; above 0 in the second, pairs "
         "that share words."
     )
-    return Section(
+    return ReportSection(
         "Length and overlap bias",
         paragraph(note) + table(["", "length difference", "word overlap"], rows) + figures(*pictures),
     )
 
 
-def layers(findings: Findings) -> Section | None:
+def layers(findings: Findings) -> ReportSection | None:
     """Writes how sentence and token vectors change from layer to layer."""
     known = _known(findings, lambda one: one.layers)
     if not known:
@@ -167,10 +167,10 @@ def layers(findings: Findings) -> Section | None:
         figure(token_map(model.tokens, model.cosines, f"{name}: cosine of tokens, layer {model.layer}"))
         for name, model in _known(findings, lambda one: one.tokens).items()
     ]
-    return Section("Layer by layer", figures(*pictures) + folded("Tokens of one sentence", figures(*maps)))
+    return ReportSection("Layer by layer", figures(*pictures) + folded("Tokens of one sentence", figures(*maps)))
 
 
-def calibration(findings: Findings) -> Section | None:
+def calibration(findings: Findings) -> ReportSection | None:
     """Writes what a cosine means on your text."""
     known = _known(findings, lambda one: None if one.random_pairs is None else one.random_pairs.shown())
     if not known:
@@ -187,10 +187,10 @@ def calibration(findings: Findings) -> Section | None:
     picture = figure(
         quantiles(percents, {name: list(quantiles_of_model.values()) for name, quantiles_of_model in known.items()})
     )
-    return Section("What a cosine means on your text", paragraph(note) + table(head, rows) + figures(picture))
+    return ReportSection("What a cosine means on your text", paragraph(note) + table(head, rows) + figures(picture))
 
 
-def neighbours(findings: Findings) -> Section | None:
+def neighbours(findings: Findings) -> ReportSection | None:
     """Writes the nearest sentences of some queries."""
     if findings.neighbours is None:
         return None
@@ -201,10 +201,10 @@ def neighbours(findings: Findings) -> Section | None:
             ranked = [hits[rank] if rank < len(hits) else None for hits in query.models.values()]
             rows.append([cell for hit in ranked for cell in ((f"{hit.score:.2f}", hit.text) if hit else ("", ""))])
         body += quote(query.query) + table([cell for name in query.models for cell in ("", name)], rows)
-    return Section("Nearest neighbours", body)
+    return ReportSection("Nearest neighbours", body)
 
 
-def advice(findings: Findings, last: str) -> Section | None:
+def advice(findings: Findings, last: str) -> ReportSection | None:
     """Writes the next steps after comparing several models; ``last`` is the path of the last. None for a single one."""
     difference = findings.difference
     if difference is None:
@@ -216,7 +216,7 @@ def advice(findings: Findings, last: str) -> Section | None:
         if better
         else f"Nothing here speaks for {name} or for {first}: take the faster one, or the one with shorter vectors."
     )
-    return Section(
+    return ReportSection(
         "What to do next",
         steps(
             [
@@ -231,7 +231,7 @@ def advice(findings: Findings, last: str) -> Section | None:
     )
 
 
-def how_to_load(folder: str) -> Section:
+def how_to_load(folder: str) -> ReportSection:
     """Writes two ways to load the model."""
     quoted = json.dumps(folder)
     text = (
@@ -240,7 +240,7 @@ def how_to_load(folder: str) -> Section:
         "from opencse import SentenceEncoder\n"
         f"encoder = SentenceEncoder.load({quoted})"
     )
-    return Section("Load the model", code(text))
+    return ReportSection("Load the model", code(text))
 
 
 def made_with(findings: Findings) -> Markup:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A section of a page: its title as plain text, and its body as made by the functions here."""
 
     title: str
@@ -72,7 +72,7 @@ def folded(summary: str, body: Markup) -> Markup:
     return _markup(_parts().folded(summary, body))
 
 
-def write_report(path: Path, title: str, lead: Markup, sections: Sequence[Section]) -> None:
+def write_report(path: Path, title: str, lead: Markup, sections: Sequence[ReportSection]) -> None:
     """Writes the page, atomically.
 
     Args:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from opencse.adapting.holdout import hold_out, normalised
 from opencse.analysis.figures import gold_against_cosine, training_curves
-from opencse.analysis.report import Section, figure, figures, paragraph, quote, steps, table, write_report
+from opencse.analysis.report import ReportSection, figure, figures, paragraph, quote, steps, table, write_report
 from opencse.api.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
@@ -246,9 +246,9 @@ def _write(
         "OpenCSE demo: from raw text to a better encoder",
         lead,
         [
-            Section("Training on pairs", figures(*map(figure, curve))),
-            Section("Cosine against gold score", figures(*map(figure, gold))),
-            Section("Search: some examples", searches),
-            Section("What to do next: your own text", steps(first_steps())),
+            ReportSection("Training on pairs", figures(*map(figure, curve))),
+            ReportSection("Cosine against gold score", figures(*map(figure, gold))),
+            ReportSection("Search: some examples", searches),
+            ReportSection("What to do next: your own text", steps(first_steps())),
         ],
     )

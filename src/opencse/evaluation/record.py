@@ -17,7 +17,7 @@ from opencse.environment import Environment, installed
 from opencse.records import Record
 from opencse.settings import Settings
 
-Text = Literal["prepared", "raw", "unknown"]
+TextForm = Literal["prepared", "raw", "unknown"]
 """``prepared``: tokenised and (but for SICK) lower-cased, as the papers evaluate; ``raw``: as written."""
 
 
@@ -31,7 +31,7 @@ class DataRecord(Settings):
     """
 
     source: str
-    text: Text
+    text: TextForm
     sha256: dict[str, str]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 from opencse.arrays import Floats
 from opencse.environment import Environment
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, distinct, embed, silent
-from opencse.evaluation.record import DataRecord, EvaluationRecord, SuiteScore, Text
+from opencse.evaluation.record import DataRecord, EvaluationRecord, SuiteScore, TextForm
 from opencse.progress import Say
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TaskData(Generic[T]):
     """
 
     source: str
-    text: Text
+    text: TextForm
     tasks: dict[str, T]
     absent: tuple[str, ...] = ()
 

@@ -16,7 +16,7 @@ from opencse.adapting.trained_texts import TrainedTexts
 from opencse.analysis.figures import curves, plane, training_curves
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect, short_names
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
-from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, steps, table, write_report
+from opencse.analysis.report import ReportSection, code, figure, figures, folded, paragraph, steps, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
@@ -74,7 +74,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         f"{recipe.name} on {job.text.name}",
         opening(result, findings) + made_with(findings),
         [
-            Section("What to do next", steps(next_steps(job, result))),
+            ReportSection("What to do next", steps(next_steps(job, result))),
             training_of(log, record, "dev score" if dev is None else dev.measure),
             *sections(findings),
             settings_of(recipe, record),
@@ -126,7 +126,7 @@ def write_curves_report(run: RunFolder, outcome: Outcome) -> Path:
         f"{recipe.name} on {record.source}",
         paragraph(f"{outcome.verdict[0].upper()}{outcome.verdict[1:]}.", "verdict"),
         [
-            Section("What to do next", steps(todo)),
+            ReportSection("What to do next", steps(todo)),
             training_of(log, record, record.measure or "dev score"),
             settings_of(recipe, record),
             how_to_load(str(run.path)),
@@ -211,7 +211,7 @@ def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float
     return full if len(full) >= len(last) else last
 
 
-def training_of(log: list[dict[str, float]], record: RunRecord, measure: str) -> Section:
+def training_of(log: list[dict[str, float]], record: RunRecord, measure: str) -> ReportSection:
     """The curves of a run: loss, dev score, cosines, and its path in the plane of uniformity and alignment."""
     pictures = [figure(picture) for picture in training_curves(losses_of(log, record), series(log, "dev"), measure)]
     sides = {name: series(log, key) for name, key in _SIMILARITIES.items()}
@@ -227,10 +227,10 @@ def training_of(log: list[dict[str, float]], record: RunRecord, measure: str) ->
                 "From the start to the last step, on the dev pairs (uniformity: first 1,000 sentences); low is better.",
             )
         )
-    return Section("Training curves", figures(*pictures))
+    return ReportSection("Training curves", figures(*pictures))
 
 
-def settings_of(recipe: Recipe, record: RunRecord) -> Section:
+def settings_of(recipe: Recipe, record: RunRecord) -> ReportSection:
     """The settings of the run, and the text it read."""
     corpus = record.corpus
     rows = [
@@ -242,7 +242,7 @@ def settings_of(recipe: Recipe, record: RunRecord) -> Section:
         ["time", f"{record.seconds or 0:,.0f} s"],
     ]
     everything = "\n".join(f"{key} = {value!r}" for key, value in flatten(record.identity.recipe).items())
-    return Section("Settings", table(["", ""], rows) + folded("Every setting", code(everything)))
+    return ReportSection("Settings", table(["", ""], rows) + folded("Every setting", code(everything)))
 
 
 _SIMILARITIES = {"positives": "positive_similarity", "negatives": "negative_similarity"}

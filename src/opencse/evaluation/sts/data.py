@@ -19,7 +19,7 @@ from opencse.evaluation.pairs import (
     read_scored_pairs,
     scored_pairs,
 )
-from opencse.evaluation.record import Text
+from opencse.evaluation.record import TextForm
 from opencse.evaluation.suite import TaskData
 from opencse.text.files.data_sets import load_data_set
 from opencse.text.files.formats import choose_columns
@@ -193,7 +193,7 @@ def _missing(folder: Path, task: StsTask, file: Path) -> str:
     return f"{file}: missing; found in {task_folder}: {', '.join(entries) or 'nothing'}; {task.title} needs {expected}"
 
 
-def text_form(loaded: Mapping[str, TaskPairs]) -> Text:
+def text_form(loaded: Mapping[str, TaskPairs]) -> TextForm:
     """Recognises whether the texts are as published or as the papers prepared them; see `load_sts`."""
     lower_cased = [pairs for pairs in loaded.values() if pairs.task.lower_cased]
     if not lower_cased:

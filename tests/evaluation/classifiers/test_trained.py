@@ -316,8 +316,3 @@ def test_faults_of_the_caller() -> None:
     for wrong in ({"folds": 1}, {"batch_size": 0}, {"dropout": 1.0}, {"tenacity": -1}):
         with pytest.raises(ValueError):
             replace(MODES["fast"], **wrong)
-
-
-def test_modes_are_senteval_s() -> None:
-    assert MODES["test"] == ClassifierSettings("adam", 64, 5, 4, 10, max_epoch=200, hidden=0, dropout=0, seed=1111)
-    assert MODES["fast"] == ClassifierSettings("rmsprop", 128, 3, 2, 5, max_epoch=200, hidden=0, dropout=0, seed=1111)
