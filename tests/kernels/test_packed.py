@@ -167,22 +167,6 @@ def test_inference_is_transformers_own(family: str, lengths: list[int], first: b
     )
 
 
-def test_texts_go_into_groups_only_where_that_saves_half_of_the_scores() -> None:
-    first = torch.zeros(200, dtype=torch.int64)
-    assert groups.grouped([64, 3, 5], 64, first) is None
-    assert groups.grouped([200, 180, 150], 200, first) is None
-    lengths = [200, *[20] * 150, 90, 64]
-    first = torch.tensor([0, *lengths]).cumsum(0)[: len(lengths)]
-    found = groups.grouped(lengths, 200, first)
-    assert found is not None
-    assert sorted((one.shape, one.rows.tolist()) for one in found) == [
-        ((1, 90), [151]),
-        ((1, 200), [0]),
-        ((151, 64), [*range(1, 151), 152]),
-    ]
-    assert sorted(torch.cat([one.packed_rows for one in found]).tolist()) == [*range(sum(lengths))]
-
-
 def test_packed_batches_have_few_sizes() -> None:
     """A run whose batches have ever new sizes would grow: each has kernels of its own, and leaves holes in the heap."""
     sizes = {count: round_count(count) for count in range(1, 10_000)}

@@ -1,0 +1,68 @@
+"""Checks of texts and options, and batches of texts of similar length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.batches import (
+    as_list,
+    as_vectors,
+    require_options,
+    require_texts,
+    token_batches,
+    token_budget,
+)
+from opencse.errors import UserError
+
+
+def test_batches_hold_every_text_once_within_the_budget() -> None:
+    lengths = np.random.default_rng(0).integers(1, 40, 300).tolist()
+    batches = token_batches(lengths, 100, most=7)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(300))
+    for batch in batches:
+        assert len(batch) <= 7
+        assert len(batch) == 1 or len(batch) * max(lengths[row] for row in batch) <= 100
+    assert [batch.tolist() for batch in token_batches([500], 100)] == [[0]]
+    assert token_batches([], 100) == []
+
+
+def test_unknown_devices_have_the_budget_of_a_cpu() -> None:
+    assert token_budget(torch.device("meta")) == token_budget(torch.device("cpu")) < token_budget(torch.device("cuda"))
+
+
+@pytest.mark.parametrize("texts", [{"a"}, {"a": 1}, b"a", 3, np.zeros((2, 2))])
+def test_values_without_texts_in_an_order_are_refused(texts: Any) -> None:
+    with pytest.raises(UserError, match="a list of strings is expected"):
+        as_list(texts)
+
+
+def test_other_iterables_become_lists() -> None:
+    assert as_list(text for text in ("a", "b")) == as_list(np.array(["a", "b"])) == ["a", "b"]
+
+
+def test_texts_and_options_are_checked() -> None:
+    with pytest.raises(UserError, match="text 2 of 2 is of type int, not a string"):
+        require_texts(["a", 1])
+    with pytest.raises(UserError, match="half of a surrogate pair"):
+        require_texts(["\ud800"])
+    with pytest.raises(UserError, match="unknown precision 'int8'"):
+        require_options("int8")
+    with pytest.raises(UserError, match="batch_size is at least 1, not 0"):
+        require_options("bf16", batch_size=0)
+
+
+def test_vectors_are_passed_on_and_texts_encoded() -> None:
+    def encode(texts: Any) -> np.ndarray:
+        return np.ones((len(texts), 3), dtype=np.float32)
+
+    assert as_vectors("a", "one text", encode).shape == (1, 3)
+    assert as_vectors("a", ["two", "texts"], encode).shape == (2, 3)
+    assert as_vectors("a", np.zeros(4), encode).shape == (1, 4)
+    with pytest.raises(TypeError, match="b is a text, texts or an array"):
+        as_vectors("b", 3, encode)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="of shape"):
+        as_vectors("a", np.zeros((1, 2, 3)), encode)

@@ -1,0 +1,39 @@
+"""Hidden states in training, by transformers' forward and by the packed one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.states import embedding_module, plain_states, trained_states
+
+TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun."]
+
+
+def test_packed_states_are_the_plain_ones_at_tokens(encoder: SentenceEncoder) -> None:
+    tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS))
+    plain = plain_states(encoder.backbone, tokens, need_all=True)
+    packed = trained_states(encoder.backbone, tokens, [0, 2, 3])
+    mask = tokens.attention_mask.bool()
+    for layer, states in zip([0, 2, 3], packed, strict=True):
+        assert (states[mask] - plain[layer][mask]).abs().max() < 1e-5
+
+
+def test_leading_vectors_replace_the_first_token_in_both(encoder: SentenceEncoder) -> None:
+    tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS))
+    leading = torch.randn(2, 32)
+    (plain,) = plain_states(encoder.backbone, tokens, leading=leading)
+    (packed,) = trained_states(encoder.backbone, tokens, [3], leading=leading)
+    mask = tokens.attention_mask.bool()
+    assert (packed[mask] - plain[mask]).abs().max() < 1e-5
+    with pytest.raises(UserError, match="vectors of 5 dimensions cannot replace"):
+        plain_states(encoder.backbone, tokens, leading=torch.randn(2, 5))
+
+
+def test_a_backbone_without_embeddings_module_is_refused(encoder: SentenceEncoder) -> None:
+    assert embedding_module(encoder.backbone) is encoder.backbone.embeddings
+    del encoder.backbone.embeddings
+    with pytest.raises(UserError, match="no module called embeddings"):
+        embedding_module(encoder.backbone)

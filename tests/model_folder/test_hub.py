@@ -1,0 +1,33 @@
+"""What an upload refuses before it reaches the Hub; uploads are tested in tests/api/test_sharing.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.model_folder.hub import upload
+
+
+def test_a_folder_without_model_and_a_wrong_name_are_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no model"):
+        upload(tmp_path, "me/model")
+    encoder.save(tmp_path / "model")
+    with pytest.raises(UserError, match="is no name on the Hub"):
+        upload(tmp_path / "model", "a/b/c")
+
+
+def test_adapters_of_a_local_model_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
+    with pytest.raises(UserError, match="is a folder of this machine"):
+        upload(tmp_path, "me/model")
+
+
+def test_no_network_is_reported_in_one_line(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path)
+    with pytest.raises(UserError, match=r"HF_HUB_OFFLINE|log in") as caught:
+        upload(tmp_path, "me/model", token="hf_none")
+    assert "\n" not in str(caught.value)

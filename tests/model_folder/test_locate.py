@@ -1,0 +1,36 @@
+"""From a name to the folder of a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opencse.errors import UserError
+from opencse.model_folder.locate import BUILTIN, builtin_folder, locate
+
+
+def test_names_and_folders(tiny_folder: Path) -> None:
+    assert locate(BUILTIN) == builtin_folder()
+    assert locate(tiny_folder) == locate(str(tiny_folder)) == tiny_folder
+
+
+def test_everything_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UserError, match="has not finished; continue it with the command that began it and --resume"):
+        locate(tmp_path)
+    with pytest.raises(UserError, match="is a file"):
+        locate(tmp_path / "run.json")
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(UserError, match="holds no model"):
+        locate(tmp_path)
+    with pytest.raises(UserError, match="no such folder"):
+        locate(tmp_path / "missing" / "folder")
+    with pytest.raises(UserError, match="no model is named"):
+        locate("")
+    with pytest.raises(UserError, match="neither a folder here nor a model that could be fetched"):
+        locate("someone/model-that-is-not-cached")
+    number: Any = 3
+    with pytest.raises(TypeError, match="not int"):
+        locate(number)

@@ -1,0 +1,52 @@
+"""Modules after the transformer are read back as they were written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.model_folder.listing import list_modules
+from opencse.model_folder.module_folders import (
+    pools_prompt,
+    read_dense,
+    read_pooling,
+    read_token_weights,
+    require_chain,
+)
+from opencse.modules.dense import Dense
+from opencse.modules.pooling import Pooling
+from opencse.modules.token_weights import TokenWeights
+
+
+@pytest.mark.parametrize("pooling", Pooling)
+def test_every_pooling_is_read_back(pooling: Pooling, encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.pooling = pooling
+    encoder.save(tmp_path)
+    modules = list_modules(tmp_path)
+    assert modules is not None
+    assert read_pooling(modules, json.loads((tmp_path / "config.json").read_text())) is pooling
+    assert pools_prompt(modules)
+
+
+def test_dense_layers_and_token_weights_are_read_back(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    count = encoder.tokenizer.vocabulary_size
+    encoder.dense.append(Dense(32, 5, "relu", bias=False, use_residual=True))
+    encoder.token_weights = TokenWeights(torch.rand(count))
+    encoder.save(tmp_path)
+    modules = list_modules(tmp_path)
+    assert modules is not None
+    assert modules.token_weights is not None
+    assert torch.equal(read_token_weights(modules.token_weights, count).weights, encoder.token_weights.weights)
+    with pytest.raises(UserError, match="each id needs one"):
+        read_token_weights(modules.token_weights, count + 1)
+    layer = read_dense(modules.dense[0])
+    assert (layer.activation_name, layer.use_residual, layer.linear.bias) == ("relu", True, None)
+    assert torch.equal(layer.linear.weight, encoder.dense[0].linear.weight)
+    require_chain(tmp_path, 32, [layer, Dense(5, 2)])
+    with pytest.raises(UserError, match="takes 32 features but is given 16"):
+        require_chain(tmp_path, 16, [layer])
