@@ -1,4 +1,4 @@
-"""The main job on the built-in sample, offline: train, evaluate before and after, search, write a report."""
+"""Runs the demo: trains on the built-in sample, evaluates before and after, builds an index and writes a report."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ EXAMPLES = (
 
 @dataclass(frozen=True)
 class DemoScores:
-    """What the demo measures of an encoder.
+    """The scores of an encoder in the demo.
 
     Attributes:
         spearman: x 100, on the sample's 150 test pairs.
         cosines: of these pairs.
-        found: share (x 100) of the held-out queries whose sentence is among the first three of the whole text.
+        found: share (x 100) of the held-out queries whose sentence is among the first three of the text.
         hits: for each of `EXAMPLES`, the three nearest sentences with their cosines.
     """
 
@@ -63,15 +63,15 @@ class DemoScores:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo made.
+    """The files and scores of the demo.
 
     Attributes:
         encoder: folder of the encoder trained on pairs.
         index: folder with a search index of the sample's text, by that encoder.
-        report: the page.
-        scores: by encoder: ``before``, ``raw text alone``, ``pairs``; on what was neither trained nor selected on.
+        report: the HTML page.
+        scores: by encoder (``before``, ``raw text alone``, ``pairs``), on data that no run trained on or selected by.
         queries: how many queries are held out, each about a sentence of a held-out article.
-        seconds: of everything.
+        seconds: of all steps together.
     """
 
     encoder: Path
@@ -84,41 +84,46 @@ class DemoResult:
 
 @plain_failures
 def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | None = None) -> DemoResult:
-    """The main job on the built-in sample, offline: train, evaluate before and after, search, index, write a report.
+    """Trains on the built-in sample, evaluates before and after, builds a search index, and writes a report; offline.
 
     Args:
         out: folder for the encoders, the index and the report; a new or empty one, or that of an older demo, which is
             replaced.
         seed: of the runs.
-        progress: hears of it.
+        progress: receives progress and results.
 
     Raises:
-        UserError: for a folder with anything else in it, or one that cannot be made.
+        UserError: for a folder with anything else in it, or one that cannot be created.
         InterruptedRunError: on Ctrl-C.
+
+    Example:
+        >>> result = demo("demo-out")  # doctest: +SKIP
+        >>> sorted(result.scores)  # doctest: +SKIP
+        ['before', 'pairs', 'raw text alone']
     """
     require_packages("the demo's report", "train", "matplotlib")
-    folder, tell = Path(out), progress or Silent()
+    folder, progress = Path(out), progress or Silent()
     _make_room(folder)
     with made_folder(folder):
-        return _carry_out(folder, seed, tell)
+        return _carry_out(folder, seed, progress)
 
 
-def _carry_out(folder: Path, seed: int, tell: Progress) -> DemoResult:
+def _carry_out(folder: Path, seed: int, progress: Progress) -> DemoResult:
     started = time.perf_counter()
     parts = split_sample()
     (folder / TEXT).write_text(parts.text, encoding="utf-8")
     (folder / PAIRS).write_bytes(parts.pairs)
     queries = parts.queries
-    tell.say(f"held out: {parts.held_out} of the sample's articles, and {len(queries)} queries about them")
-    tell.say("1. raw text alone: the next sentence as the positive")
+    progress.say(f"held out: {parts.held_out} of the sample's articles, and {len(queries)} queries about them")
+    progress.say("1. raw text alone: the next sentence as the positive")
     settings = ("training.epochs=6", f"training.seed={seed}")
     job = TrainJob(text=Source(str(folder / TEXT)), recipe="next-sentence", settings=settings, dev=None)
-    _run(job, folder / TEXT_ONLY, tell)
-    tell.say("2. pairs: paraphrases and questions, with the sentence they belong to")
+    _run(job, folder / TEXT_ONLY, progress)
+    progress.say("2. pairs: paraphrases and questions, with the sentence they belong to")
     settings = ("training.epochs=10", f"training.seed={seed}")
     job = TrainJob(text=Source(str(folder / PAIRS)), recipe="simcse-supervised", settings=settings)
-    result = _run(job, folder / ENCODER, tell)
-    tell.say("3. evaluate on what was neither trained nor selected on")
+    result = _run(job, folder / ENCODER, progress)
+    progress.say("3. evaluate on data that was not used for training or selection")
     test = read_scored_pairs(sample.TEST)
     encoders = {
         "before": SentenceEncoder.load(),
@@ -126,8 +131,8 @@ def _carry_out(folder: Path, seed: int, tell: Progress) -> DemoResult:
         "pairs": SentenceEncoder.load(folder / ENCODER),
     }
     scores = {name: _measure(encoder, test, queries) for name, encoder in encoders.items()}
-    tell.say("4. index the text for search")
-    build_index(folder / INDEX, folder / ENCODER, sample.TRAIN, overwrite=True, progress=tell)
+    progress.say("4. index the text for search")
+    build_index(folder / INDEX, folder / ENCODER, sample.TRAIN, overwrite=True, progress=progress)
     page = folder / REPORT
     _write(page, result, scores, test, len(queries), time.perf_counter() - started)
     return DemoResult(folder / ENCODER, folder / INDEX, page, scores, len(queries), time.perf_counter() - started)
@@ -142,7 +147,7 @@ def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
 
 
 def _make_room(out: Path) -> None:
-    """Refuses a folder with anything but an older demo, whose report goes first; its runs and index are replaced."""
+    """Refuses a folder with anything but an older demo; its report is removed, its runs and index will be replaced."""
     names = names_in(out)
     if not names:
         return
@@ -162,13 +167,13 @@ def _make_room(out: Path) -> None:
 
 @dataclass(frozen=True)
 class SampleParts:
-    """The sample, parted into what the demo trains on and what it evaluates on.
+    """The sample, split into data to train on and data to evaluate on.
 
     Attributes:
         text: the articles to train on, one sentence per line, a blank line between articles.
-        pairs: a csv file of the pairs to train on; no text of theirs is in a held-out article or query.
-        queries: a question or paraphrase with its sentence, each of a held-out article.
-        held_out: how many articles these are.
+        pairs: a csv file of the pairs to train on; none of their texts is in a held-out article or query.
+        queries: a question or paraphrase with its sentence, which is in a held-out article.
+        held_out: number of held-out articles.
     """
 
     text: str
@@ -178,7 +183,7 @@ class SampleParts:
 
 
 def split_sample() -> SampleParts:
-    """Holds out whole articles of the sample, and the pairs about them."""
+    """Holds out some articles of the sample, and the pairs about them."""
     texts = Source(str(sample.TRAIN)).read()
     if texts.documents is None:
         raise RuntimeError("the sample has lost its blank lines")
@@ -200,24 +205,24 @@ def split_sample() -> SampleParts:
 
 def _measure(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str, str]]) -> DemoScores:
     texts = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
-    asked = [*EXAMPLES, *(query for query, _ in queries)]
-    places, cosines = nearest_rows(encoder.encode_query(asked), encoder.encode_document(texts), 3)
-    nearest = [[(float(c), texts[p]) for c, p in zip(*row, strict=True)] for row in zip(cosines, places, strict=True)]
-    shown, rest = nearest[: len(EXAMPLES)], nearest[len(EXAMPLES) :]
-    right = sum(wanted in [text for _, text in hits] for (_, wanted), hits in zip(queries, rest, strict=True))
+    questions = [*EXAMPLES, *(query for query, _ in queries)]
+    rows, cosines = nearest_rows(encoder.encode_query(questions), encoder.encode_document(texts), 3)
+    nearest = [[(float(c), texts[r]) for c, r in zip(*hit, strict=True)] for hit in zip(cosines, rows, strict=True)]
+    examples, rest = nearest[: len(EXAMPLES)], nearest[len(EXAMPLES) :]
+    right = sum(answer in [text for _, text in hits] for (_, answer), hits in zip(queries, rest, strict=True))
     cosines_of_pairs = embed(encoder.encode, distinct([test.first, test.second])).cosines(test.first, test.second)
     return DemoScores(
         spearman=100 * spearman(cosines_of_pairs, test.scores),
         cosines=cosines_of_pairs.tolist(),
         found=100 * right / len(queries),
-        hits=shown,
+        hits=examples,
     )
 
 
 def _write(
     path: Path,
     result: TrainResult,
-    found: dict[str, DemoScores],
+    by_encoder: dict[str, DemoScores],
     test: ScoredPairs,
     queries: int,
     seconds: float,
@@ -225,10 +230,10 @@ def _write(
     folder = RunFolder(result.folder)
     losses = losses_of(MetricsLog(folder.metrics_file).read(), folder.record())
     searches = Markup()
-    for query, before, after in zip(EXAMPLES, found["before"].hits, found["pairs"].hits, strict=True):
+    for query, before, after in zip(EXAMPLES, by_encoder["before"].hits, by_encoder["pairs"].hits, strict=True):
         rows = [[f"{b[0]:.2f}", b[1], f"{a[0]:.2f}", a[1]] for b, a in zip(before, after, strict=True)]
         searches += quote(query) + table(["", "before", "", "after"], rows)
-    scores = [[name, f"{it.spearman:.2f}", f"{it.found:.1f}"] for name, it in found.items()]
+    scores = [[name, f"{it.spearman:.2f}", f"{it.found:.1f}"] for name, it in by_encoder.items()]
     lead = (
         table(["", "150 graded pairs", f"{queries} queries found"], scores)
         + paragraph(f"Pairs: {result.verdict}.")
@@ -240,7 +245,7 @@ def _write(
         )
     )
     curve = training_curves(losses, result.scores)
-    gold = gold_against_cosine(test.scores.tolist(), {name: it.cosines for name, it in found.items()})
+    gold = gold_against_cosine(test.scores.tolist(), {name: it.cosines for name, it in by_encoder.items()})
     write_report(
         path,
         "OpenCSE demo: from raw text to a better encoder",

@@ -53,6 +53,15 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
         TypeError: for an argument of another kind, naming it.
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
+
+    Example:
+        >>> import tempfile
+        >>> texts = [f"Lamp number {n} is lit." for n in range(20)]
+        >>> settings = ["training.max_steps=2", "training.batch_size=8"]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result = train(texts, f"{folder}/encoder", settings=settings, dev=None)
+        >>> result.kept, result.plan.steps
+        ('last', 2)
     """
     _require_path(out, "out")
     _require_writable(out, options, text)
@@ -81,7 +90,7 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
     """Masked-language-model pretraining of a new BERT, or of ``model`` on your domain; the head is kept with it.
 
     Without ``model``, a WordPiece vocabulary is learned from the text and a BERT with random weights is written to
-    ``out/start``; from there on it is a training run like any other, with the masked-LM term alone.
+    ``out/start``; then it is trained like any other model, with only the masked-LM term.
 
     Example:
         >>> import opencse
@@ -102,6 +111,16 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
     Raises:
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
+
+    Example:
+        >>> import tempfile
+        >>> texts = [f"Lamp number {n} is lit in room {n % 7}." for n in range(200)]
+        >>> shape = Shape(layers=1, hidden=16, heads=1, positions=32)
+        >>> settings = ["training.max_steps=1", "data.max_length=32", "training.batch_tokens=256"]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     options = {"vocabulary": 300, "shape": shape, "settings": settings}
+        ...     pretrain(texts, f"{folder}/backbone", **options).kept
+        'last'
     """
     _require_path(out, "out")
     _require_writable(out, options, text)
@@ -139,16 +158,16 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
 def adapt(
     corpus: str | Path | Sequence[GivenDocument], out: str | Path, **options: Unpack[AdaptOptions]
 ) -> TrainResult:
-    """Adapts an encoder to documents, without labels: trains on what their order gives, keeps what answers best.
+    """Adapts an encoder to documents, without labels, and keeps the one that answers questions about them best.
 
     Titles with their texts are pairs, a sentence and the next are pairs, and sentences without any order are trained on
-    by themselves. A share of the documents is held out; questions about them, whose answers the text itself knows,
-    choose among the steps, averages of their weights and the start's (Wortsman et al. 2022), and the start. What is
-    kept is told with its gain on those questions; whether real queries gain as much, only real queries can tell.
+    by themselves. A share of the documents is held out; questions about them, with answers from the text itself, select
+    among the steps, averages of their weights and the start's (Wortsman et al. 2022), and the start. The verdict names
+    the gain on those questions; only real queries can show whether real queries gain as much.
 
     With ``pairs``, questions with their answers, both are trained on: each pair up to ten times as often as a pair of
-    the documents. A tenth to a fifth of them (by the hash of their texts) is held out and asked about instead, where
-    that makes 100 questions.
+    the documents. A tenth to a fifth of them (by the hash of their texts) is held out for questions instead, where that
+    makes 100 questions.
 
     Example:
         >>> import opencse
@@ -171,6 +190,13 @@ def adapt(
     Raises:
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
+
+    Example:
+        >>> import tempfile
+        >>> notes = [f"Lamp {n} in the hall is lit at {n} o'clock." for n in range(20)]
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     adapt(notes, f"{folder}/encoder", dev=None, settings=["training.max_steps=2"]).kept
+        'last'
     """
     if not isinstance(corpus, Sequence):
         _require_path(corpus, "corpus")

@@ -31,7 +31,12 @@ def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MO
 
 
 def check(model: str = BUILTIN, adapted: str = MODEL) -> NextStep:
-    """Returns the step that compares a model with its adapted version, on the user's own queries."""
+    """Returns the step that compares a model with its adapted version, on the user's own queries.
+
+    Example:
+        >>> check("some/model", "my-model")[1]
+        'opencse evaluate some/model my-model --suite retrieval --data beir'
+    """
     return (
         "Evaluate it on queries of your own, with the documents that answer them (a folder in BEIR's layout). Only "
         "that shows what users will see:",

@@ -1,0 +1,56 @@
+"""The user's queries score an encoder as the evaluation does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opencse import SentenceEncoder
+from opencse.adapting.dev_choice import load_selector
+from opencse.adapting.selection_by_questions import QuestionSelector
+from opencse.adapting.user_queries import UserQueries
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.evaluation.retrieval.score import Retrieval
+from opencse.ranking import Measure
+from opencse.text import sample
+from opencse.text.readers import Source
+
+
+@pytest.fixture
+def beir(tmp_path: Path) -> Path:
+    lines = [line for line in sample.TRAIN.read_text().splitlines() if line][:200]
+    documents = [{"_id": f"d{n}", "title": "", "text": line} for n, line in enumerate(lines)]
+    queries = [{"_id": f"q{n}", "text": " ".join(lines[n].split()[:4])} for n in range(0, 200, 5)]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
+    (tmp_path / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in queries))
+    (tmp_path / "qrels").mkdir()
+    judged = "".join(f"q{n}\td{n}\t1\nq{n}\td{n + 1}\t2\n" for n in range(0, 200, 5))
+    (tmp_path / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
+    encoder = SentenceEncoder.load(device="cpu")
+    data = load_retrieval(beir)
+    score = next(iter(Retrieval().evaluate(EmbeddingModel("m", encoder.encode), data).record.retrieval.values()))
+    for metric, wanted in (("ndcg@10", score.ndcg_at_10), ("mrr@10", score.mrr_at_10), ("recall@1", score.recall_at_1)):
+        values = UserQueries.read(beir, Measure.parse(metric)).values(encoder)
+        assert len(values) == 40
+        assert values.mean() == pytest.approx(wanted)
+        assert 0 < wanted < 100
+    chooser = load_selector(beir, Source(str(sample.TRAIN)))
+    assert isinstance(chooser, QuestionSelector)
+    assert chooser.left_out is None
+    first = chooser.begin(encoder)
+    assert first.value == pytest.approx(score.ndcg_at_10)
+    assert chooser.guard is not None
+    assert first.guard == pytest.approx(chooser.guard.values(encoder).mean())
+
+
+def test_judgements_called_dev_come_before_test(beir: Path) -> None:
+    (beir / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td7\t1\n")
+    assert len(UserQueries.read(beir).task.queries) == 1

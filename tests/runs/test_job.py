@@ -1,0 +1,47 @@
+"""A training job: its recipe is resolved once, and its start named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse import UserError
+from opencse.recipes.recipe import load_recipe, resolve_recipe
+from opencse.runs import job as job_module
+from opencse.runs.job import TrainJob
+from opencse.text.given import GivenTexts
+
+TEXT = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)))
+SETTINGS = ("training.max_steps=1", "training.batch_size=4", "training.precision=float32")
+
+
+def test_a_run_resolves_its_recipe_once(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    resolve = resolve_recipe
+
+    def counted(recipe: str, **options: object) -> object:
+        calls.append(recipe)
+        return resolve(recipe, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(job_module, "resolve_recipe", counted)
+    TrainJob(text=TEXT, model=str(tiny_folder), settings=SETTINGS, dev=None).run(tmp_path / "run")
+    assert calls == ["simcse"]
+
+
+def test_the_name_of_a_preset_is_resolved_to_its_model() -> None:
+    job = TrainJob(text=TEXT, model="bert-base")
+    assert (job.start_model, job.resolved.preset) == ("google-bert/bert-base-uncased", "bert-base")
+    assert TrainJob(text=TEXT, model="some/model").start_model == "some/model"
+    assert TrainJob(text=TEXT, recipe=load_recipe("simcse"), model="some/model").start_model == "some/model"
+
+
+def test_a_preset_for_another_model_is_refused() -> None:
+    with pytest.raises(UserError, match=r"bert-base is a preset for .*; choose the model too, with --model bert-base"):
+        _ = TrainJob(text=TEXT, preset="bert-base").resolved
+
+
+def test_a_dry_run_writes_nothing(tiny_folder: Path, tmp_path: Path) -> None:
+    plan = TrainJob(text=TEXT, model=str(tiny_folder), settings=SETTINGS, dev=None).dry_run(tmp_path / "run")
+    assert plan.steps == 1
+    assert not (tmp_path / "run").exists()

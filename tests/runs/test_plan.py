@@ -1,0 +1,52 @@
+"""The plan of a run in lines, and the identity made from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opencse.modules.prompts import Prompts
+from opencse.progress import Silent
+from opencse.runs.job import TrainJob
+from opencse.runs.plan import Plan
+from opencse.text.given import GivenTexts
+
+SETTINGS = ("training.max_steps=2", "training.batch_size=4", "training.precision=float32")
+
+
+@pytest.fixture
+def plan(tiny_folder: Path) -> Plan:
+    texts = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)), "twelve sentences")
+    return TrainJob(text=texts, model=str(tiny_folder), settings=SETTINGS, dev=None).prepare(Silent()).plan
+
+
+def line(plan: Plan, name: str) -> str:
+    (found,) = [line for line in plan.lines() if line.startswith(f"{name} ")]
+    return found
+
+
+def test_each_decision_has_its_line(plan: Plan) -> None:
+    assert "twelve sentences: 12 rows of 1 text, no duplicate rows" in line(plan, "text")
+    assert "2 of batch 4; 12 examples are 3 batches per epoch, so 0.67 epochs" in line(plan, "steps")
+    assert "3 per anchor" in line(plan, "negatives")
+    assert "none: the last encoder is kept" in line(plan, "selection")
+    assert not [one for one in plan.lines() if one.startswith(("near", "weights", "adapters", "processes"))]
+
+
+def test_optional_lines(plan: Plan) -> None:
+    more = replace(plan, near_duplicates=3, chunks_reason="fits", replaced=("a = 1 (the preset x has 2)",))
+    assert line(more, "near") == "near       3 rows that nearly repeat an earlier one, left out"
+    assert line(more, "chunks") == "chunks     none (fits)"
+    assert line(more, "setting") == "setting    a = 1 (the preset x has 2)"
+    prompted = replace(plan, prompts=Prompts({"query": "ask: "}, default="query"))
+    assert "before every text: 'ask: '" in line(prompted, "prompts")
+
+
+def test_the_identity_is_the_settings_and_contents(plan: Plan) -> None:
+    identity = plan.identity()
+    assert identity.recipe["training"]["max_steps"] == 2
+    assert "presets" not in identity.recipe
+    assert (identity.text, identity.dev, identity.dev_pairs) == (plan.corpus.fingerprint, None, None)
+    assert identity.difference(plan.record().identity) is None
