@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.records import Record, read_record, save_json, save_text
+from opencse.records import JsonRecord, read_record, save_json, save_text
 
 
-class Score(Record):
+class Score(JsonRecord):
     """A record with one number."""
 
     score: float

@@ -16,7 +16,7 @@ from opencse.settings import Settings, validate
 R = TypeVar("R", bound=Settings)
 
 
-class Record(Settings):
+class JsonRecord(Settings):
     """The base of results that are written as JSON files and read again."""
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from opencse.evaluation.embedding import SearchEncode, checked, silent
 from opencse.modules.similarity import Similarity
 from opencse.progress import Say
 from opencse.ranking import nearest_rows
-from opencse.records import Record
+from opencse.records import JsonRecord
 from opencse.settings import Settings
 from opencse.text.scripts import folded
 
@@ -43,7 +43,7 @@ class QueryNeighbours(Settings):
     models: dict[str, list[Neighbour]]
 
 
-class Neighbours(Record):
+class Neighbours(JsonRecord):
     """The nearest sentences of some queries, by several models.
 
     Attributes:

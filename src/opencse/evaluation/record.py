@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 from pydantic import AwareDatetime, Field, FiniteFloat
 
 from opencse.environment import Environment, installed
-from opencse.records import Record
+from opencse.records import JsonRecord
 from opencse.settings import Settings
 
 TextForm = Literal["prepared", "raw", "unknown"]
@@ -43,7 +43,7 @@ class SuiteScore(Settings, ABC):
         """The measures in percent, by name; a task's main one, where it has one, has the empty name."""
 
 
-class EvaluationRecord(Record):
+class EvaluationRecord(JsonRecord):
     """The scores of a model on the tasks of one suite, and what is needed to repeat the evaluation.
 
     Attributes:
