@@ -14,8 +14,8 @@ T (n, d) the encoder's vectors, less their mean, in the same principal component
 so rare tokens stay near their distilled vectors: a least-squares problem, solved by conjugate gradients.
 
 Without a text this is the method of model2vec's ``distill``. For all-MiniLM-L6-v2 (256 dimensions, one thread) the
-steps of model2vec (``create_embeddings``, ``apply_pca``, ``compute_weights``) take 20 s of processor time, these 21 s, with
-the same scores: 79.20 on STS Benchmark's dev pairs, 67.59 on seven STS tasks, nDCG@10 of 29.01 on Cranfield and
+steps of model2vec (``create_embeddings``, ``apply_pca``, ``compute_weights``) take 20 s of processor time, these 21 s,
+with the same scores: 79.20 on STS Benchmark's dev pairs, 67.59 on seven STS tasks, nDCG@10 of 29.01 on Cranfield and
 39.75 on SciFact (``distill`` itself, with a tokenizer of its own: 67.58, 29.00, 39.56). ``distill`` is not called here
 because it reads only the backbone of a model (no dense layers, no prompts), needs one more package (skeletoken), and
 has no fit to a text.
