@@ -1,7 +1,8 @@
-"""Texts that hold their own vectors, and what encodes them."""
+"""Small encoders of texts for tests: of the numbers in a text, and of counts of its words."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,3 +20,20 @@ class Numbers:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """See `numbers`."""
         return numbers(texts)
+
+
+class HashedWords:
+    """Encodes texts as counts of their words, hashed into some columns, and records the calls."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.calls: list[list[str]] = []
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        self.calls.append(list(texts))
+        vectors = np.zeros((len(texts), self.width), dtype=np.float32)
+        for row, text in enumerate(texts):
+            for word in text.split():
+                column = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % self.width
+                vectors[row, column] += 1
+        return vectors

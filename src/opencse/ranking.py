@@ -196,7 +196,7 @@ def answer_ranks(
     queries: Vectors,
     candidates: Vectors,
     answers: Integers,
-    own: Integers,
+    own_rows: Integers,
     similarity: Similarity = Similarity.COSINE,
 ) -> Integers:
     """Returns the rank, from 1, of each query's one answer among all candidates.
@@ -208,14 +208,14 @@ def answer_ranks(
         queries: (n, d) vectors.
         candidates: (m, d) vectors.
         answers: (n,) row of the answer among the candidates.
-        own: (n,) row of the query itself among the candidates, which is not counted; -1 where it is not one.
+        own_rows: (n,) row of the query itself among the candidates, which is not counted; -1 where it is not one.
         similarity: the function that compares them.
 
     Example:
         >>> candidates = np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
-        >>> answer_ranks(candidates[:1], candidates, answers=np.array([1]), own=np.array([0])).tolist()
+        >>> answer_ranks(candidates[:1], candidates, answers=np.array([1]), own_rows=np.array([0])).tolist()
         [1]
-        >>> answer_ranks(candidates[:1], candidates, answers=np.array([1]), own=np.array([-1])).tolist()
+        >>> answer_ranks(candidates[:1], candidates, answers=np.array([1]), own_rows=np.array([-1])).tolist()
         [2]
     """
     prepared_queries, prepared = similarity.prepared(queries), similarity.prepared(candidates)
@@ -225,8 +225,8 @@ def answer_ranks(
         scores = similarity.rough(prepared_queries[block], prepared)
         rows = np.arange(len(scores))
         of_answer = scores[rows, answers[block]].copy()
-        is_candidate = own[block] >= 0
-        scores[rows[is_candidate], own[block][is_candidate]] = -np.inf
+        is_candidate = own_rows[block] >= 0
+        scores[rows[is_candidate], own_rows[block][is_candidate]] = -np.inf
         ranks[block] = (scores >= of_answer[:, None]).sum(axis=1)
     return ranks
 

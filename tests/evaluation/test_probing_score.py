@@ -1,5 +1,4 @@
 import copy
-import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,24 +20,18 @@ from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, M
 from opencse.evaluation.embedding import distinct, embed
 from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_probing
 from opencse.evaluation.probing.score import Probing, ProbingResult
+from vectors_of_texts import HashedWords
 
 pytestmark = pytest.mark.slow
 
 WIDTH = 12
+bag_of_words = HashedWords(WIDTH)
 WORDS = ["sing", "sang", "sung", "a", "the", "so", "it", "in", "old", "new", "cat", "dog", "sun", "sea"]
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
 evaluate_probing = partial(record_of, Probing)
 """The record of a plain function of texts."""
-
-
-def bag_of_words(texts: Sequence[str]) -> NDArray[np.float32]:
-    vectors = np.zeros((len(texts), WIDTH), dtype=np.float32)
-    for row, text in enumerate(texts):
-        for word in text.split():
-            vectors[row, int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % WIDTH] += 1
-    return vectors
 
 
 def lines(n: int, seed: int, classes: int) -> list[tuple[str, str]]:
@@ -212,20 +205,15 @@ def test_a_task_s_score_depends_on_no_other_task_nor_on_the_global_generators(fo
 
 
 def test_encode_is_called_once_a_task_on_its_distinct_sentences(folder: Path) -> None:
-    calls: list[list[str]] = []
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        calls.append(list(texts))
-        return bag_of_words(texts)
-
+    encode = HashedWords(WIDTH)
     data = load_probing(folder)
     evaluate_probing(encode, data, mode="fast", classifier="softmax")
-    assert len(calls) == 4
-    for call, task in zip(calls, data.tasks.values(), strict=True):
+    assert len(encode.calls) == 4
+    for call, task in zip(encode.calls, data.tasks.values(), strict=True):
         texts = [text for part in task.parts.values() for text in part.first]
         assert len(call) == len(set(call)) <= len(texts)
         assert set(call) == set(texts)
-    assert sum(map(len, calls)) < sum(len(part) for task in data.tasks.values() for part in task.parts.values())
+    assert sum(map(len, encode.calls)) < sum(len(part) for task in data.tasks.values() for part in task.parts.values())
 
 
 def test_what_was_done_is_recorded_and_read_again(folder: Path, tmp_path: Path) -> None:

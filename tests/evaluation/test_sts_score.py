@@ -1,4 +1,3 @@
-import hashlib
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -13,6 +12,7 @@ from helpers import record_of
 from opencse.errors import UserError
 from opencse.evaluation import TASKS, Sts, load_sts, read_scored_pairs
 from scores import spearman_of
+from vectors_of_texts import HashedWords
 
 evaluate_sts = partial(record_of, Sts)
 """The record of a plain function of texts."""
@@ -22,12 +22,7 @@ WORDS = ("a", "man", "woman", "dog", "plays", "runs", "eats", "the", "guitar", "
 YEARS = ["sts12", "sts13", "sts14", "sts15", "sts16"]
 
 
-def bag_of_words(texts: Sequence[str], width: int = 64) -> NDArray[np.float32]:
-    vectors = np.zeros((len(texts), width), dtype=np.float32)
-    for row, text in enumerate(texts):
-        for word in text.split():
-            vectors[row, int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % width] += 1
-    return vectors
+bag_of_words = HashedWords(64)
 
 
 def rows(seed: int, n: int) -> list[tuple[float, str, str]]:
@@ -49,17 +44,6 @@ def folder(tmp_path: Path) -> Path:
             lines = ["\t".join(map(str, row)) for row in rows(100 * t + k, 6 + 3 * k)]
             path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return tmp_path
-
-
-class Recorder:
-    """An encoder that remembers what it was asked."""
-
-    def __init__(self) -> None:
-        self.calls: list[list[str]] = []
-
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.calls.append(list(texts))
-        return bag_of_words(texts)
 
 
 def oracle(path: Path) -> tuple[list[float], list[float]]:
@@ -110,7 +94,7 @@ def test_all_mean_and_wmean_by_hand(folder: Path) -> None:
 
 
 def test_encode_is_called_once_on_the_distinct_sentences_of_all_tasks(folder: Path) -> None:
-    encode = Recorder()
+    encode = HashedWords(64)
     data = load_sts(folder)
     evaluate_sts(encode, data)
     (call,) = encode.calls
@@ -175,7 +159,7 @@ def test_vectors_that_are_not_finite_are_told_with_the_sentence(folder: Path) ->
         return vectors
 
     data = load_sts(folder)
-    recorder = Recorder()
+    recorder = HashedWords(64)
     evaluate_sts(recorder, data)
     with pytest.raises(UserError) as caught:
         evaluate_sts(encode, data)

@@ -1,4 +1,3 @@
-import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,23 +22,16 @@ from opencse.evaluation.classifiers.trained import Classifiers
 from opencse.evaluation.transfer import score as transfer
 from opencse.evaluation.transfer.data import TRANSFER_TASKS, TransferData, load_transfer
 from opencse.evaluation.transfer.score import Transfer, TransferResult, f1
+from vectors_of_texts import HashedWords
 
 evaluate_transfer = partial(record_of, Transfer)
 """The record of a plain function of texts."""
-
 
 pytestmark = pytest.mark.slow
 
 WORDS = ["good", "fine", "great", "bad", "poor", "weak", "the", "film", "was", "a", "so", "it", "plot", "cast"]
 WIDTH = 16
-
-
-def bag_of_words(texts: Sequence[str]) -> NDArray[np.float32]:
-    vectors = np.zeros((len(texts), WIDTH), dtype=np.float32)
-    for row, text in enumerate(texts):
-        for word in text.split():
-            vectors[row, int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % WIDTH] += 1
-    return vectors
+bag_of_words = HashedWords(WIDTH)
 
 
 def lines(n: int, seed: int, classes: int = 2, *, pairs: bool = False) -> list[str]:
@@ -178,14 +170,9 @@ def test_a_task_s_score_depends_on_no_other_task(folder: Path) -> None:
 
 
 def test_encode_is_called_once_on_the_distinct_sentences(folder: Path) -> None:
-    calls: list[list[str]] = []
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        calls.append(list(texts))
-        return bag_of_words(texts)
-
+    encode = HashedWords(WIDTH)
     evaluate_transfer(encode, load_transfer(folder), mode="fast")
-    (call,) = calls
+    (call,) = encode.calls
     texts = [
         text
         for path in folder.rglob("*.tsv")
