@@ -310,7 +310,7 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     assert (reps.anchor.shape, reps.positive.shape, reps.hard.shape) == ((3, 0), (3, 0), (3, 0, 0))
     assert list(alone.objective(reps).losses) == ["mlm"]
     lines = "\n".join(alone.plan.lines())
-    assert "negatives  none: no contrast, the terms alone" in lines
+    assert "negatives  none: the objective has terms only, no contrast" in lines
     assert f"of about {int(alone.inputs.lengths.sum()) // alone.batches.steps_per_epoch} tokens" in lines
 
     term, dropout = 'objective.terms=[{kind="mlm"}]', "encoder.dropout=0.1"
@@ -371,7 +371,7 @@ def test_a_batch_below_the_longest_text_is_refused() -> None:
 
 
 def test_fewer_positions_than_the_longest_text_are_refused(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"data\.max_length 128 is beyond the 48 positions .*data\.max_length=48"):
+    with pytest.raises(UserError, match=r"data\.max_length 128 is above the 48 positions .*data\.max_length=48"):
         pretrain(text, tmp_path / "out", **HOW)
     assert not (tmp_path / "out").exists()
 
