@@ -25,7 +25,8 @@ from opencse.cli.examples import EXAMPLES
 from opencse.model_folder.adapters import LoraSettings
 from opencse.modules.dense import HeadSettings
 from opencse.objective.settings import ObjectiveSettings
-from opencse.recipes.recipe import DataSettings, EncoderSettings, Recipe, load_recipe, recipe_names, recipe_text
+from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, recipe_text
+from opencse.recipes.settings import DataSettings, EncoderSettings
 from opencse.recipes.summary import made_of, published
 from opencse.training.settings import TrainingSettings
 from opencse.training.worst_case import Awp, Sam

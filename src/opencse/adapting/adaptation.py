@@ -122,14 +122,14 @@ def _presets(
     recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool, pairs: bool
 ) -> str | None:
     """The recipe's presets that suit the documents, the model and what selects; those already named are left out."""
-    name, *named = str(recipe).split(":")
+    name, *presets_of_user = str(recipe).split(":")
     by_pairs = by_text and material.questions is not None and material.questions.from_pairs
     suits = {
         LOOSE: len(material.rows[0]) == 1,
         ASKED: by_pairs or by_queries,
         WHOLE: pairs and has_layers(model),
     }
-    presets = [preset for preset, does in suits.items() if does and name == RECIPE and preset not in named]
+    presets = [preset for preset, does in suits.items() if does and name == RECIPE and preset not in presets_of_user]
     return ":".join(presets) or None
 
 

@@ -35,7 +35,7 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
 
     The start is kept instead where it is better beyond chance; see `opencse.adapting.selection_by_graded_pairs` and
     `opencse.adapting.selection_by_questions`. A model with a pooling of its own keeps it; see
-    `opencse.recipes.recipe.EncoderSettings`.
+    `opencse.recipes.settings.EncoderSettings`.
 
     Example:
         >>> import opencse

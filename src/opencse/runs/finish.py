@@ -85,7 +85,7 @@ def start_score(
     return start
 
 
-def finish(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, progress: Progress) -> None:
+def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, progress: Progress) -> None:
     """Selects the encoder to keep after the last step, and writes it, its card and the record."""
     encoder, history = trainer.encoder, trainer.history
     scores = history.scores

@@ -21,7 +21,7 @@ from opencse.processes import ALONE, Processes, joined, started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe, Resolved, resolve_recipe
 from opencse.runs.best_so_far import after_kill, after_stop
-from opencse.runs.finish import TrainResult, finish, start_score
+from opencse.runs.finish import TrainResult, start_score, write_outcome
 from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
 from opencse.runs.prepare import Prepared, prepare
@@ -264,7 +264,7 @@ def _end(
     with stop_requests(once=not world.several) as stop:
         if world.first:
             try:
-                finish(trainer, plan, folder, record, progress)
+                write_outcome(trainer, plan, folder, record, progress)
             except UserError as error:  # a full disk, for example
                 raise UserError(f"{error}; the same command with --resume continues from the checkpoint") from error
     outcome = world.share(record.result)

@@ -25,7 +25,8 @@ from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
 from opencse.progress import Progress
-from opencse.recipes.recipe import EncoderSettings, Recipe
+from opencse.recipes.recipe import Recipe
+from opencse.recipes.settings import EncoderSettings
 from opencse.streams import seed_of
 from opencse.text.given import TextSource, some_texts
 

@@ -1,0 +1,76 @@
+"""The tables ``[data]`` and ``[encoder]`` of a recipe: how a text is read, and what of a model is trained."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from opencse.model_folder.adapters import LoraSettings
+from opencse.modules.dense import HeadSettings
+from opencse.modules.pooling import Pooling
+from opencse.settings import Settings
+
+
+class DataSettings(Settings):
+    """The ``[data]`` table.
+
+    Attributes:
+        max_length: longest training text in ids, special tokens included; longer ones are truncated. ``auto``: as
+            many as the model reads, at most 256.
+        near_duplicates: leave out rows that overlap with an earlier one by this much or more (Jaccard of five-character
+            pieces, for instance 0.8; see `opencse.text.duplicates`). Unset uses all rows.
+    """
+
+    max_length: Annotated[int, Field(ge=3, le=1_048_576)] | Literal["auto"] = 32
+    near_duplicates: float | None = Field(default=None, gt=0, le=1)
+
+
+class EncoderSettings(Settings):
+    """The ``[encoder]`` table.
+
+    Pooling and head of a recipe are the method's choice for a plain backbone (a transformers folder, which names no
+    pooling). A start with a pooling of its own (a sentence-transformers folder, a trained encoder) is a finished
+    encoder: it keeps its pooling, its Dense layers and its Normalize, unless a preset, ``--set``, the user's recipe
+    file or a `Recipe` object says otherwise. If the start keeps its pooling, the recipe's head
+
+    - is left out if it stays after training: a new, untrained layer would be added to a finished model;
+    - is left out if only training uses it and the recipe names another pooling, because it belongs to that one
+      (SimCSE's code has its MLP with [CLS] only). If both have the same pooling, the head is used in training.
+
+    Setting ``encoder.pooling`` also brings the recipe's head; setting ``encoder.head`` brings that head.
+
+    Attributes:
+        pooling: from token vectors to a sentence vector; ``own``, or unset, is the start's own, or mean if it has none.
+        head: the projection head of training.
+        dropout: rate of every dropout of the backbone; unset keeps the model's own.
+        layers: how many of the backbone's layers are used, from the first on (0: only its embeddings); unset uses all.
+        lora: train adapters and freeze the backbone; unset trains the backbone. See `LoraSettings`.
+        token_weights: weight of each token in a mean; ``idf`` gives rare tokens more (see
+            `opencse.modules.token_weights`); ``own``, or unset, keeps the start's.
+    """
+
+    pooling: Pooling | None = None
+    head: HeadSettings = HeadSettings()
+    dropout: float | None = Field(default=None, ge=0, lt=1)
+    layers: int | None = Field(default=None, ge=0, le=1_000)
+    lora: LoraSettings | None = None
+    token_weights: Literal["idf"] | None = None
+
+    @field_validator("pooling", "token_weights", mode="before")
+    @classmethod
+    def _own_is_unset(cls, value: object) -> object:
+        return None if value == "own" else value
+
+    @model_validator(mode="after")
+    def _adapters_have_a_whole_model(self) -> EncoderSettings:
+        if self.lora is not None and self.layers is not None:
+            raise ValueError("lora freezes the model, so none of its layers can be left out; unset layers")
+        return self
+
+    @property
+    def part(self) -> str:
+        """The used part of the backbone, in words; empty if all of it is used."""
+        if self.layers is None:
+            return ""
+        return f"first {self.layers} layers" if self.layers else "embeddings alone"
