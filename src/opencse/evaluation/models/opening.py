@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,12 @@ from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
 from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import checks_trust, told
-from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say
 from opencse.text.files.lines import require_file
+
+if TYPE_CHECKING:
+    from opencse.kernels.precision import PrecisionName  # which needs torch
 
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
