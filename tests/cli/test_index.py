@@ -21,7 +21,7 @@ FUNCTIONS = {
     "info": "index_info", "pairs": "index_pairs", "duplicates": "index_duplicates", "negatives": "index_negatives",
     "export": "export_index", "check": "check_index",
 }  # fmt: skip
-OTHERWISE = {"asked": "queries", **dict.fromkeys(
+OTHERWISE = {"texts": "queries", **dict.fromkeys(
     ("count", "first", "last", "ceiling", "floor", "same", "pick", "seed"), "how")}  # fmt: skip
 ROWS = """id,text,year,lang
 a1,"The cat sleeps, all day",1999,en
@@ -53,7 +53,7 @@ def test_every_command_has_its_function() -> None:
         for option in inspect.signature(command).parameters.keys() - {"json_file", "full"} - refused:
             assert OTHERWISE.get(option, option) in known, (name, option)
         source = inspect.getsource(command)
-        assert f"opencse.{FUNCTIONS[name]}(" in source
+        assert f"{FUNCTIONS[name]}(" in source
 
 
 def hits(built: Path) -> list[str]:
@@ -113,9 +113,15 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
         (("build", "ix", "opencse-mini", "rows.csv", "--fields", "text"), "holds an index"),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "txt"), "no column 'txt'"),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--metadata", "yaer"), "no column 'yaer'"),
-        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--metadata", "id"), "row's own"),
+        (
+            ("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--metadata", "id"),
+            "is no metadata",
+        ),
         (("build", "new", "opencse-mini", "none.csv"), "no such file"),
-        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "tree"), "unknown kind of index"),
+        (
+            ("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "tree"),
+            "'tree' is not one of",
+        ),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "ivfpq"), "use --kind flat"),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--overlap", 500), "overlap 500"),
         (("build", "rows.csv", "opencse-mini", "rows.csv", "--fields", "text"), "is also an input"),
@@ -127,7 +133,7 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
         (("query", "ix", "x", "--where", "year>1", "--where", "year>2"), "given twice"),
         (("query", "ix", "x", "--where", "year>abc"), "the column holds numbers, and 'abc' is none"),
         (("query", "ix", "x", "--hybrid", "--threshold", 0.5), "no threshold"),
-        (("delete", "ix"), "give ids or conditions"),
+        (("delete", "ix"), "give either ids or conditions"),
         (("delete", "ix", "a9"), "no row has the id 'a9'"),
         (("pairs", "nowhere"), "holds no index"),
         (("duplicates", "ix", "--threshold", 3), "cosine above 0"),
