@@ -75,7 +75,7 @@ def test_a_term_alone_is_judged_on_dev_pairs(tiny_folder: Path, tmp_path: Path) 
 
 def test_the_plan_says_there_is_no_contrast(tiny_folder: Path) -> None:
     plan = job(tiny_folder, DCL, ALONE).prepare(Silent()).plan
-    assert "negatives  none: no contrast, the terms alone" in plan.lines()
+    assert "negatives  none: the objective has terms only, no contrast" in plan.lines()
 
 
 def test_the_ranks_are_in_the_log(tiny_folder: Path, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
 def test_without_dev_the_last_is_kept_and_the_verdict_says_so(tiny_folder: Path, tmp_path: Path) -> None:
     result = train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=QUICK, dev=None)
     assert result.kept == "last"
-    assert "nothing tells" in result.verdict
+    assert "nothing shows" in result.verdict
     assert result.scores == {}
     texts = ["a cat", "the weather"]
     kept, last = (SentenceEncoder.load(f).encode(texts) for f in (tmp_path / "out", tmp_path / "out" / "last"))
