@@ -132,18 +132,18 @@ def build(
             progress.say(f"prompts    {line}{encoder.prompts.note}")
         name = _interrupted_build(folder, manifest, progress) or _begin_build(folder, manifest)
         with _removed_if_empty(folder, name), Writer(folder, name) as writer:
-            taken = total if writer.manifest.taken is None else writer.manifest.taken
-            progress.start("encoding", total, taken)
+            completed = total if writer.manifest.taken is None else writer.manifest.taken
+            progress.start("encoding", total, completed)
             try:
-                for window in _windows(source, taken):
-                    _append(writer, encoder, splitter, window, progress, done=taken)
-                    taken += len(window)
-                    writer.change(taken=taken)
+                for window in _windows(source, completed):
+                    _append(writer, encoder, splitter, window, progress, done=completed)
+                    completed += len(window)
+                    writer.change(taken=completed)
                     writer.commit(go_on=True)
             finally:
                 progress.finish()
-            if taken != total:
-                raise UserError(f"{source.name}: changed while it was read ({total:,} rows, then {taken:,})")
+            if completed != total:
+                raise UserError(f"{source.name}: changed while it was read ({total:,} rows, then {completed:,})")
             if settings.language == AUTO:
                 language = language_of(writer.sample_texts(_SAMPLE))
             if writer.manifest.taken is not None or writer.manifest.language != language:
@@ -218,21 +218,21 @@ def _append(
         replaced: ids of the rows before; the new rows replace rows of the same ids, and their ids are added. None: an
             id that exists is refused.
     """
-    named = list(_with_ids(rows, writer.manifest.next_id))
+    identified = list(_with_ids(rows, writer.manifest.next_id))
     if replaced is not None:
-        ids = [row.id for row in named if row.id is not None]
+        ids = [row.id for row in identified if row.id is not None]
         for name in ids:
             if name in replaced:
                 raise UserError(f"the id {name!r} occurs twice; give each row its own id")
             replaced.add(name)
         writer.remove_ids(ids)
-    texts = [row.text for row in named]
+    texts = [row.text for row in identified]
     if not done:
         warn_of_unknown_tokens(encoder, texts, progress.say)
     passages = [[text] for text in texts] if splitter is None else splitter.split(texts)
     parts = [
         (IndexRow(text, row.id, row.metadata), part)
-        for row, row_passages in zip(named, passages, strict=True)
+        for row, row_passages in zip(identified, passages, strict=True)
         for part, text in enumerate(row_passages)
     ]
     share = len(rows) / max(1, len(parts))

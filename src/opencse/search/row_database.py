@@ -215,9 +215,9 @@ def unique_name(prefix: str, suffix: str) -> str:
     return f"{prefix}{uuid.uuid4().hex[:12]}{suffix}"
 
 
-def damage_error(folder: Path, what: str) -> OutdatedError:
+def damage_error(folder: Path, problem: str) -> OutdatedError:
     """The error for a damaged index."""
-    return OutdatedError(f"{folder}: damaged ({what}); copy the whole folder again, or build the index again")
+    return OutdatedError(f"{folder}: damaged ({problem}); copy the whole folder again, or build the index again")
 
 
 @contextmanager

@@ -152,12 +152,12 @@ def _row(item: RowLike, where: str) -> IndexRow:
     raise TypeError(f"{where} is a text, an IndexRow or a mapping, not {type(item).__name__}")
 
 
-def _text(value: str, where: str, what: str) -> str:
+def _text(value: str, where: str, part: str) -> str:
     if not isinstance(value, str):
-        raise UserError(f"{where}: {what} is {type(value).__name__}, not text")
+        raise UserError(f"{where}: {part} is {type(value).__name__}, not text")
     text = value.strip()
     if not text:
-        raise UserError(f"{where}: {what} is empty; fill it or drop the row")
+        raise UserError(f"{where}: {part} is empty; fill it or drop the row")
     if not is_unicode(text):
-        raise UserError(f"{where}: {what} holds half of a surrogate pair, which is not text")
+        raise UserError(f"{where}: {part} holds half of a surrogate pair, which is not text")
     return text
