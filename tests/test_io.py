@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse.io import WRITING, hash_file, hash_files, write_text, writing
+from opencse.io import WRITING, hash_file, hash_files, write_json, write_text, writing
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
@@ -51,3 +51,13 @@ def test_hashes_go_by_content_and_name_and_not_by_order(tmp_path: Path) -> None:
     one.write_text("b")
     two.write_text("a")
     assert hash_files(tmp_path, [one, two]) != both
+
+
+def test_json_is_written_whole_and_without_nan(tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    write_json(path, {"a": [1, 2.5]})
+    assert path.read_text(encoding="utf-8") == '{\n  "a": [\n    1,\n    2.5\n  ]\n}\n'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, float("nan"))
+    write_json(path, float("nan"), allow_nan=True)
+    assert path.read_text(encoding="utf-8") == "NaN\n"

@@ -190,7 +190,7 @@ class RunRecord(_Extensible):
         """
         try:
             values = self.model_dump(mode="json", exclude={"start": {"cosines"}})
-            io.write_text(path, json.dumps(values, indent=2, allow_nan=False) + "\n")
+            io.write_json(path, values)
         except OSError as error:
             raise UserError(
                 f"{path}: cannot be written ({reason(error)}); make room and continue with --resume"

@@ -63,7 +63,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         (new / _STATE).write_text(json.dumps(checkpoint.values), encoding="utf-8")
         for name in _CONTENT:
             io.sync(new / name)
-        io.write_text(new / _SUMS, json.dumps({name: io.hash_file(new / name) for name in _CONTENT}, indent=2) + "\n")
+        io.write_json(new / _SUMS, {name: io.hash_file(new / name) for name in _CONTENT})
         replace_folder(folder)
     except (OSError, SafetensorError) as error:
         if not (new / _SUMS).is_file():  # incomplete
