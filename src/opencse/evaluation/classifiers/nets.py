@@ -8,21 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from opencse.evaluation.classifiers.settings import ClassifierSettings
-
-
-class Net(Protocol):
-    """A network, as the training loop uses it."""
-
-    parameters: list[Tensor]
-
-    def gradients(self, batch: Tensor, targets: Tensor) -> list[Tensor]:
-        """Returns gradients of mean cross-entropy; ``batch`` (groups, batch, d + 1), ``targets`` (groups, batch)."""
 
 
 class SoftmaxRegression:
@@ -37,7 +27,7 @@ class SoftmaxRegression:
         self.parameters = [weights]
 
     def gradients(self, batch: Tensor, targets: Tensor) -> list[Tensor]:
-        """See ``Net``."""
+        """Returns gradients of mean cross-entropy; ``batch`` (groups, batch, d + 1), ``targets`` (groups, batch)."""
         (weights,) = self.parameters
         delta = _delta(_times(weights, batch), targets)
         return [_times(delta, batch.transpose(1, 2)).view_as(weights)]
@@ -60,7 +50,7 @@ class HiddenLayer:
         self.generator = generator
 
     def gradients(self, batch: Tensor, targets: Tensor) -> list[Tensor]:
-        """See ``Net``."""
+        """See ``SoftmaxRegression``."""
         first, second = self.parameters
         width = first.shape[2]
         before = _times(first, batch)
