@@ -35,7 +35,7 @@ from tokenizers import Tokenizer
 
 FOLDER = "exported"
 about = json.load(open(f"{FOLDER}/export.json"))
-tokenizer = Tokenizer.from_file(f"{FOLDER}/tokenizer.json")  # cuts at max_length and pads
+tokenizer = Tokenizer.from_file(f"{FOLDER}/tokenizer.json")  # truncates at max_length and pads
 session = onnxruntime.InferenceSession(f"{FOLDER}/model.onnx")
 
 
