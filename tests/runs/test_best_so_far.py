@@ -313,7 +313,7 @@ def test_ctrl_c_while_the_report_is_written_leaves_a_complete_model(
     with monkeypatch.context() as patch:
         patch.setattr(report, "inspect", pressed)
         patch.setattr(report, "some_texts", pressed)
-        with pytest.raises(InterruptedRunError, match="is complete, and --resume makes what is missing"):
+        with pytest.raises(InterruptedRunError, match="is complete, and --resume adds what is missing"):
             opencse.train(job.text, tmp_path / "run", report=True, **asked)  # type: ignore[arg-type]
     assert RunFolder(tmp_path / "run").state() is FolderState.FINISHED
     opencse.train(job.text, tmp_path / "run", report=True, resume=True, **asked)  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ def test_nothing_is_replaced_before_the_new_run_can_begin(text: Path, tiny_folde
     SentenceEncoder.load(tiny_folder, device="cpu").save(out)
     before = contents(tmp_path)
     (tmp_path / "one.txt").write_text("a single line\n")
-    with pytest.raises(UserError, match="one example only"):
+    with pytest.raises(UserError, match="only one example"):
         trained(tmp_path / "one.txt", out, tiny_folder, overwrite=True)
     (tmp_path / "one.txt").unlink()
     assert contents(tmp_path) == before
