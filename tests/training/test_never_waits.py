@@ -82,7 +82,7 @@ def test_nothing_in_chunks_is_on_another_device(
         read.append("the longest text of a chunk")
         return tokens.rows(start, stop)
 
-    monkeypatch.setattr(chunks, "_cut", cut)
+    monkeypatch.setattr(chunks, "_rows", cut)
     monkeypatch.setattr(Chunks, "draw", lambda self, network, device: 1 if network.training else None)
     taken = trainer(name, tiny_folder, tmp_path, sentences, "training.chunk=3")
     taken.chunks = replace(taken.chunks, rows=3)
