@@ -64,10 +64,11 @@ $(VENV)/.installed-ray: $(VENV)/.installed-dev
 test-ray: $(VENV)/.installed-ray  ## work on a Ray cluster of this machine's cores, some minutes
 	OPENCSE_TEST_RAY=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines/test_ray.py
 
-lint: $(VENV)/.installed-dev  ## ruff, and who may import whom
+lint: $(VENV)/.installed-dev  ## ruff, who may import whom, and words that a reader has to guess at
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/python tools/words.py
 
 types: $(VENV)/.installed-dev  ## mypy --strict
 	$(BIN)/mypy

@@ -60,3 +60,13 @@ def test_a_module_without_its_test_file_is_found(tmp_path: Path) -> None:
     (root / "tests").mkdir()
     (root / "tests" / "test_a_broken.py").touch()
     assert counts.untested(root, counts.modules(root)) == ["b.py"]
+
+
+def test_the_package_itself_has_none_of_it() -> None:
+    trees = counts.modules(ROOT)
+    assert len(trees) > 300
+    assert counts.circles(ROOT, trees) == []
+    assert counts.several_meanings(trees) == {}
+    assert counts.vague_names(trees) == []
+    assert [name for name, example in counts.public_names(ROOT, trees) if not example] == []
+    assert counts.untested(ROOT, trees) == []

@@ -158,10 +158,13 @@ def public_names(root: Path, trees: dict[Path, ast.Module]) -> Iterator[tuple[st
     Public are: what `opencse` exports, the classes and functions that docs/api.md imports, the parts of an objective,
     its losses, and the modules of an encoder.
     """
-    exported = set(re.findall(r'^    "(\w+)",$', (root / "src/opencse/__init__.py").read_text(encoding="utf-8"), re.M))
-    page = (root / "docs/api.md").read_text(encoding="utf-8")
-    for found in re.findall(r"^from opencse[\w.]* import ([\w, ]+)", page, re.M):
-        exported |= {name.strip() for name in found.split(",")}
+    exported = {
+        (node.module.removeprefix("opencse.").replace(".", "/") + ".py", item.name)
+        for tree in (ast.parse((root / "src/opencse/__init__.py").read_text(encoding="utf-8")), *_blocks(root))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("opencse.")
+        for item in node.names
+    }
     rooms = ("objective/views", "objective/negatives", "objective/terms", "modules", "encoder/pooling", "encoder/head")
     for path, tree in trees.items():
         where = path.relative_to(root / "src/opencse").as_posix()
@@ -170,8 +173,16 @@ def public_names(root: Path, trees: dict[Path, ast.Module]) -> Iterator[tuple[st
                 continue
             part = isinstance(node, ast.ClassDef) and where.startswith(rooms) and "base" not in path.name
             loss = isinstance(node, ast.FunctionDef) and where == "objective/losses.py"
-            if part or loss or (node.name in exported and not where.startswith("cli/")):
+            overloads = [d for d in node.decorator_list if isinstance(d, ast.Name) and d.id == "overload"]
+            if (part or loss or (where, node.name) in exported) and not overloads:
                 yield f"{where}:{node.name}", ">>> " in (ast.get_docstring(node) or "") or _method_example(node)
+
+
+def _blocks(root: Path) -> Iterator[ast.Module]:
+    """The Python of docs/api.md."""
+    page = (root / "docs/api.md").read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.M | re.S):
+        yield ast.parse(block)
 
 
 def _method_example(node: ast.ClassDef | ast.FunctionDef) -> bool:
