@@ -125,7 +125,7 @@ def declared_in(group: type) -> dict[str, Declared]:
     for name, annotation in group.__annotations__.items():
         reference: ForwardRef = annotation
         names = _Namespace(vars(sys.modules[str(reference.__forward_module__)]))
-        kind = eval(reference.__forward_code__, {}, names)
+        kind = eval(reference.__forward_arg__, {}, names)
         tree = ast.parse(reference.__forward_arg__, mode="eval").body
         assert isinstance(tree, ast.Subscript)
         assert isinstance(tree.slice, ast.Tuple)

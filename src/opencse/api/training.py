@@ -53,15 +53,6 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
         TypeError: for an argument of another kind, naming it.
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
-
-    Example:
-        >>> import tempfile
-        >>> texts = [f"Lamp number {n} is lit." for n in range(20)]
-        >>> settings = ["training.max_steps=2", "training.batch_size=8"]
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     result = train(texts, f"{folder}/encoder", settings=settings, dev=None)
-        >>> result.kept, result.plan.steps
-        ('last', 2)
     """
     _require_path(out, "out")
     _require_writable(out, options, text)
@@ -111,16 +102,6 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
     Raises:
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
-
-    Example:
-        >>> import tempfile
-        >>> texts = [f"Lamp number {n} is lit in room {n % 7}." for n in range(200)]
-        >>> shape = Shape(layers=1, hidden=16, heads=1, positions=32)
-        >>> settings = ["training.max_steps=1", "data.max_length=32", "training.batch_tokens=256"]
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     options = {"vocabulary": 300, "shape": shape, "settings": settings}
-        ...     pretrain(texts, f"{folder}/backbone", **options).kept
-        'last'
     """
     _require_path(out, "out")
     _require_writable(out, options, text)
@@ -190,13 +171,6 @@ def adapt(
     Raises:
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
-
-    Example:
-        >>> import tempfile
-        >>> notes = [f"Lamp {n} in the hall is lit at {n} o'clock." for n in range(20)]
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     adapt(notes, f"{folder}/encoder", dev=None, settings=["training.max_steps=2"]).kept
-        'last'
     """
     if not isinstance(corpus, Sequence):
         _require_path(corpus, "corpus")
