@@ -317,7 +317,8 @@ def numbers(asked: argparse.Namespace) -> None:
         size = form.width(encoder.dimension) * form.stored.itemsize
         found = sts.evaluate(model, pairs).record.values() | retrieval.evaluate(model, documents).record.values()
         scores = found["sts.stsb"], found["retrieval.average"]
-        told = f"{form.numbers:>9} {form.kept(encoder.dimension):>10} {size:>6}  {scores[0]:>6.2f}  {scores[1]:>7.2f}"
+        dimensions = form.kept_dimensions(encoder.dimension)
+        told = f"{form.numbers:>9} {dimensions:>10} {size:>6}  {scores[0]:>6.2f}  {scores[1]:>7.2f}"
         print(told, flush=True)
     print(told_environment())
 

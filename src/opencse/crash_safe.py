@@ -117,7 +117,7 @@ class GrowingFile:
 
 
 class ResumableFile:
-    """A file of rows that gets its name when it is whole; a later call continues after the rows that are recorded.
+    """A file of rows that gets its name when it is complete; a later call continues after the recorded rows.
 
     Until then ``NAME.partial`` holds its beginning, and ``NAME.partial.json`` what it is made from (its identity), the
     number of rows that are on the disk, and their checksum.

@@ -112,8 +112,8 @@ def not_trusted(folder: Path) -> UserError:
     )
 
 
-def told(code: tuple[str, ...]) -> str:
-    """The message that code of a model's folder is run."""
+def code_notice(code: tuple[str, ...]) -> str:
+    """The line that reports which code of a model's folder is run."""
     return f"code       of the model's folder is run ({FLAG}): {', '.join(code)}"
 
 
@@ -139,7 +139,7 @@ def _entries(value: object, depth: int = 0) -> Iterator[tuple[int, str, Any]]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty where there is none that can be read, of which transformers then tells."""
+    """The object in a JSON file; empty where none can be read, which transformers then reports."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

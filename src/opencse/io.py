@@ -30,7 +30,7 @@ def npy_header(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
     return header.getvalue()
 
 
-def standing(path: Path) -> Path:
+def nearest_existing(path: Path) -> Path:
     """``path`` itself, or the nearest folder above it that exists."""
     return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
 
@@ -39,14 +39,6 @@ def is_folder(value: object) -> bool:
     """Whether ``value`` is the path of an existing folder; False for a name that is too long for the system."""
     try:
         return isinstance(value, str | Path) and Path(value).is_dir()
-    except OSError:  # reported where it is opened
-        return False
-
-
-def is_there(path: str | Path) -> bool:
-    """Whether ``path`` is an existing file; False for a name that is too long for the system."""
-    try:
-        return Path(path).is_file()
     except OSError:  # reported where it is opened
         return False
 

@@ -1,4 +1,4 @@
-"""Names in pages, cards and records: what a user or a file is called stays text, and says nothing of this machine."""
+"""Prepares names for pages, cards and records: escapes Markdown, and removes folders of this machine."""
 
 from __future__ import annotations
 

@@ -59,17 +59,17 @@ class Counted:
     """
 
     def __init__(self, progress: Progress, title: str) -> None:
-        self._progress, self._title, self._begun = progress, title, False
+        self._progress, self._title, self._is_started = progress, title, False
 
     def __call__(self, done: int, total: int) -> None:
         """Reports that ``done`` of ``total`` steps are made."""
-        if not self._begun:
+        if not self._is_started:
             self._progress.start(self._title, total, done)  # the rate counts only later steps
-            self._begun = True
+            self._is_started = True
         self._progress.advance(done)
         if done == total:
             self._progress.finish()
-            self._begun = False
+            self._is_started = False
 
 
 class Stages:
@@ -104,7 +104,7 @@ class Terminal:
         self._task: TaskID | None = None
         self._title = ""
         self._total = 0
-        self._begun, self._at, self._reported = 0, 0.0, 0.0
+        self._done_before, self._at, self._reported = 0, 0.0, 0.0
 
     def say(self, line: str) -> None:
         """Prints a line, above the bar if there is one."""
@@ -115,7 +115,7 @@ class Terminal:
         self.finish()
         title = printable(title)
         self._title, self._total = title, total
-        self._begun, self._at = done, time.monotonic()
+        self._done_before, self._at = done, time.monotonic()
         self._reported = self._at
         if not self.console.is_terminal:
             return
@@ -162,7 +162,7 @@ class Terminal:
             self.say(f"{self._title} {done:,}/{self._total:,}  {note}")
         elif self._total and time.monotonic() - self._reported >= _QUIET:
             self._reported = time.monotonic()
-            rate = max(done - self._begun, 1) / (self._reported - self._at)
+            rate = max(done - self._done_before, 1) / (self._reported - self._at)
             minutes = max(self._total - done, 0) / rate / 60
             self.say(f"{self._title} {done:,}/{self._total:,}  {rate:,.1f}/s  {minutes:,.0f} min left")
 

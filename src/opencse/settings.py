@@ -77,13 +77,13 @@ def described(cls: type[BaseModel], error: ErrorDetails) -> str:
         siblings = _keys_at(cls, path[:-1])
         known = f"; valid: {', '.join(sorted(siblings))}" if siblings else ""
         return f"unknown key {'.'.join(path)!r}{nearest(path[-1], siblings)}{known}"
-    got = "" if isinstance(error["input"], dict | list) else f", got {_shown(error['input'])}"
+    clause = "" if isinstance(error["input"], dict | list) else f", got {_value_text(error['input'])}"
     location = f"{'.'.join(path)}: " if path else ""
     message = error["msg"].removeprefix("Value error, ")
-    return f"{location}{message[0].lower()}{message[1:]}{got}"
+    return f"{location}{message[0].lower()}{message[1:]}{clause}"
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 320:
         return f"a number of {value.bit_length():,} bits"  # Python writes no number of more than 4,300 digits
     return shortened(repr(value))

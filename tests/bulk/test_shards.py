@@ -26,10 +26,10 @@ def written(shards: Shards, number: int) -> Shard:
 
 def test_the_manifest_lists_the_files_when_all_are_written(tmp_path: Path) -> None:
     with Shards.open(tmp_path / "out", IDENTITY, print) as shards:
-        assert (shards.count, shards.rows, shards.whole) == (3, 0, False)
+        assert (shards.count, shards.rows, shards.is_complete) == (3, 0, False)
         listed = [written(shards, number) for number in (0, 2, 1)]
         shards.finish()
-        assert shards.whole
+        assert shards.is_complete
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     assert [shard["file"] for shard in manifest["shards"]] == [f"part-0000{number}.npy" for number in range(3)]
     assert sum(shard.rows for shard in listed) == manifest["rows"] == 5

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from opencse.recipes.recipe import Recipe, load_recipe
-from opencse.recipes.summary import SettingDifference, differences, made_of, published, short_paper, shown
+from opencse.recipes.summary import SettingDifference, differences, made_of, published, setting_text, short_paper
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -94,4 +94,4 @@ class TestDifferences:
     ],
 )
 def test_shown(value: object, text: str) -> None:
-    assert shown(value) == text
+    assert setting_text(value) == text

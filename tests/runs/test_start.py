@@ -300,7 +300,7 @@ class TestNothingRuined:
     ) -> None:
         from opencse.training.trainer import Trainer
 
-        step = Trainer._step
+        step = Trainer._make_step
 
         def spoiled(self: Trainer, number: int) -> object:
             outcome = step(self, number)
@@ -308,7 +308,7 @@ class TestNothingRuined:
                 next(self.encoder.parameters()).fill_(float("nan"))
             return outcome
 
-        monkeypatch.setattr(Trainer, "_step", spoiled)
+        monkeypatch.setattr(Trainer, "_make_step", spoiled)
         job = TrainJob(text=TEXT, recipe="simcse", model=str(tiny_folder), preset=None, settings=QUICK, dev=dev)
         with pytest.raises(UserError, match=r"^step 1: training ruined the encoder: .*lower training\.learning_rate"):
             job.run(tmp_path / "run")

@@ -58,9 +58,9 @@ def test_what_cannot_be_compared_is_refused(changes: dict[str, object], message:
 
 def test_what_was_asked_for_names_every_setting() -> None:
     run = RunSpec("simcse:dropout-0.2", "opencse-mini", 5)
-    asked = study(settings=["training.epochs=2"]).asked(run)
+    asked = study(settings=["training.epochs=2"]).request_of(run)
     assert asked["precision"] is None
-    assert study(precision="bf16").asked(run)["precision"] == "bf16"
+    assert study(precision="bf16").request_of(run)["precision"] == "bf16"
     assert asked["recipe"]["training"]["seed"] == 5
     assert asked["recipe"]["training"]["epochs"] == 2
     assert asked["recipe"]["encoder"]["dropout"] == 0.2

@@ -66,7 +66,7 @@ def trainer(name: str, model: Path, folder: Path, sentences: list[str], *setting
 def test_no_step_reads_the_device(name: str, tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
     taken = trainer(name, tiny_folder, tmp_path, sentences)
     for step in (1, 2):  # the first is logged, which does read
-        outcome = taken._step(step)
+        outcome = taken._make_step(step)
         assert {loss.device for loss in outcome.losses.values()} == {META}
 
 
@@ -86,7 +86,7 @@ def test_nothing_in_chunks_is_on_another_device(
     monkeypatch.setattr(Chunks, "draw", lambda self, network, device: 1 if network.training else None)
     taken = trainer(name, tiny_folder, tmp_path, sentences, "training.chunk=3")
     taken.chunks = replace(taken.chunks, rows=3)
-    assert {loss.device for loss in taken._step(1).losses.values()} == {META}
+    assert {loss.device for loss in taken._make_step(1).losses.values()} == {META}
     assert len(read) > 2
 
 
@@ -97,7 +97,7 @@ def test_reading_would_be_seen(
     monkeypatch.setattr(states, "unread_mask", lambda _, mask: mask)
     taken = trainer("simcse", tiny_folder, tmp_path, sentences)
     with pytest.raises(RuntimeError, match="meta"):
-        taken._step(1)
+        taken._make_step(1)
 
 
 @pytest.mark.usefixtures("meta")

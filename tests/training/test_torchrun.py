@@ -108,7 +108,7 @@ def test_masks_that_depend_on_the_number_of_processes_are_refused(
     )
     trainer = job.prepare(Silent()).trainer(tmp_path, Silent(), dev=None, start=None)
     trainer._begin()
-    trainer._step(0)
+    trainer._make_step(0)
     trainer._save(1)
     state = tmp_path / "checkpoint" / "state.json"
     assert json.loads(state.read_text())["chunks"]["processes"] == 1

@@ -65,7 +65,7 @@ def test_one_step_is_clipped_adamw(tiny_folder: Path, tmp_path: Path) -> None:
     engine = trainer(tmp_path / "a", tiny_folder, "training.learning_rate=1e-3", "encoder.dropout=0.0001")
     before = {name: p.detach().clone() for name, p in engine.encoder.named_parameters()}
     torch.manual_seed(0)
-    outcome = engine._step(0)
+    outcome = engine._make_step(0)
     assert float(outcome.report["gradient_norm"]) > 0
     moved = {name: (p.detach() - before[name]) for name, p in engine.encoder.named_parameters()}
     largest = max(float(m.abs().max()) for m in moved.values())
@@ -77,8 +77,8 @@ def test_one_step_is_clipped_adamw(tiny_folder: Path, tmp_path: Path) -> None:
 def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, tmp_path: Path) -> None:
     engine = trainer(tmp_path / "a", tiny_folder)
     torch.manual_seed(1)
-    first = float(engine._step(0).losses["contrast"].detach())
-    assert float(engine._step(1).report["positive_similarity"]) < 0.9999
+    first = float(engine._make_step(0).losses["contrast"].detach())
+    assert float(engine._make_step(1).report["positive_similarity"]) < 0.9999
     assert math.isfinite(first)
 
 
@@ -273,7 +273,7 @@ def test_bf16_follows_float32_closely(tiny_folder: Path, tmp_path: Path) -> None
     for precision in ("float32", "bf16"):
         engine = trainer(tmp_path / precision, tiny_folder, f"training.precision={precision}")
         torch.manual_seed(2)
-        losses[precision] = float(engine._step(0).losses["contrast"].detach())
+        losses[precision] = float(engine._make_step(0).losses["contrast"].detach())
         assert engine.encoder.backbone.get_input_embeddings().weight.dtype == torch.float32
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.05)
     assert losses["bf16"] != losses["float32"]
@@ -325,7 +325,7 @@ def test_equal_views_only_for_who_asks_for_them(dry_folder: Path, tiny_folder: P
     for model in (dry_folder, tiny_folder):
         equal = trainer(tmp_path / "b" / model.name, model, "encoder.dropout=0")
         assert not equal.encoder.has_dropout
-        assert float(equal._step(0).report["positive_similarity"]) == pytest.approx(1.0, abs=1e-6)
+        assert float(equal._make_step(0).report["positive_similarity"]) == pytest.approx(1.0, abs=1e-6)
     assert trainer(tmp_path / "c", dry_folder, "encoder.dropout=0.1").encoder.has_dropout
 
 

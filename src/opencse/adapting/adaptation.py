@@ -37,7 +37,7 @@ STRONGER = (
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptation:
-    """What decides a run of `opencse.adapt`.
+    """The decisions for a run of `opencse.adapt`: training rows, presets and how a checkpoint is selected.
 
     Attributes:
         text: the rows to train on.
@@ -65,13 +65,13 @@ def plan_adaptation(
     metric: str | None = None,
     progress: Progress,
 ) -> Adaptation:
-    """Reads the documents and pairs, and decides what is trained on and what selects; the arguments of `opencse.adapt`.
+    """Reads documents and pairs, and decides how to train and select on them; takes the arguments of `opencse.adapt`.
 
     Raises:
         UserError: for bad input, in one line.
     """
     if pairs is None and columns is not None:
-        raise UserError("columns name the two columns of pairs; give pairs too, or leave columns out")
+        raise UserError("--columns names the two columns of --pairs; add --pairs, or leave --columns out")
     if is_folder(pairs) and is_folder(dev) and Path(str(dev)).resolve() == Path(str(pairs)).resolve():
         require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
     question_pairs = () if pairs is None else read_pairs(pairs, columns)
@@ -106,7 +106,7 @@ def plan_adaptation(
 def _read(
     corpus: str | Path | Sequence[GivenDocument], fields: Sequence[str] | None, keep_code: bool, progress: Progress
 ) -> tuple[list[Document], str]:
-    """The documents, and what to call their source in messages."""
+    """Reads the documents; also returns the name of their source for messages."""
     if isinstance(corpus, str | Path):
         source, notes = str(find_corpus(corpus)), ReadingNotes()
         documents = read_documents(source, fields, keep_code=keep_code, notes=notes)
@@ -121,7 +121,7 @@ def _read(
 def _presets(
     recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool, pairs: bool
 ) -> str | None:
-    """The recipe's presets that suit the documents, the model and what selects; those already named are left out."""
+    """The recipe's presets that suit documents, model and selection, without the ones that the user named."""
     name, *presets_of_user = str(recipe).split(":")
     by_pairs = by_text and material.questions is not None and material.questions.from_pairs
     suits = {

@@ -1,4 +1,4 @@
-"""Opens the option ``--dev``: what it names becomes the selector of the encoder to keep."""
+"""Opens the data that the option ``--dev`` names, as the selector of the encoder to keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides what is trained on and what is asked, from documents and the user's pairs of question and answer."""
+"""Makes training rows and held-out questions from documents and the user's pairs of question and answer."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def material_of(
     pairs: Sequence[tuple[str, str]] = (),
     count: Count | None = None,
 ) -> TrainingMaterial:
-    """Decides what ``documents`` and ``pairs`` are trained on; a share of them is held out for questions.
+    """Makes training rows of ``documents`` and ``pairs``, and questions from a share of them that is held out.
 
     Where at least half of the documents with a text have titles, a title and its text are a pair. A title without a
     text is a sentence of its own: it is a candidate, and may be paired by shared words, but is no pair by itself. Where
@@ -84,7 +84,7 @@ def material_of(
     if pairs:
         material = _with_pairs(material, pairs, pair_questions)
     if len(material.rows) < 2:
-        raise UserError("the documents leave nothing to train on: fewer than two pairs or sentences are left of them")
+        raise UserError("the documents give fewer than two pairs or sentences to train on; give more text")
     return material
 
 
@@ -154,7 +154,7 @@ def _with_pairs(
 
 def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) -> tuple[Texts, HeldOut] | None:
     """Titles with their texts, held out where any sentence of the document is."""
-    of_held = _touched(owner, held)
+    of_held = _documents_held_out(owner, held)
     usable = [
         number
         for number, document in enumerate(documents)
@@ -175,7 +175,7 @@ def _shared_words(
 ) -> TrainingRows:
     """At most ``most`` pairs by shared words; held-out texts, or repeats of them, are neither question nor answer."""
     out = held.held.tolist()
-    touched = _touched(owner, held)
+    touched = _documents_held_out(owner, held)
     held_texts = {normalised(text) for number in touched for text in (documents[number].title, documents[number].body)}
     questions: list[tuple[int, str]] = []
     answers: list[tuple[int, str]] = []
@@ -194,7 +194,7 @@ def _shared_words(
     return [*pairs_by_shared_words(questions, answers, most, count)]
 
 
-def _touched(owner: Sequence[int], held: HeldOut) -> set[int]:
+def _documents_held_out(owner: Sequence[int], held: HeldOut) -> set[int]:
     """Numbers of the documents that have a held-out sentence."""
     return set(np.asarray(owner)[held.held].tolist())
 

@@ -128,7 +128,7 @@ def dropped_words(texts: Texts, held: HeldOut) -> QuestionSet:
 
 
 def without_giveaways(questions: QuestionSet) -> QuestionSet:
-    """Removes from each query the words that its answer holds too, except common ones.
+    """Removes from each query the words that are also in its answer, except common ones.
 
     The questions can then no longer be answered by matching words. A question with fewer than three words left is
     dropped.

@@ -1,4 +1,4 @@
-"""Finds texts of the dev data that also occur in the training text, so that no score is about a trained question."""
+"""Finds texts of the dev data that also occur in the training text, so that they can be left out of the scores."""
 
 from __future__ import annotations
 

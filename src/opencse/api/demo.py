@@ -105,10 +105,10 @@ def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | N
     folder, progress = Path(out), progress or Silent()
     _make_room(folder)
     with made_folder(folder):
-        return _carry_out(folder, seed, progress)
+        return _run_demo(folder, seed, progress)
 
 
-def _carry_out(folder: Path, seed: int, progress: Progress) -> DemoResult:
+def _run_demo(folder: Path, seed: int, progress: Progress) -> DemoResult:
     started = time.perf_counter()
     parts = split_sample()
     (folder / TEXT).write_text(parts.text, encoding="utf-8")
@@ -233,7 +233,7 @@ def _write(
     for query, before, after in zip(EXAMPLES, by_encoder["before"].hits, by_encoder["pairs"].hits, strict=True):
         rows = [[f"{b[0]:.2f}", b[1], f"{a[0]:.2f}", a[1]] for b, a in zip(before, after, strict=True)]
         searches += quote(query) + table(["", "before", "", "after"], rows)
-    scores = [[name, f"{it.spearman:.2f}", f"{it.found:.1f}"] for name, it in by_encoder.items()]
+    scores = [[name, f"{one.spearman:.2f}", f"{one.found:.1f}"] for name, one in by_encoder.items()]
     lead = (
         table(["", "150 graded pairs", f"{queries} queries found"], scores)
         + paragraph(f"Pairs: {result.verdict}.")
@@ -245,7 +245,7 @@ def _write(
         )
     )
     curve = training_curves(losses, result.scores)
-    gold = gold_against_cosine(test.scores.tolist(), {name: it.cosines for name, it in by_encoder.items()})
+    gold = gold_against_cosine(test.scores.tolist(), {name: one.cosines for name, one in by_encoder.items()})
     write_report(
         path,
         "OpenCSE demo: from raw text to a better encoder",

@@ -16,7 +16,7 @@ from opencse.encoder.devices import default_device
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
 from opencse.errors import UserError, reason
-from opencse.io import standing
+from opencse.io import nearest_existing
 from opencse.kernels.precision import choose_precision
 from opencse.text.corpus import cache_root, describe_cache
 from opencse.version import __version__
@@ -148,7 +148,7 @@ def _room() -> list[str]:
         ("the token cache", cache_root, "set OPENCSE_CACHE to another folder"),
     ):
         try:
-            folder = standing(folder_of())
+            folder = nearest_existing(folder_of())
             if not os.access(folder, os.W_OK | os.X_OK):
                 faults.append(f"{name} cannot be written ({folder}); {fix}")
             elif (free := shutil.disk_usage(folder).free) < _ROOM:

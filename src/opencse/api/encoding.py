@@ -88,7 +88,7 @@ def encode(
         )
     if not isinstance(out, str | Path):
         encoder = load_encoder(model, options)
-        prompt = encoder.prompts.chosen(Role.PLAIN, options["prompt_name"], options["prompt"])
+        prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
         return write_lines(
             source, out, encoder, prompt=prompt, form=form, precision=options["precision"], say=progress.say
         )
@@ -139,7 +139,7 @@ def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOp
     if not isinstance(source, GivenTexts):
         source.count_rows()
     first_texts = [row[0] for row in source.read().rows]
-    prompt = encoder.prompts.chosen(Role.PLAIN, options["prompt_name"], options["prompt"])
+    prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
     progress = options["progress"] or Silent()
     return form.of(encoded(encoder, first_texts, "encoding", progress, prompt=prompt, precision=options["precision"]))
 

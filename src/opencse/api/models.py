@@ -9,7 +9,7 @@ from opencse.api.options.shared import ModelOptions
 from opencse.arrays import Embeddings
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.foreign import told
+from opencse.foreign import code_notice
 from opencse.kernels.precision import PrecisionName
 from opencse.progress import Progress, Silent
 
@@ -54,7 +54,7 @@ def open_encoder(
         return model
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     if encoder.own_code:
-        progress.say(told(encoder.own_code))
+        progress.say(code_notice(encoder.own_code))
     return encoder
 
 

@@ -92,7 +92,7 @@ def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> N
 def _indexes(
     folders: Sequence[str | Path], encoders: Mapping[str, SentenceEncoder], scratch: Path, progress: Progress
 ) -> dict[str, Index]:
-    """Opens the index of each model; builds one of the first index's texts for a model without, if they are few."""
+    """Opens each model's index; a model without one gets an index of the first one's texts, if they are few."""
     model_of = {fingerprint(encoder): name for name, encoder in reversed(list(encoders.items()))} if folders else {}
     indexes: dict[str, Index] = {}
     for folder in folders:

@@ -52,7 +52,7 @@ def _settings(value: object) -> object:
 
 
 class StudyArguments(Settings):
-    """What every comparison needs; paths as on the command line, from the working folder.
+    """The arguments that every comparison needs; paths are relative to the working folder, as on the command line.
 
     Attributes:
         text: what every run is trained on: a text file or Hub data set id.
@@ -102,7 +102,7 @@ StudyFile = create_model(
 
 
 def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
-    """Reads a study file; what is ``typed`` replaces its values, and typed settings are added to its settings.
+    """Reads a study file; options ``typed`` on the command line replace its values, but typed settings are added.
 
     Raises:
         UserError: for a file that cannot be read, an unknown key or a wrong value, or if text, out, recipes or data

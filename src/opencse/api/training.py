@@ -73,7 +73,7 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
         metric=options["metric"],
         keep_identical_ids=options["keep_identical_ids"],
     )
-    return _carry_out(job, out, options)
+    return _run_or_plan(job, out, options)
 
 
 @public
@@ -109,7 +109,7 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
     if model is not None:
         _require_path(model, "model")
         if options["shape"] is not None or vocabulary != defaults_of(PretrainOptions)["vocabulary"]:
-            raise UserError(f"shape and vocabulary are for a new backbone; leave them out with the model {model}")
+            raise UserError(f"shape and vocabulary are for a new backbone; leave them out with --model {model}")
     shape = options["shape"] or Shape()
     backbone = NewBackbone(vocabulary, shape) if model is None else None
     job = TrainJob(
@@ -132,7 +132,7 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
             f"data.max_length {longest} is above the {shape.positions} positions of the new "
             f"backbone; set --positions {longest} or --set data.max_length={shape.positions}"
         )
-    return _carry_out(job, out, options)
+    return _run_or_plan(job, out, options)
 
 
 @public
@@ -201,7 +201,7 @@ def adapt(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
-    return _carry_out(job, out, options)
+    return _run_or_plan(job, out, options)
 
 
 def _open_texts(text: Text, options: TrainOptions | PretrainOptions) -> TextSource:
@@ -217,8 +217,8 @@ def _open_texts(text: Text, options: TrainOptions | PretrainOptions) -> TextSour
     )
 
 
-def _carry_out(job: TrainJob, out: str | Path, options: RunOptions) -> TrainResult:
-    """Runs ``job``, or with ``dry_run`` plans it."""
+def _run_or_plan(job: TrainJob, out: str | Path, options: RunOptions) -> TrainResult:
+    """Runs ``job`` and writes its report; with ``dry_run`` only plans it."""
     callbacks, progress = options["callbacks"], options["progress"] or Silent()
     resume, overwrite = options["resume"], options["overwrite"]
     if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):

@@ -22,7 +22,7 @@ import torch
 
 from opencse.bulk.forms import Form
 from opencse.bulk.shards import FileFormat, Shard, Shards, require_format, require_own, write_shard
-from opencse.bulk.streaming import EncodedFile, fault, identity_of, ready, written_vectors
+from opencse.bulk.streaming import EncodedFile, fault, identity_of, open_for_form, written_vectors
 from opencse.encoder.batches import require_options
 from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.encoder import SentenceEncoder
@@ -174,9 +174,11 @@ def encode_folder(
         if cluster is not None:
             device = device or ("cuda" if cluster.gpus else "cpu")
         device_here = device if cluster is None else "cpu"  # the actors have the GPUs
-        encoder = ready(model, form, say, pooling=pooling, device=device_here, trust_remote_code=trust_remote_code)
-        prompt = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
-        dimension = form.kept(encoder.dimension)
+        encoder = open_for_form(
+            model, form, say, pooling=pooling, device=device_here, trust_remote_code=trust_remote_code
+        )
+        prompt = encoder.prompts.requested(Role.PLAIN, prompt_name, prompt)
+        dimension = form.kept_dimensions(encoder.dimension)
         identity = {
             "version": 1,
             **identity_of(text, rows, encoder, prompt, form, precision),
@@ -188,7 +190,7 @@ def encode_folder(
         try:
             with Shards.open(folder, identity, say) as shards:
                 before, begun = shards.rows, time.perf_counter()
-                if not shards.whole:
+                if not shards.is_complete:
                     if not before:
                         examples = islice(source.examples(), TEXTS_CHECKED)
                         warn_of_unknown_tokens(encoder, [texts[0] for _, texts in examples], say)

@@ -51,13 +51,13 @@ class Form:
         """The type of the numbers on disk."""
         return np.dtype({"float32": "<f4", "float16": "<f2", "int8": "i1", "binary": "u1"}[self.numbers])
 
-    def kept(self, dimension: int) -> int:
-        """Number of dimensions that are kept of ``dimension``."""
+    def kept_dimensions(self, dimension: int) -> int:
+        """Number of dimensions that are written of a vector with ``dimension`` dimensions."""
         return self.dimensions or dimension
 
     def width(self, dimension: int) -> int:
         """Number of values on the disk for a vector with ``dimension`` dimensions."""
-        dimensions = self.kept(dimension)
+        dimensions = self.kept_dimensions(dimension)
         return -(-dimensions // 8) if self.numbers == "binary" else dimensions
 
     def of(self, vectors: NDArray[np.float32]) -> NDArray[Any]:
@@ -77,7 +77,7 @@ class Form:
     def restored(self, written: NDArray[Any], dimension: int) -> NDArray[np.float32]:
         """Converts written vectors back to float32, with the cosines of the written ones; bits become -1 and 1."""
         if self.numbers == "binary":
-            bits = np.unpackbits(written, axis=1, count=self.kept(dimension))
+            bits = np.unpackbits(written, axis=1, count=self.kept_dimensions(dimension))
             return 2 * bits.astype(np.float32) - 1
         return np.asarray(written, dtype=np.float32)
 

@@ -98,7 +98,7 @@ class Shards:
         return sum(shard.rows for shard in self.done.values())
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the folder is complete."""
         return (self.folder / MANIFEST).exists()
 
@@ -130,7 +130,7 @@ class Shards:
             write_text(self.folder / _BEGUN, json.dumps(self.identity, indent=1) + "\n")
             return
         remove_leftovers(self.folder, lambda name: _OWN.fullmatch(name) is not None)
-        if self.whole:
+        if self.is_complete:
             self.done = self._unchanged(json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["shards"])
             if len(self.done) == self.count:
                 for name in (_JOURNAL, _BEGUN):  # of a process that was killed at its very end

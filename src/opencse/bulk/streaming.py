@@ -27,7 +27,7 @@ from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError, reason
-from opencse.foreign import told
+from opencse.foreign import code_notice
 from opencse.io import WRITING, npy_header
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
@@ -109,11 +109,11 @@ def encode_file(
     rows = source.count_rows()
     text = source.fingerprint()
     form, say = form or Form(), say or _silent
-    encoder = ready(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-    prompt = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
+    encoder = open_for_form(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    prompt = encoder.prompts.requested(Role.PLAIN, prompt_name, prompt)
     identity = {"version": 2, **identity_of(text, rows, encoder, prompt, form, precision), "window": window}
     try:
-        width = form.width(form.kept(encoder.dimension))
+        width = form.width(form.kept_dimensions(encoder.dimension))
         header, row_size = npy_header(form.stored, (rows, width)), width * form.stored.itemsize
         with ResumableFile.open(target, identity, header=header, row_size=row_size, say=say) as file:
             before, started = file.done, time.perf_counter()
@@ -132,14 +132,14 @@ def encode_file(
                 file.discard()
                 raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {file.done:,})")
             file.finish()
-            return EncodedFile(rows, form.kept(encoder.dimension), before, time.perf_counter() - started)
+            return EncodedFile(rows, form.kept_dimensions(encoder.dimension), before, time.perf_counter() - started)
     except OSError as error:
         partial = partial_path(target)
         continues = f"; finished rows are in {partial.name}, and the same command continues" if partial.exists() else ""
         raise UserError(f"{out}: cannot be written ({reason(error)}){continues}") from None
 
 
-def ready(
+def open_for_form(
     model: str | Path | SentenceEncoder,
     form: Form,
     say: Say,
@@ -148,13 +148,13 @@ def ready(
     device: str | None,
     trust_remote_code: bool,
 ) -> SentenceEncoder:
-    """The encoder, loaded from ``model`` unless it is one; checks that ``form`` fits, and reports code that it runs."""
+    """Loads ``model`` unless it is an encoder; checks that ``form`` fits, and reports code of its folder that runs."""
     if isinstance(model, SentenceEncoder):
         encoder = model
     else:
         encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code:
-            say(told(encoder.own_code))
+            say(code_notice(encoder.own_code))
     form.require(encoder.dimension)
     return encoder
 
@@ -168,7 +168,7 @@ def identity_of(
         "rows": rows,
         "model": fingerprint(encoder),
         "prompt": prompt or None,
-        "dimension": form.kept(encoder.dimension),
+        "dimension": form.kept_dimensions(encoder.dimension),
         "numbers": form.numbers,
         "normalize": form.normalize,
         "precision": precision,
@@ -232,7 +232,7 @@ def write_lines(
             out.write(json.dumps({"text": texts[0], "vector": vector}, ensure_ascii=False) + "\n")
         out.flush()
         rows += len(records)
-    return EncodedFile(rows, form.kept(encoder.dimension), 0, time.perf_counter() - started)
+    return EncodedFile(rows, form.kept_dimensions(encoder.dimension), 0, time.perf_counter() - started)
 
 
 def _checked_target(out: Path) -> Path:

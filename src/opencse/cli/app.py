@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from opencse.cli.examples import shown
+from opencse.cli.examples import epilog_of
 from opencse.errors import UserError, require_known
 from opencse.processes import started
 
@@ -91,9 +91,9 @@ class Commands(TyperGroup):
             alone.command(cmd_name)(command)
             command = alone
         built: Any = get_command(command)
-        built.epilog = shown(cmd_name)
+        built.epilog = epilog_of(cmd_name)
         for name, inner in (getattr(built, "commands", None) or {}).items():
-            inner.epilog = shown(f"{cmd_name} {name}")
+            inner.epilog = epilog_of(f"{cmd_name} {name}")
         return built
 
     def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ANN401 - a private class of typer's

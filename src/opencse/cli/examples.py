@@ -88,7 +88,7 @@ EXAMPLES: dict[str, list[str]] = {
 }
 
 
-def shown(words: str) -> str:
+def epilog_of(words: str) -> str:
     """The examples of the command ``words``, formatted for the end of its ``--help``."""
     lines = EXAMPLES.get(words, [])
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else ""

@@ -81,7 +81,7 @@ opencse export onnx {here} --out exported
 
 
 def plain_card(encoder: EncoderNetwork) -> str:
-    """The card of an encoder of which nothing else is known."""
+    """The card of an encoder whose training is not recorded."""
     return framed(_PLAIN, encoder)
 
 

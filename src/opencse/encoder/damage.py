@@ -59,14 +59,14 @@ def require_sound_vectors(
         which = "a vector" if texts is None else f"the vector of {texts[row][:40]!r}"
         fix = "try precision float32" if bf16 else "the weights of the model are damaged"
         raise DamagedVectorError(f"{which} holds NaN or infinity; {fix}", row)
-    if len(vectors) and not vectors.any() and not _gives_any(encoder):
+    if len(vectors) and not vectors.any() and not _has_nonzero_vector(encoder):
         raise UserError(
             "the model gives the zero vector for every text; its weights are damaged: copy the model again, or use "
             "another"
         )
 
 
-def _gives_any(encoder: EncoderNetwork) -> bool:
+def _has_nonzero_vector(encoder: EncoderNetwork) -> bool:
     """Whether any of some single tokens has a vector that is not zero."""
     count = encoder.tokenizer.vocabulary_size
     ids = np.unique(np.linspace(0, count - 1, min(count, _PROBES)).astype(np.int32))

@@ -247,7 +247,7 @@ class SentenceEncoder(EncoderNetwork):
         rows = [texts] if isinstance(texts, str) else as_list(texts)
         require_texts(rows)
         require_options(precision, token_budget=token_budget, batch_size=batch_size)
-        prompt = self.prompts.chosen(Role.PLAIN, prompt_name, prompt)
+        prompt = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
         if show_progress_bar:
             if progress is not None:
                 raise UserError("give show_progress_bar or progress, not both")
@@ -315,7 +315,7 @@ class SentenceEncoder(EncoderNetwork):
             >>> bool((query == encoder.encode("query: leaking valve")).all())
             True
         """
-        text = self.prompts.chosen(Role.QUERY, prompt_name, prompt)
+        text = self.prompts.requested(Role.QUERY, prompt_name, prompt)
         vectors = self.encode(texts, prompt=text, **options)
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
@@ -361,7 +361,7 @@ class SentenceEncoder(EncoderNetwork):
             convert_to_tensor: see `encode`, which has the same result and errors.
             options: see `encode`.
         """
-        text = self.prompts.chosen(Role.DOCUMENT, prompt_name, prompt)
+        text = self.prompts.requested(Role.DOCUMENT, prompt_name, prompt)
         vectors = self.encode(texts, prompt=text, **options)
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 

@@ -200,10 +200,10 @@ class EncoderNetwork(nn.Module):
             means = self.fast.token_means(self.backbone, tokens)
             if means is not None:
                 return means
-        layers, first = self._layers(need_all=self._need_all()), self.pooling is Pooling.CLS
+        layers, first = self._layers(need_all=self._needs_all_layers()), self.pooling is Pooling.CLS
         return self._pool(self.fast.states(self.backbone, tokens, layers, first=first, bf16=bf16), tokens)
 
-    def _need_all(self) -> bool:
+    def _needs_all_layers(self) -> bool:
         """Whether pooling reads other layers than the last."""
         return len(self.pooling.layers(self.depth)) > 1
 
@@ -222,7 +222,7 @@ class EncoderNetwork(nn.Module):
         """Hidden states, of all layers or the last; of ``first`` tokens alone where a ``packed`` forward can."""
         if torch.is_grad_enabled():
             self.fast.forget()
-        need_all = need_all or self._need_all()
+        need_all = need_all or self._needs_all_layers()
         if packed:
             layers = self._layers(need_all=need_all)
             return trained_states(self.backbone, tokens, layers, first=first, disturb=disturb, dropout=self.training)

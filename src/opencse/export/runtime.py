@@ -84,13 +84,13 @@ class OnnxEncoder:
         self, texts: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None
     ) -> NDArray[np.float32]:
         """Vectors of queries: `encode` with the prompt called ``query``, if the model has one."""
-        return self.encode(texts, prompt=self.prompts.chosen(Role.QUERY, prompt_name, prompt))
+        return self.encode(texts, prompt=self.prompts.requested(Role.QUERY, prompt_name, prompt))
 
     def encode_document(
         self, texts: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None
     ) -> NDArray[np.float32]:
         """Vectors of documents: `encode` with the prompt called ``document``, if the model has one."""
-        return self.encode(texts, prompt=self.prompts.chosen(Role.DOCUMENT, prompt_name, prompt))
+        return self.encode(texts, prompt=self.prompts.requested(Role.DOCUMENT, prompt_name, prompt))
 
     def encode(
         self, texts: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None
@@ -107,7 +107,7 @@ class OnnxEncoder:
         """
         rows = [texts] if isinstance(texts, str) else list(texts)
         require_texts(rows)
-        before = self.prompts.chosen(Role.PLAIN, prompt_name, prompt)
+        before = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
         encoded = self._tokenizer.encode_batch_fast([(before + text)[: self._longest] for text in rows])
         ids = [np.asarray(text.ids, dtype=np.int64) for text in encoded]
         vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)

@@ -46,7 +46,7 @@ class HeadPositions:
 
     @classmethod
     def of(cls, shape: tuple[int, int], positions: Tensor, heads: int, parts: int) -> HeadPositions:
-        """Of tokens at ``positions`` (T,) of a flattened (rows, length) batch; ``parts``: 3, or 2 for key and value."""
+        """Makes the positions of tokens at ``positions`` (T,) of a flattened batch; ``parts``: 3, or 2 (key, value)."""
         rows, length = shape
         count, device = len(positions), positions.device
         part, head = torch.arange(parts, device=device), torch.arange(heads, device=device)
@@ -119,7 +119,7 @@ class Gather:
     def of(
         cls, shape: tuple[int, int], positions: Tensor, heads: int, bias: Tensor | None, like: Tensor, *, first: bool
     ) -> Gather:
-        """Of tokens at ``positions`` (T,) of a flattened (rows, length) batch.
+        """Makes the positions of tokens at ``positions`` (T,) of a flattened (rows, length) batch.
 
         Args:
             shape: (rows, length).

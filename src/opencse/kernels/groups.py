@@ -31,7 +31,7 @@ class Group:
     positions: Tensor
 
     def bias(self, bias: Tensor | None) -> Tensor | None:
-        """Its part of what is added to the batch's scores, (1 or rows, ..., 1 or length, length)."""
+        """The group's part of the batch's bias of attention scores, (1 or rows, ..., 1 or length, length)."""
         if bias is None:
             return None
         length = self.shape[1]

@@ -85,7 +85,7 @@ class InferenceForward:
 
     @staticmethod
     def supports(backbone: PreTrainedModel, tokens: Tokens) -> bool:
-        """Whether it computes ``tokens``: float32 weights of BERT's shape, on a CPU, without gradient."""
+        """Whether this forward can encode ``tokens``: float32 weights of BERT's shape, on a CPU, without gradient."""
         on_cpu = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled()
         return on_cpu and backbone.dtype == torch.float32 and why_not_packed(backbone) is None
 
@@ -137,7 +137,7 @@ class InferenceForward:
         return self._cached((kernel, dtype, first_only), weights, make)
 
     def _cached(self, key: tuple[object, ...], weights: Sequence[Tensor], make: Callable[[], T]) -> T:
-        """What was made of ``weights``, if they are unchanged; one thing at a time, for it is large."""
+        """The result of ``make``, made again when ``weights`` have changed; only one is kept, since it is large."""
         stamp = (key, _stamp_of(weights))
         prepared = self._prepared  # read and set as one, for threads that share an encoder
         if prepared is None or prepared[0] != stamp:

@@ -87,11 +87,12 @@ def _cast(parts: Sequence[Tensor], like: Tensor) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """The bias is added within the product; torch's own call writes it first and adds the product to it."""
+    """A linear map that adds the bias within the product; torch's own call writes it first and adds the product."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *given: Tensor) -> Tensor:  # noqa: ANN401
-        weights, biases = given[: len(given) // 2], given[len(given) // 2 :]
+    def forward(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ANN401
+        count = len(parameters) // 2
+        weights, biases = parameters[:count], parameters[count:]
         w = _cast(weights, x)
         ctx.save_for_backward(x, w)
         ctx.sizes, ctx.dtype = [len(part) for part in weights], weights[0].dtype

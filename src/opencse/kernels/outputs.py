@@ -44,5 +44,5 @@ class Encoded:
     def vectors(self) -> Tensor:
         """(rows, d) ``sentence``, where it must be there."""
         if self.sentence is None:
-            raise RuntimeError("the encoder was asked for sentences and gave none")
+            raise RuntimeError("the encoder returned no sentence vectors")
         return self.sentence

@@ -74,11 +74,11 @@ class Block:
 
     @property
     def linears(self) -> tuple[nn.Linear, ...]:
-        """All its linear maps."""
+        """All linear maps of the layer."""
         return self.query, self.key, self.value, self.attention, self.inner, self.outer
 
     def maps(self, *, apart: bool) -> Maps:
-        """Its linear maps of its weights as they are; ``apart``: the query by itself."""
+        """The linear maps of the current weights; with ``apart`` the query has a map of its own."""
         q, k, v = self.query, self.key, self.value
         return Maps(
             query=(lambda x: _joint(x, q)) if apart else None,

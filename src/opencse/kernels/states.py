@@ -43,7 +43,7 @@ def plain_states(
     mask = tokens.attention_mask
     if mask.device.type != "cpu":
         mask = unread_mask(backbone, mask)
-    with nullcontext() if leading is None else _led(backbone, leading):
+    with nullcontext() if leading is None else _with_first_token(backbone, leading):
         if disturb is None:
             output = backbone(input_ids=tokens.input_ids, attention_mask=mask, output_hidden_states=need_all)
         else:
@@ -53,8 +53,8 @@ def plain_states(
 
 
 @contextmanager
-def _led(backbone: PreTrainedModel, leading: Tensor) -> Iterator[None]:
-    """Within the block the embeddings' output at the first token is ``leading``."""
+def _with_first_token(backbone: PreTrainedModel, leading: Tensor) -> Iterator[None]:
+    """Replaces the embeddings' output at the first token by ``leading`` within the block."""
 
     def replace(module: nn.Module, args: object, output: Tensor) -> Tensor:
         del module, args
@@ -87,7 +87,7 @@ def embedding_module(backbone: PreTrainedModel) -> nn.Module:
 
 
 def unread_mask(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
-    """``mask`` in the shape that transformers' attention takes as it is, where ``backbone`` is of BERT's kind.
+    """``mask`` in the shape that transformers' attention uses without reading it, where ``backbone`` is of BERT's kind.
 
     It reads a (rows, length) mask to see whether anything is padded, and a GPU must finish all its work to be read.
 

@@ -73,7 +73,7 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
 
     if not any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
         raise UserError(f"{folder}: the folder holds no model, so there is nothing to put on the Hub")
-    if _is_for_a_folder_here(folder):
+    if _names_local_model(folder):
         raise UserError(
             f"{folder / CONFIG}: base_model_name_or_path is a folder of this machine, so these would open nowhere "
             "else; put that model on the Hub and name it there, or merge them (opencse merge)"
@@ -113,8 +113,8 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
 def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
     from huggingface_hub import CommitOperationAdd
 
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_sent(path.relative_to(folder)))
-    if _is_for_a_folder_here(folder / ADAPTER):
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_uploaded(path.relative_to(folder)))
+    if _names_local_model(folder / ADAPTER):
         files = [path for path in files if ADAPTER not in path.relative_to(folder).parts]
     operations = [CommitOperationAdd(path.relative_to(folder).as_posix(), _content(path)) for path in files]
     card = folder / _CARD
@@ -124,7 +124,7 @@ def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
     return operations
 
 
-def _is_sent(path: Path) -> bool:
+def _is_uploaded(path: Path) -> bool:
     """Whether a file is part of an encoder, by its path in the folder."""
     *above, name = path.parts
     inside = above[1:] if above[:1] == [ADAPTER] else above
@@ -149,7 +149,7 @@ def _content(path: Path) -> Path | bytes:
     return without_home(text).encode()
 
 
-def _is_for_a_folder_here(folder: Path) -> bool:
+def _names_local_model(folder: Path) -> bool:
     """Whether ``folder`` holds adapters of a model that is no name on the Hub."""
     base = read_config(folder / CONFIG).get("base_model_name_or_path")
     return isinstance(base, str) and (Path(base).is_absolute() or Path(base).exists())

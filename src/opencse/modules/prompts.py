@@ -78,7 +78,7 @@ class Prompts:
             raise UserError(f"the model has no prompt {name!r}{nearest(name, self._known)}; it has {self._listed}")
         return self.texts.get(name, "")
 
-    def chosen(self, role: Role, prompt_name: str | None = None, prompt: str | None = None) -> str:
+    def requested(self, role: Role, prompt_name: str | None = None, prompt: str | None = None) -> str:
         """The requested prompt: by text, by name, or by default that of the role.
 
         Raises:

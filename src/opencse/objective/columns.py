@@ -92,7 +92,7 @@ class LogitColumns:
         return self.logits.shape[0], self.logits.shape[1]
 
     def dense(self) -> LogitColumns:
-        """Itself."""
+        """Returns these columns, which are logits already."""
         return self
 
     def rows(self, rows: slice) -> LogitColumns:

@@ -8,7 +8,7 @@ from opencse.objective.part import Part
 
 
 def interface_fault(part: type[Part], base: type[Part]) -> str | None:
-    """Describes what a part's class lacks of its role, in one clause; None if it has everything.
+    """Describes the first method or attribute of a role that a part's class lacks, in one clause; None if it has all.
 
     A method may give its positional arguments other names, and have more of them with defaults. Only static attributes
     are read; nothing is called.

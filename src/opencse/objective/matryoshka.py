@@ -70,7 +70,7 @@ class Matryoshka:
 
     @classmethod
     def of(cls, settings: MatryoshkaSettings) -> Matryoshka:
-        """Makes one of its settings."""
+        """Makes a `Matryoshka` from its settings."""
         return cls(settings.dimensions, settings.weights or (1.0,) * len(settings.dimensions))
 
     def check(self, dimension: int) -> None:

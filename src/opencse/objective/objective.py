@@ -269,7 +269,7 @@ class Objective(nn.Module):
     def _contrast(self, reps: Representations) -> Contrast:
         """The contrastive loss over the columns of all sources.
 
-        If a source asks for it, the mean of the losses with and without its columns.
+        If a source has ``averaged_with_plain``, it is the mean of the losses with and without its columns.
         """
         sides = self.positive.of
         positive = Pairs(*sides.of(reps, lambda: sides.noise(reps)), self.scoring, self.positive.scale)

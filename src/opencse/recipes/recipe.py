@@ -104,7 +104,9 @@ class Recipe(Settings):
                     "other; set training.batch_size instead"
                 )
             if self.data.max_length != "auto" and self.training.batch_tokens < self.data.max_length:
-                raise ValueError("training.batch_tokens cannot hold a text of data.max_length")
+                raise ValueError(
+                    "training.batch_tokens cannot hold a text of data.max_length; raise it, or lower data.max_length"
+                )
         worst_case = self.training.worst_case
         if worst_case is not None and worst_case.inputs.kind != "none" and not objective.encodes:
             raise ValueError(

@@ -80,23 +80,23 @@ def scores(preset: Preset) -> list[str]:
 
 def preset_changes(preset: Preset) -> list[str]:
     """Returns the changes of a preset, one line each; its changes in addition to ``reference`` come last."""
-    lines = [f"{key} = {shown(value)}" for key, value in preset.settings.items()]
-    return lines + [f"with reference: {key} = {shown(value)}" for key, value in preset.reference.items()]
+    lines = [f"{key} = {setting_text(value)}" for key, value in preset.settings.items()]
+    return lines + [f"with reference: {key} = {setting_text(value)}" for key, value in preset.reference.items()]
 
 
-def shown(value: object) -> str:
+def setting_text(value: object) -> str:
     """Writes the value of a setting on one line: parts as ``kind(key=value, ...)``, long lists shortened.
 
     Example:
-        >>> shown({"kind": "crop", "rate": 0.1}), shown(None)
+        >>> setting_text({"kind": "crop", "rate": 0.1}), setting_text(None)
         ('crop(rate=0.1)', 'unset')
     """
     if isinstance(value, Mapping):
-        inside = ", ".join(f"{key}={shown(v)}" for key, v in value.items() if key != "kind" and v is not None)
+        inside = ", ".join(f"{key}={setting_text(v)}" for key, v in value.items() if key != "kind" and v is not None)
         kind = str(value.get("kind", ""))
         return f"{kind}({inside})" if inside else kind or "{}"
     if isinstance(value, list | tuple):
-        items = [shown(item) for item in value[:_LONG_LIST]]
+        items = [setting_text(item) for item in value[:_LONG_LIST]]
         more = [f"... {len(value)} in all"] if len(value) > _LONG_LIST else []
         return f"[{', '.join([*items, *more])}]"
     if value is None:
@@ -155,4 +155,4 @@ def _by_kind(
 
 
 def _shown_or_empty(value: object) -> str:
-    return "" if value is None else shown(value)
+    return "" if value is None else setting_text(value)

@@ -99,7 +99,7 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
     Raises:
         UserError: if there is no checkpoint, the start has changed, or the model cannot be written.
     """
-    record, checkpoint = _begun(run)
+    record, checkpoint = _record_and_checkpoint(run)
     history = History.read(checkpoint.values["history"])
     best = choose_so_far(record, history, int(checkpoint.values["step"]))
     recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
@@ -161,7 +161,7 @@ def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: 
         UserError: if there is no run, or no checkpoint yet.
     """
     run = RunFolder(folder)
-    record, checkpoint = _begun(run)
+    record, checkpoint = _record_and_checkpoint(run)
     recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
     return _of_checkpoint(run, recipe, record.identity.model, checkpoint, "encoder", device, trust_remote_code)
 
@@ -190,7 +190,7 @@ def start_of(run: RunFolder, record: RunRecord) -> str:
     return identity.model
 
 
-def _begun(run: RunFolder) -> tuple[RunRecord, Checkpoint]:
+def _record_and_checkpoint(run: RunFolder) -> tuple[RunRecord, Checkpoint]:
     record = run.record() if run.record_file.is_file() else None
     checkpoint = load_checkpoint(run.checkpoint)
     if record is None or checkpoint is None:

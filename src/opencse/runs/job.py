@@ -170,8 +170,8 @@ class TrainJob:
             with joined(device_of_process(self.device) or "") as world:
                 progress = progress if progress is not None and world.first else Silent()
                 lock = folder.held(progress, resume=resume, overwrite=overwrite, start=self._start_folder())
-                with lock if world.first else nullcontext() as held:
-                    record = world.share(held)
+                with lock if world.first else nullcontext() as record_before:
+                    record = world.share(record_before)
                     keep_freed_memory()
                     location = self._write_start(record, folder.staged_start, progress, world)
                     steps = None if record is None else record.steps

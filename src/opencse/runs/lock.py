@@ -128,8 +128,8 @@ def _lock(file: Path, descriptor: int) -> None:
 
 
 def _in_use(file: Path, owner: Owner | None) -> str:
-    who = "" if owner is None else f" ({owner})"
-    return f"{file.parent}: in use by another process{who}; wait until it ends, or choose another --out"
+    clause = "" if owner is None else f" ({owner})"
+    return f"{file.parent}: in use by another process{clause}; wait until it ends, or choose another --out"
 
 
 def _owner(descriptor: int) -> Owner | None:

@@ -8,7 +8,7 @@ from opencse.adapting.selection import Selector
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.encoder.fingerprint import hash_model
 from opencse.environment import Environment
-from opencse.foreign import told
+from opencse.foreign import code_notice
 from opencse.kernels.precision import Precision
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.token_weights import TokenWeights
@@ -87,7 +87,7 @@ class Plan:
             *self._prompts(),
             *([f"weights    {_WEIGHED}"] if self.token_weights is not None else []),
             *self._adapters(),
-            *([told(self.code)] if self.code else []),
+            *([code_notice(self.code)] if self.code else []),
             f"recipe     {self.recipe.name} ({preset})",
             *(f"setting    {line}" for line in self.replaced),
             f"steps      {self.steps:,} of {self._batch()}; "

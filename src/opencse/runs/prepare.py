@@ -194,7 +194,8 @@ def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
         longest = min(encoder.max_length, AUTO_LENGTH)
         if batch_tokens is not None and batch_tokens < longest:
             raise UserError(
-                f"training.batch_tokens {batch_tokens} cannot hold a text of {longest} ids; set data.max_length"
+                f"training.batch_tokens {batch_tokens} cannot hold a text of {longest} ids; raise it, "
+                "or lower data.max_length"
             )
         return longest
     if limit > encoder.max_length:

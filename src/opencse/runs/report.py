@@ -21,7 +21,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
 from opencse.evaluation.models.opening import BAG_OF_WORDS, WORDS, open_model
-from opencse.foreign import told
+from opencse.foreign import code_notice
 from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
@@ -89,7 +89,7 @@ FEWEST_TEXTS = 200
 
 
 def _material(job: TrainJob, result: TrainResult) -> AnalysisTexts:
-    """Graded pairs and texts that were not trained on, if there are any; else the report says that they were."""
+    """The graded pairs and texts of the report: not trained on, or else named as trained on."""
     dev = result.plan.dev
     if isinstance(dev, GradedPairSelector):
         pairs: ScoredPairs | None = dev.pairs
@@ -97,9 +97,9 @@ def _material(job: TrainJob, result: TrainResult) -> AnalysisTexts:
         pairs = graded_pairs(job.dev)
         if pairs is not None:
             rows = (row for _, row in job.text.rows_with_documents())
-            seen = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
-            apart = not any(seen.pair(*two) for two in zip(pairs.first, pairs.second, strict=True))
-            pairs = pairs if apart else None
+            trained = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
+            if any(trained.pair(*pair) for pair in zip(pairs.first, pairs.second, strict=True)):
+                pairs = None
     held_out = dev.questions.held_out() if isinstance(dev, QuestionSelector) else []
     if len(held_out) >= FEWEST_TEXTS:
         return AnalysisTexts(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
@@ -180,7 +180,7 @@ def open_subjects(
             opened.append(subject(name, encoder))
         code = opened[-1].judged.code
         if code:
-            progress.say(told(code))
+            progress.say(code_notice(code))
     return opened
 
 

@@ -139,7 +139,7 @@ def build(
                     _append(writer, encoder, splitter, window, progress, done=completed)
                     completed += len(window)
                     writer.change(taken=completed)
-                    writer.commit(go_on=True)
+                    writer.commit(begin_next=True)
             finally:
                 progress.finish()
             if completed != total:

@@ -345,11 +345,11 @@ class Snapshots:
         """Opens the current database of the folder."""
         names = (0, 0)
         with suppress(OSError):  # `current_database` reports what is wrong
-            names = self._names_file()  # before the name is read: a change in between is noticed by the next `_follow`
+            names = self._names_stamp()  # before the name is read: a change in between is noticed by the next `_follow`
         reader = DatabaseReader(self.folder, current_database(self.folder))
         # Other threads may still use the old reader, which is closed when they release it.
         self._reader, self._latest = reader, None
-        self._identity = (*names, self._database_file())
+        self._identity = (*names, self._database_stamp())
 
     def _follow(self) -> None:
         """Connects to the index that has replaced this one, if one has.
@@ -358,7 +358,7 @@ class Snapshots:
             OutdatedError: if the index is gone, or its replacement cannot be used.
         """
         try:
-            if (*self._names_file(), self._database_file()) != self._identity:
+            if (*self._names_stamp(), self._database_stamp()) != self._identity:
                 self._connect()
         except (FileNotFoundError, NotADirectoryError):
             raise OutdatedError(f"{self.folder}: the index is gone; put it back, or build it again") from None
@@ -369,13 +369,13 @@ class Snapshots:
         except OSError:  # the folder cannot be read at the moment
             return
 
-    def _names_file(self) -> tuple[int, int]:
-        """What changes when another database becomes the current one."""
+    def _names_stamp(self) -> tuple[int, int]:
+        """Time and number of the file that names the current database; they change when another becomes current."""
         status = (self.folder / NAMES).stat()
         return status.st_mtime_ns, status.st_ino
 
-    def _database_file(self) -> int:
-        """What changes when the folder is replaced by a copy; 0 after a build has deleted the database."""
+    def _database_stamp(self) -> int:
+        """The number of the database file, which changes with a copy of the folder; 0 after a build has deleted it."""
         try:
             return (self.folder / self._reader.name).stat().st_ino
         except FileNotFoundError:

@@ -184,8 +184,8 @@ class Writer:
             self._obsolete.add(self.manifest.engine)
         self.change(engine=name)
 
-    def commit(self, *, go_on: bool = False) -> None:
-        """Makes the change visible; with ``go_on`` another transaction begins."""
+    def commit(self, *, begin_next: bool = False) -> None:
+        """Makes the change visible; with ``begin_next`` also begins another transaction."""
         if self._vectors is not None:
             self._vectors.flush()
             os.fsync(self._vectors.fileno())
@@ -197,7 +197,7 @@ class Writer:
         for name in self._obsolete:
             (self.folder / name).unlink(missing_ok=True)
         self._obsolete.clear()
-        if go_on:
+        if begin_next:
             self._db.execute("BEGIN IMMEDIATE")
 
     def _write_checksums(self) -> None:

@@ -105,14 +105,14 @@ async def while_connected(request: Request, work: Awaitable[T]) -> T:
         ApiError: 499, which nobody reads, if the client has disconnected.
     """
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_disconnect(request))
+    disconnected = asyncio.ensure_future(_disconnect(request))
     try:
-        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({working, disconnected}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
         raise ApiError(499, "the client closed the connection", code="client_closed")
     finally:
-        gone.cancel()
+        disconnected.cancel()
         working.cancel()
 
 

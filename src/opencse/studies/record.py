@@ -80,7 +80,7 @@ class StudyRecord(Settings):
         save_json(folder / RECORD, self.model_dump(mode="json"))
 
     def keeps_start(self) -> bool:
-        """Whether what was evaluated of a run is its untrained start."""
+        """Whether the encoder that was evaluated is the untrained start, which the run kept."""
         return self.judged == "kept" and self.outcome is not None and self.outcome.kept in ("start", "given")
 
     @classmethod

@@ -96,7 +96,7 @@ def paper_row(recipe: str, model: str | None = None) -> PaperRow:
 
 
 def reproduced(records: Sequence[StudyRecord]) -> dict[str, Summary]:
-    """Every score over the seeds.
+    """Summarises every score over the seeds.
 
     Where no suite gave ``dev.stsb``, the kept encoders' score on the user's dev pairs is reported as that.
     """

@@ -92,7 +92,7 @@ def _holds_only_scores(folder: Path) -> bool:
 
 
 def _run_missing(study: Study, workers: int | None, engine: Engine, progress: Progress) -> list[StudyRecord]:
-    requests = {run: study.asked(run) for run in study.runs()}
+    requests = {run: study.request_of(run) for run in study.runs()}
     contents = _contents(study)
     suites = open_suites(study)
     records = {run: _finished(study, run, requests[run], contents[run.start], suites) for run in requests}
@@ -141,7 +141,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         start=run.start,
         reading=str(study.job(run).start().reading),
         seed=run.seed,
-        asked=study.asked(run),
+        asked=study.request_of(run),
         text=identity.text,
         contents=Contents(
             start=run_record.identity.start or {},
@@ -166,7 +166,7 @@ def judge_start(
     """Evaluates an untrained start in one reading, once."""
     folder = study.start_folder(start, reading)
     how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
-    request = {**how, **{key: study.judging()[key] for key in ("suites", "precision")}}
+    request = {**how, **{key: study.evaluation_settings()[key] for key in ("suites", "precision")}}
     record = StudyRecord.read(folder)
     if record is not None:
         _require_same_request(record, request, folder)

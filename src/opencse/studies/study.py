@@ -146,7 +146,7 @@ class Study:
         """The folder of an untrained start's scores in one reading."""
         return self.out / "starts" / folder_name(start) / folder_name(str(reading))
 
-    def asked(self, run: RunSpec) -> dict[str, Any]:
+    def request_of(self, run: RunSpec) -> dict[str, Any]:
         """Everything that determines the results of ``run``, as plain values.
 
         Raises:
@@ -160,11 +160,11 @@ class Study:
             "model": start.model,
             "source": self.text.location,
             "dev": None if self.dev is None else str(self.dev),
-            **self.judging(),
+            **self.evaluation_settings(),
         }
 
-    def judging(self) -> dict[str, Any]:
-        """What determines how encoders are evaluated, as plain values."""
+    def evaluation_settings(self) -> dict[str, Any]:
+        """The settings that determine how encoders are evaluated, as plain values."""
         return {
             "judge": self.judge,
             "precision": None if self.precision == "float32" else self.precision,

@@ -58,7 +58,9 @@ def expected_table(expected: Mapping[str, float], measured: Mapping[str, Summary
     rows = []
     for name, value in expected.items():
         result = measured.get(name)
-        rows.append([name, f"{value:.2f}", shown(result), NOTHING if result is None else f"{result.mean - value:+.2f}"])
+        rows.append(
+            [name, f"{value:.2f}", mean_and_sd(result), NOTHING if result is None else f"{result.mean - value:+.2f}"]
+        )
     return Grid(["score", "published", "measured", "difference"], rows).rich("published and measured scores")
 
 
@@ -66,7 +68,9 @@ def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: st
     """The complete comparison as a page: the table, the scores task by task, and how they were computed."""
     baseline = as_text(comparison.baseline)
     tasks = [name for name in _all_metrics(comparison) if name not in columns(comparison)]
-    by_task = [[row.start, row.recipe, *(shown(row.metrics.get(name)) for name in tasks)] for row in comparison.rows]
+    by_task = [
+        [row.start, row.recipe, *(mean_and_sd(row.metrics.get(name)) for name in tasks)] for row in comparison.rows
+    ]
     lines = [
         f"# {comparison.metric}: {len({row.recipe for row in comparison.rows})} recipes against {baseline}",
         "",
@@ -103,7 +107,7 @@ def headlines(comparison: Comparison, difference: str) -> Grid:
                 cells.append([start, f"({untrained.reading})", "", *scores, "", ""])
         for row in comparison.rows:
             if row.start == start:
-                scores = [shown(row.metrics.get(name)) for name in metrics]
+                scores = [mean_and_sd(row.metrics.get(name)) for name in metrics]
                 differences = [_against_start(row), row.verdict or "baseline"]
                 cells.append([start, row.recipe, str(len(row.scores)), *scores, *differences])
     return Grid(["start", "recipe", "seeds", *metrics, "against the start", difference], cells)
@@ -127,7 +131,7 @@ def which_encoders(comparison: Comparison) -> str:
     )
 
 
-def shown(scores: Summary | None) -> str:
+def mean_and_sd(scores: Summary | None) -> str:
     """``mean ± sd``, or the single value."""
     if scores is None:
         return NOTHING

@@ -12,7 +12,7 @@ from opencse.streams import Stream
 
 
 class Batches(Protocol):
-    """What a plan of batches offers: the examples of a step, computed from the number of the step alone."""
+    """A plan of batches: gives the examples of a step, computed from the number of the step alone."""
 
     @property
     def steps_per_epoch(self) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
-from opencse.io import hash_files, lock, standing
+from opencse.io import hash_files, lock, nearest_existing
 from opencse.progress import Count, Say
 from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.duplicates import count_duplicates
@@ -125,7 +125,7 @@ def describe_cache() -> str:
     try:
         folder = cache_root()
         size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else 0
-        parent = standing(folder)
+        parent = nearest_existing(folder)
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
             return f"{folder} (cannot be written: {parent} is {'read-only' if parent.is_dir() else 'a file'})"
         return f"{folder} ({size / 1e6:,.1f} MB; {shutil.disk_usage(parent).free / 1e9:,.1f} GB free)"

@@ -69,7 +69,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
             raise MissingColumnError(
                 f"{source.name}: no column {TEXT!r}; columns there: {listed}; {_how_to_name(suggest_fields(source))}"
             )
-        names = DocumentFields(title, (text,), ids or (ID if _is_there(ID, present) else None))
+        names = DocumentFields(title, (text,), ids or (ID if _exists(ID, present) else None))
     else:
         if isinstance(fields, str):
             raise TypeError("fields is a list of names, the title's and the text's, or the text's alone")
@@ -77,7 +77,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
         if source.is_file and source.kind.name == "table" and all(name.isdecimal() for name in fields):
             present = (*present, *fields)  # by position
         title, texts = (None, fields) if len(fields) == 1 else (fields[0], fields[1:])
-        names = DocumentFields(title, tuple(texts), ids or (ID if _is_there(ID, present) else None))
+        names = DocumentFields(title, tuple(texts), ids or (ID if _exists(ID, present) else None))
     require_columns(source, names.every, present)
     return names
 
@@ -90,13 +90,13 @@ def require_columns(source: Source, names: Sequence[str], present: Sequence[str]
     """
     present = source.present() if present is None else present
     for name in names:
-        if not _is_there(name, present):
+        if not _exists(name, present):
             hint = nearest(name, list(present))
             listed = ", ".join(one[:40] for one in present[:40]) or "none"
             raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {listed}")
 
 
-def _is_there(name: str, present: Sequence[str]) -> bool:
+def _exists(name: str, present: Sequence[str]) -> bool:
     """Whether a field exists, or is an object with fields of its own."""
     return name in present or any(other.startswith(f"{name}.") for other in present)
 

@@ -43,7 +43,7 @@ class GivenTexts:
 
     @property
     def location(self) -> str:
-        """For messages, where a file has its path."""
+        """The name, which messages show in place of a path."""
         return self.name
 
     def fingerprint(self) -> str:
@@ -82,7 +82,7 @@ class DocumentTexts:
 
     @property
     def location(self) -> str:
-        """For messages."""
+        """The name, which messages show in place of a path."""
         return self.name
 
     @property

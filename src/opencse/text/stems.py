@@ -113,17 +113,17 @@ def language_of(texts: Iterable[str]) -> str | None:
     for text in texts:
         words_of_chunk += search_words(text)
         if len(words_of_chunk) >= _CHUNK:
-            votes[_judged(words_of_chunk, languages)] += len(words_of_chunk)
+            votes[_language_of_words(words_of_chunk, languages)] += len(words_of_chunk)
             words_of_chunk = []
     if words_of_chunk:
-        votes[_judged(words_of_chunk, languages)] += len(words_of_chunk)
+        votes[_language_of_words(words_of_chunk, languages)] += len(words_of_chunk)
     if not votes:
         return None
     best, count = votes.most_common(1)[0]
     return best if count >= _MOST * votes.total() else None
 
 
-def _judged(words: Sequence[str], languages: dict[str, list[str]]) -> str | None:
+def _language_of_words(words: Sequence[str], languages: dict[str, list[str]]) -> str | None:
     counts = Counter(language for word in words for language in languages.get(word, ()))
     (first, most), (_, next_most) = [*counts.most_common(2), ("", 0), ("", 0)][:2]
     return first if most >= _SHARE * len(words) and most >= _AHEAD * next_most else None

@@ -91,8 +91,8 @@ class Trainer:
         self.history = History()
         self.best: dict[str, Tensor] = {}
         averaged = any(share < 1 for share in self.settings.average_with_start)
-        began = self._weights() if averaged else {}
-        self.began = {name: tensor for name, tensor in began.items() if shares_the_start(name)}
+        weights = self._weights() if averaged else {}
+        self.start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
         self.probes = probes_of(self.inputs.corpus)
         self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
         worst_case = self.settings.worst_case
@@ -129,9 +129,9 @@ class Trainer:
         try:
             with stop_requests(once=not self.world.several) as stop:
                 while step < self.steps:
-                    outcome = self._step(step)
+                    outcome = self._make_step(step)
                     step += 1
-                    self._after(step, outcome)
+                    self._finish_step(step, outcome)
                     (stopping,) = self.world.any_of([stop.is_set()])
                     if stopping and step < self.steps:
                         self._save(step)
@@ -151,15 +151,15 @@ class Trainer:
             self.history.add(0, self.start)
             self.metrics.write({"step": 0, **self.start.record()})
 
-    def _step(self, step: int) -> StepLosses:
+    def _make_step(self, step: int) -> StepLosses:
         self.encoder.train()
         self.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.steps, self.settings)
-        together = step_inputs(
+        inputs = step_inputs(
             self.inputs, self.batches, step, self.settings.accumulate, self.encoder.device, self.chunks
         )
-        reps, outcome = self.step.gradients(together)
+        reps, outcome = self.step.gradients(inputs)
         with torch.no_grad():
             figures = self.objective.diagnose(reps) if self._logged(step + 1) else {}
         norm = nn.utils.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
@@ -174,7 +174,7 @@ class Trainer:
     def _trained(self) -> list[nn.Parameter]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
-    def _after(self, step: int, outcome: StepLosses) -> None:
+    def _finish_step(self, step: int, outcome: StepLosses) -> None:
         last = step == self.steps
         if self._logged(step):
             self._log(step, outcome)
@@ -205,12 +205,12 @@ class Trainer:
     def _evaluate(self, step: int, dev: Selector) -> None:
         weights = self._weights()
         first, *others = self.settings.average_with_start
-        best, best_weights = self._scored(weights, first, dev)
+        best, best_weights = self._score_average(weights, first, dev)
         for share in others:
-            score, averaged = self._scored(weights, share, dev)
+            score, averaged = self._score_average(weights, share, dev)
             if score.beats(best):
                 best, best_weights = score, averaged
-        if self.began:
+        if self.start_weights:
             self.encoder.load_state_dict(weights)
         if not self.world.first:
             return
@@ -221,10 +221,12 @@ class Trainer:
         message = f"dev {best.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
         self.progress.advance(step, f"{message}, refused: forgets" if best.forgets else message)
 
-    def _scored(self, weights: dict[str, Tensor], share: float, dev: Selector) -> tuple[DevScore, dict[str, Tensor]]:
-        """Scores the average of ``weights`` with the start's, which the encoder has afterwards; returns it too."""
-        averaged = weights if share == 1 else average(self.began, weights, share)
-        if self.began:
+    def _score_average(
+        self, weights: dict[str, Tensor], share: float, dev: Selector
+    ) -> tuple[DevScore, dict[str, Tensor]]:
+        """Scores the average of ``weights`` with the start's, which the encoder then has; also returns the average."""
+        averaged = weights if share == 1 else average(self.start_weights, weights, share)
+        if self.start_weights:
             self.encoder.load_state_dict(averaged)
         return replace(evaluate_together(self.encoder, self.world, dev.score), share=share), averaged
 
@@ -252,7 +254,7 @@ class Trainer:
         if checkpoint is None:
             return 0
         try:
-            step = self._put_back(checkpoint)
+            step = self._restore_from(checkpoint)
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
             raise UserError(
                 f"{self.checkpoint_folder}: the checkpoint does not fit this run ({reason(error)}); put back the run's "
@@ -263,7 +265,7 @@ class Trainer:
         self.progress.say(f"resumed at step {step:,} of {self.steps:,}")
         return step
 
-    def _put_back(self, checkpoint: Checkpoint) -> int:
+    def _restore_from(self, checkpoint: Checkpoint) -> int:
         """Restores everything from ``checkpoint``; returns the step after which it was saved."""
         self._take_chunks(checkpoint.values.get("chunks", {}))
         self.encoder.load_state_dict(checkpoint.of("encoder"))

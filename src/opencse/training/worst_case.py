@@ -31,14 +31,14 @@ class Undisturbed(PartSettings):
 
 
 class GaussianInputs(PartSettings):
-    """N(0, sd) on every dimension of the input embeddings in the second pass (thesis, 4.2 "AWP + GNI")."""
+    """N(0, sd) on every dimension of the input embeddings in the second pass (Park's thesis, 4.2 "AWP + GNI")."""
 
     kind: Literal["gaussian"] = "gaussian"
     sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
 
 
 class FgsmInputs(PartSettings):
-    """``epsilon * sign(gradient)`` on the input embeddings in the second pass (thesis, 4.2 "AWP + FGSM").
+    """``epsilon * sign(gradient)`` on the input embeddings in the second pass (Park's thesis, 4.2 "AWP + FGSM").
 
     The gradient is the first pass's with respect to the input embeddings; ``epsilon`` is our choice, the thesis
     gives none.
@@ -52,9 +52,9 @@ InputsSettings = Annotated[Undisturbed | GaussianInputs | FgsmInputs, Field(disc
 
 
 class Sam(PartSettings):
-    """Sharpness-aware minimisation (Foret et al. 2020, eq. 2; thesis, 4.2): ``w + rho * g / ||g||``, g of all weights.
+    """Sharpness-aware minimisation (Foret et al. 2020, eq. 2; Park's thesis, 4.2): ``w + rho * g / ||g||``.
 
-    ``rho`` = 0 is the plain step, bit for bit (under ``same_masks``).
+    g is the gradient of all weights together. ``rho`` = 0 is the plain step, bit for bit (under ``same_masks``).
     """
 
     kind: Literal["sam"] = "sam"
@@ -64,7 +64,7 @@ class Sam(PartSettings):
 
 
 class Awp(PartSettings):
-    """Adversarial weight perturbation (Wu et al. 2020, eq. 9; thesis, 4.2): ``w + gamma * ||w|| * g / ||g||``.
+    """Adversarial weight perturbation (Wu et al. 2020, eq. 9; Park's thesis, 4.2): ``w + gamma * ||w|| * g / ||g||``.
 
     Matrix by matrix; biases and LayerNorm weights stay. ``gamma`` is our choice, the thesis gives none.
     ``gamma`` = 0 is the plain step, bit for bit (under ``same_masks``).
@@ -144,14 +144,14 @@ class WorstCase:
             epsilon = inputs.epsilon
 
             def up_the_loss(batch: int) -> RowDisturb:
-                seen = watched[batch]
-                return lambda words, start: words + epsilon * seen.of(start, len(words)).sign()
+                gradients = watched[batch]
+                return lambda words, start: words + epsilon * gradients.of(start, len(words)).sign()
 
             return up_the_loss
         if isinstance(inputs, GaussianInputs):
             sd = inputs.sd
             return lambda batch: RowNoise(
-                noise(batch), lambda words, drawn: words + sd * standard_normal(words.shape, words, drawn)
+                noise(batch), lambda words, draws: words + sd * standard_normal(words.shape, words, draws)
             )
         return None
 

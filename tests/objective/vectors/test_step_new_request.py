@@ -121,7 +121,7 @@ def test_its_rows_go_through_the_one_forward_with_all_others(
     torch.testing.assert_close(reps[Means(2)][0], alone.anchor, atol=1e-5, rtol=1e-4)
     assert reps[Layer(1)].shape == (2 * N, 32)
     assert (reps[Shuffled()] - torch.cat([reps.anchor, reps.positive])).abs().amax(dim=1).min() > 1e-3
-    with pytest.raises(RuntimeError, match=r"this step was not asked for Shuffled\(seed=1\)"):
+    with pytest.raises(RuntimeError, match=r"no part of the objective reads Shuffled\(seed=1\)"):
         reps[Shuffled(seed=1)]
 
 

@@ -55,7 +55,7 @@ class CheckOptions(RowColumnOptions, DocumentOptions, SplitOptions, TrustOptions
 
 
 class AnalyzeOptions(ColumnOptions, ModelOptions, total=False):
-    """What an analysis looks at."""
+    """The texts, pairs and queries that models are analyzed on."""
 
     text: Annotated[
         Text | None,

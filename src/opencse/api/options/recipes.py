@@ -9,6 +9,6 @@ from opencse.api.options.shared import SettingOptions
 
 
 class ShowRecipeOptions(SettingOptions, total=False):
-    """What a recipe is changed by before it is shown."""
+    """The preset and settings that are applied to a recipe before it is shown."""
 
     preset: Annotated[str | None, Option(None, "More presets, joined by colons.")]

@@ -147,12 +147,12 @@ class Classifiers:
                     stored[live[position], fit] = parameter[position, fit]
             running[live] &= ~(missed & (misses[live] >= settings.tenacity))
             misses[live] += missed
-            going = np.flatnonzero(running[live].any(axis=1))
-            if len(going) < len(live):
-                still = torch.from_numpy(going).to(device)
-                net.parameters = [p[still] for p in net.parameters]
-                optimizer.keep(still, net.parameters)
-                train, live = train[still], live[going]
+            unfinished = np.flatnonzero(running[live].any(axis=1))
+            if len(unfinished) < len(live):
+                remaining = torch.from_numpy(unfinished).to(device)
+                net.parameters = [p[remaining] for p in net.parameters]
+                optimizer.keep(remaining, net.parameters)
+                train, live = train[remaining], live[unfinished]
         return best, best_parameters
 
     def _dev_accuracy(self, parameters: Sequence[Tensor], dev: Sequence[Tensor]) -> Floats:

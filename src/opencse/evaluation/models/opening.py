@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
 from opencse.evaluation.once import NO_LAYERS
-from opencse.foreign import checks_trust, told
+from opencse.foreign import checks_trust, code_notice
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say
 from opencse.text.files.lines import require_file
@@ -137,7 +137,7 @@ def _open_named(
 
         encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code and say is not None:
-            say(told(encoder.own_code))
+            say(code_notice(encoder.own_code))
         return _open_encoder(encoder, model, layer, progress, precision)
     _require_float32(model, precision)
     _require_no_layer(model, layer)
@@ -170,7 +170,9 @@ def _words_file(model: str) -> str:
 
 def _require_float32(model: str, precision: PrecisionName) -> None:
     if precision != "float32":
-        raise UserError(f"{model}: computes as it does; a precision can be chosen for a whole encoder alone")
+        raise UserError(
+            f"{model}: --precision applies to a complete encoder alone, not to a layer or to word vectors; leave it out"
+        )
 
 
 def _require_no_layer(model: str, layer: int | None) -> None:

@@ -87,7 +87,7 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give a data set in BEIR's layout, or a folder of such")
+        raise UserError(f"{folder}: no such folder; give a data set in BEIR's layout, or a folder of several")
     if _find(folder, CORPUS) is not None:
         available = {folder.resolve().name: folder}
     else:

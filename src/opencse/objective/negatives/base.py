@@ -170,7 +170,7 @@ class Fitted(Generated):
 
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
         """Draws (``rows``, d) vectors, or (0, d) before the first fit."""
-        distribution, _ = self._begun()
+        distribution, _ = self._require_begun()
         return distribution.sample(rows, noise) if distribution.fitted else anchors[:0]
 
     def after_backward(
@@ -178,13 +178,13 @@ class Fitted(Generated):
     ) -> None:
         """Stores this step's anchors, then fits once."""
         del encoder, inputs
-        distribution, store = self._begun()
+        distribution, store = self._require_begun()
         for batch in reps:
             store.push(batch.anchor, batch.keys[:, 0])
         with torch.autocast(store.vectors.device.type, enabled=False):
             distribution.fit(at_least_float32(store.vectors), self.noise(reps[-1], "fit"))
 
-    def _begun(self) -> tuple[Distribution, VectorQueue]:
+    def _require_begun(self) -> tuple[Distribution, VectorQueue]:
         if self.distribution is None or self.store is None:
             raise RuntimeError(f"the {self.settings.kind} negatives are used before begin")
         return self.distribution, self.store

@@ -120,7 +120,7 @@ class Mixture(Distribution):
                 "(training.precision=float32)"
             )
         scale = torch.where(sd > 0, sd, 1.0)
-        start = self._last(mean, scale) if self.fitted else self._first(data)
+        start = self._last_mixture(mean, scale) if self.fitted else self._first_mixture(data)
         weights, means, variances = _em(data, *start, self.settings.iterations)
         directions = standard_normal(self.means.shape, self.means, noise).cpu().double().numpy()
         _revive(weights, means, variances, directions, len(data))
@@ -129,14 +129,14 @@ class Mixture(Distribution):
         self.variances.copy_(sd.square() * torch.from_numpy(variances))
         self.fits += 1
 
-    def _first(self, data: Floats) -> _State:
+    def _first_mixture(self, data: Floats) -> _State:
         from sklearn.cluster import kmeans_plusplus  # type: ignore[import-untyped]
 
         count = self.settings.components
         means, _ = kmeans_plusplus(data, count, random_state=self.random_state)
         return np.full(count, 1.0 / count), means, np.ones_like(means)
 
-    def _last(self, mean: Tensor, scale: Tensor) -> _State:
+    def _last_mixture(self, mean: Tensor, scale: Tensor) -> _State:
         """The last fit's mixture, standardised as the points are now."""
         weights = self.weights.cpu().double()
         means = (self.means.cpu() - mean) / scale
@@ -178,6 +178,6 @@ def _em(data: Floats, weights: Floats, means: Floats, variances: Floats, iterati
         random_state=0,  # nothing is drawn where all starting values are given
     )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a few iterations a step are what is asked for
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a few iterations per step are intended
         mixture.fit(data)
     return mixture.weights_, mixture.means_, mixture.covariances_

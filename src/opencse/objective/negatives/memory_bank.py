@@ -74,7 +74,7 @@ class MemoryBank(NegativeSource):
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K the number of vectors in the queue."""
-        queue = self._begun()
+        queue = self._require_begun()
         return VectorColumns(
             reps.anchor,
             queue.vectors.to(at_least_float32(reps.anchor).dtype),
@@ -90,9 +90,9 @@ class MemoryBank(NegativeSource):
         """Adds the anchors' vectors of this step to the queue."""
         del encoder, inputs
         for batch in reps:
-            self._begun().push(batch.anchor, batch.keys[:, 0])
+            self._require_begun().push(batch.anchor, batch.keys[:, 0])
 
-    def _begun(self) -> VectorQueue:
+    def _require_begun(self) -> VectorQueue:
         if self.queue is None:
             raise RuntimeError("the memory bank is used before begin")
         return self.queue

@@ -124,7 +124,7 @@ class MomentumQueue(NegativeSource):
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K <= M the number of sentences in the queue."""
-        _, queue = self._begun()
+        _, queue = self._require_begun()
         return VectorColumns(
             reps.anchor,
             queue.vectors,
@@ -140,7 +140,7 @@ class MomentumQueue(NegativeSource):
     ) -> None:
         """Moves the momentum encoder once (eq. 6), then adds its vectors of this step's anchors to the queue."""
         del reps
-        average, queue = self._begun()
+        average, queue = self._require_begun()
         average.update(encoder)
         for batch in inputs:
             vectors = batch.chunks.each(average, batch.anchors)
@@ -148,7 +148,7 @@ class MomentumQueue(NegativeSource):
                 vectors = encoder.project(vectors)
             queue.push(vectors, batch.keys[:, 0])
 
-    def _begun(self) -> tuple[MovingAverage, VectorQueue]:
+    def _require_begun(self) -> tuple[MovingAverage, VectorQueue]:
         if self.average is None or self.queue is None:
             raise RuntimeError("the momentum queue is used before begin")
         return self.average, self.queue

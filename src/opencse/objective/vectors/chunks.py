@@ -54,7 +54,7 @@ class Chunks:
     world: Processes = ALONE
 
     @property
-    def whole(self) -> bool:
+    def undivided(self) -> bool:
         """Whether all rows are encoded at once, in this process."""
         return self.rows is None and not self.world.several
 
@@ -93,7 +93,7 @@ class Chunks:
             disturb: changes the sentences' input embeddings, if given.
             padded: whether every chunk is as long as the longest row of all, for masks that two calls share.
         """
-        if self.whole:
+        if self.undivided:
             change = None if disturb is None else _of_rows(disturb, 0)
             only = None if masked is None else masked.masked
             encoded = encoder(tokens, layers=layers, masked=only, disturb=change)
@@ -109,7 +109,7 @@ class Chunks:
         sentence, by_layer, losses = None, {}, None
         if tokens is not None:
             counts = self._counts(len(tokens))
-            first, *rest = (self._all(parts, counts) for parts in zip(*results[: len(sentences)], strict=True))
+            first, *rest = (self._gather(parts, counts) for parts in zip(*results[: len(sentences)], strict=True))
             if encoder.batch_heads:  # such a head normalises over the batch: it sees all rows, in every process
                 first, *rest = map(encoder.project, (first, *rest))
             sentence, by_layer = first, dict(zip(layers, rest, strict=True))
@@ -117,7 +117,7 @@ class Chunks:
             positions = masked.masked.positions
             shares = self.spans(len(positions))
             counts = [int(positions[s[0][0] : s[-1][1]].sum()) if s else 0 for s in shares]
-            (losses,) = (self._all(parts, counts) for parts in zip(*results[len(sentences) :], strict=True))
+            (losses,) = (self._gather(parts, counts) for parts in zip(*results[len(sentences) :], strict=True))
         return Encoded(sentence, by_layer, masked_losses=losses)
 
     def _sentence_passes(
@@ -158,7 +158,7 @@ class Chunks:
     @torch.no_grad()
     def each(self, function: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
         """(rows, ...): ``function`` of the rows, chunk by chunk, without gradient; it must draw nothing."""
-        if self.whole:
+        if self.undivided:
             return function(tokens)
 
         def some(a: int, b: int) -> Tensor:
@@ -174,7 +174,7 @@ class Chunks:
     def _counts(self, rows: int) -> list[int]:
         return [sum(b - a for a, b in share) for share in self.spans(rows)]
 
-    def _all(self, parts: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
+    def _gather(self, parts: Sequence[Tensor], counts: Sequence[int]) -> Tensor:
         """The rows of all processes: this one's ``parts`` among the ``counts`` of each."""
         rows = parts[0] if len(parts) == 1 else torch.cat(list(parts))
         if not self.world.several:

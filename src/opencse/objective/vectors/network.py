@@ -36,7 +36,7 @@ def through(network: nn.Module, function: RowsFunction, inputs: Tensor, chunks: 
     Returns:
         (rows, ...), all rows in every process.
     """
-    if chunks.whole:
+    if chunks.undivided:
         return function(0, len(inputs), inputs)
     device = inputs.device
     draw = chunks.draw(network, device)

@@ -166,7 +166,7 @@ class Masked(Request[Tensor]):
 
         def losses(encoded: Encoded) -> Tensor:
             if encoded.masked_losses is None:
-                raise RuntimeError("the encoder was asked for masked positions and gave none")
+                raise RuntimeError("the encoder returned no losses of the masked positions")
             return encoded.masked_losses
 
         return losses

@@ -129,7 +129,7 @@ class Request(ABC, Generic[T]):
 
     @abstractmethod
     def ask(self, forward: Forward) -> Callable[[Encoded], T]:
-        """Adds what it needs to ``forward``; returns a function that makes the answer of the outcome."""
+        """Adds what it needs to ``forward``; returns a function from the outcome of the pass to the answer."""
 
     def detached(self, answer: Any) -> Any:  # noqa: ANN401 - what `ask` gave
         """The answer without gradient, as parts see it after the backward pass; None if it is dropped."""
@@ -184,14 +184,14 @@ class Representations:
     def __getitem__(self, request: Request[A]) -> A:
         """The answer to ``request``, which must be in the ``reads`` of the part that asks."""
         if request not in self.answers:
-            raise RuntimeError(f"this step was not asked for {request}")
+            raise RuntimeError(f"no part of the objective reads {request}; add it to the reads of this part")
         answer: A = self.answers[request]
         return answer
 
     def noise(self, name: str) -> torch.Generator:
         """A new generator for the draws called ``name`` in this step: the same draws at every call."""
         if self.noise_seed is None:
-            raise RuntimeError("this step was given no seed for sampled noise")
+            raise RuntimeError("these vectors have no noise_seed, so nothing can be drawn for them")
         return _generator(self.noise_seed, name, self.keys.device)
 
     def detached(self) -> Representations:

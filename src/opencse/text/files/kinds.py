@@ -128,7 +128,7 @@ class FileKind:
 
 
 def is_known(suffix: str) -> bool:
-    """Whether it is the suffix of a kind that is read, or of one that is refused with advice."""
+    """Whether ``suffix`` is of a kind that is read, or of one that is refused with advice."""
     return suffix in SUFFIXES or suffix in _OTHERS
 
 
