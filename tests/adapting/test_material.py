@@ -73,7 +73,7 @@ def test_few_documents_allow_no_questions() -> None:
     assert found.questions is None
     assert found.kind == "titles"
     assert in_rows(found.rows) >= {normalised(document.title) for document in collection(20)}, "nothing is held out"
-    with pytest.raises(UserError, match="nothing to train on"):
+    with pytest.raises(UserError, match="fewer than two pairs or sentences to train on"):
         material_of([Document("", ("One only.",))])
 
 
