@@ -189,11 +189,11 @@ def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json",
     if names & set(model_names):
         raise UserError(f"{folder}: holds a model already; choose another --out")
     if names:
-        raise UserError(foreign(folder, names))
+        raise UserError(foreign_files_message(folder, names))
 
 
-def foreign(folder: Path, names: Iterable[str], option: str = "--out") -> str:
-    """The message about a folder that holds other files."""
+def foreign_files_message(folder: Path, names: Iterable[str], option: str = "--out") -> str:
+    """The message of the error for a folder that holds files of something else."""
     listed = sorted(names)
     more = ", ..." if len(listed) > 3 else ""
     return f"{folder}: is not empty ({', '.join(listed[:3])}{more}); choose a new or empty folder for {option}"

@@ -73,7 +73,7 @@ def neighbours(texts: Texts, held: HeldOut) -> QuestionSet:
         for row in np.flatnonzero(held.held[:-1] & held.held[1:]).tolist()
         if owner[row] == owner[row + 1] and _has_words(sentences[row]) and _has_words(sentences[row + 1])
     ]
-    others = [sentences[row] for row in np.flatnonzero(held.held)] + _others(sentences, held)
+    others = [sentences[row] for row in np.flatnonzero(held.held)] + _not_held_out(sentences, held)
     return _make("neighbours", "next-sentence questions", questions, others)
 
 
@@ -108,7 +108,7 @@ def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> Questio
     first: dict[str, Question] = {}
     for question in questions:
         first.setdefault(normalised(question[0]), question)
-    candidates = _without(answers, [*others, *documents])
+    candidates = _without_answers(answers, [*others, *documents])
     return _make("pairs", "retrieval questions", list(first.values()), candidates, shared_answers=True)
 
 
@@ -199,7 +199,7 @@ def _of_sentences(
     others: list[str] = []
     sentences = [row[0] for row in texts.rows]
     held_rows = [(sentences[row], int(held.units[row]), True) for row in np.flatnonzero(held.held)]
-    training = [(text, 0, False) for text in _others(sentences, held)[: 2 * CANDIDATES]]
+    training = [(text, 0, False) for text in _not_held_out(sentences, held)[: 2 * CANDIDATES]]
     for text, unit, is_held in (*held_rows, *training):
         words = pieces_of(text)
         if len(words) < _FEWEST_WORDS_TO_SPLIT:
@@ -233,7 +233,7 @@ def _documents(texts: Texts, held: HeldOut) -> Iterable[tuple[int, list[str], bo
         yield int(held.units[start]), [row[0] for row in texts.rows[start:end]], bool(held.held[start])
 
 
-def _others(sentences: Sequence[str], held: HeldOut) -> list[str]:
+def _not_held_out(sentences: Sequence[str], held: HeldOut) -> list[str]:
     """Sentences that are not held out, sorted by their hash."""
     rest = np.flatnonzero(~held.left_out)
     if len(rest) > 10 * CANDIDATES:  # far more than are used; take them evenly
@@ -245,7 +245,7 @@ def _by_hash(texts: Iterable[str]) -> list[str]:
     return sorted(texts, key=lambda text: (fraction(text), text))
 
 
-def _without(answers: set[str], texts: Iterable[str]) -> Iterator[str]:
+def _without_answers(answers: set[str], texts: Iterable[str]) -> Iterator[str]:
     """The texts, shortened and sorted by their hash, without those that hold an answer or are part of one.
 
     An index of whole words narrows the comparisons down: comparing all with all takes minutes where texts are long.

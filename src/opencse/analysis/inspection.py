@@ -177,7 +177,7 @@ def inspect(
 
 
 def _searching(model: EmbeddingModel, embedded: Embedded) -> SearchEncode:
-    """Returns how queries and texts are encoded for search: with the model's prompts for it, or as other texts."""
+    """Returns a function that encodes queries and texts for search, with the model's prompts where it has them."""
     if model.searching is None:
         return lambda queries, texts: (embedded.of(queries), embedded.of(texts))
     searching = model.searching

@@ -27,7 +27,7 @@ def lead(findings: Findings) -> Markup:
     """Writes the verdict, and the data it is based on."""
     difference = findings.difference
     if difference is None:
-        return paragraph(_alone(findings, findings.subjects[0]), "verdict")
+        return paragraph(_single_scores(findings, findings.subjects[0]), "verdict")
     sentence, note = _compared(findings, difference)
     direction = difference.direction()
     return paragraph(sentence, f"verdict {direction}" if direction else "verdict") + paragraph(note, "muted")
@@ -64,7 +64,7 @@ def sections(findings: Findings) -> list[ReportSection]:
 
 def tasks(findings: Findings) -> ReportSection | None:
     """Writes the scores of the STS tasks."""
-    known = _known(findings, lambda one: one.sts or None)
+    known = _by_model(findings, lambda one: one.sts or None)
     if not known:
         return None
     titles = {f"sts.{key}": task.title for key, task in TASKS.items()}
@@ -79,7 +79,7 @@ def tasks(findings: Findings) -> ReportSection | None:
 
 def geometry(findings: Findings) -> ReportSection | None:
     """Writes alignment, uniformity and spectrum."""
-    known = _known(findings, lambda one: one.geometry)
+    known = _by_model(findings, lambda one: one.geometry)
     if not known:
         return None
     head = ["", "alignment", "uniformity", "mean cosine", "effective rank", "top eigenvalue / n"]
@@ -114,7 +114,7 @@ def geometry(findings: Findings) -> ReportSection | None:
 def groups(findings: Findings) -> ReportSection | None:
     """Writes the densities of the cosines by gold score."""
     pictures = []
-    for name, densities_of_model in _known(findings, lambda one: one.densities).items():
+    for name, densities_of_model in _by_model(findings, lambda one: one.densities).items():
         curves = {f"{g.lower:g}-{g.upper:g}": g.density for g in densities_of_model.groups if g.density is not None}
         pictures.append(figure(densities(densities_of_model.grid, curves, name)))
     if not pictures:
@@ -128,7 +128,7 @@ def groups(findings: Findings) -> ReportSection | None:
 
 def bias(findings: Findings) -> ReportSection | None:
     """Writes how far cosines follow length and shared words."""
-    known = _known(findings, lambda one: one.bias)
+    known = _by_model(findings, lambda one: one.bias)
     if not known:
         return None
     rows = [
@@ -152,7 +152,7 @@ def bias(findings: Findings) -> ReportSection | None:
 
 def layers(findings: Findings) -> ReportSection | None:
     """Writes how sentence and token vectors change from layer to layer."""
-    known = _known(findings, lambda one: one.layers)
+    known = _by_model(findings, lambda one: one.layers)
     if not known:
         return None
     drawn = by_layer({name: model.set_sim for name, model in known.items()}, "SetSim")
@@ -165,14 +165,14 @@ def layers(findings: Findings) -> ReportSection | None:
         pictures.append(figure(by_layer(tokens, "TokSim"), caption))
     maps = [
         figure(token_map(model.tokens, model.cosines, f"{name}: cosine of tokens, layer {model.layer}"))
-        for name, model in _known(findings, lambda one: one.tokens).items()
+        for name, model in _by_model(findings, lambda one: one.tokens).items()
     ]
     return ReportSection("Layer by layer", figures(*pictures) + folded("Tokens of one sentence", figures(*maps)))
 
 
 def calibration(findings: Findings) -> ReportSection | None:
     """Writes what a cosine means on your text."""
-    known = _known(findings, lambda one: None if one.random_pairs is None else one.random_pairs.shown())
+    known = _by_model(findings, lambda one: None if one.random_pairs is None else one.random_pairs.shown())
     if not known:
         return None
     percents = list(next(iter(known.values())))
@@ -250,7 +250,7 @@ def made_with(findings: Findings) -> Markup:
     return folded(f"opencse {findings.opencse}, {findings.created:%Y-%m-%d %H:%M} UTC", table([], rows))
 
 
-def _known(findings: Findings, part: Callable[[SubjectFindings], T | None]) -> dict[str, T]:
+def _by_model(findings: Findings, part: Callable[[SubjectFindings], T | None]) -> dict[str, T]:
     """Returns one part of the findings by the name of the model, for the models that have it."""
     parts = {one.name: part(one) for one in findings.subjects}
     return {name: value for name, value in parts.items() if value is not None}
@@ -262,7 +262,7 @@ def _by_bin(known: dict[str, list[Bin]], trait: str) -> Markup:
     return figure(bins(edges, means, trait), "Mean cosine of the graded pairs.")
 
 
-def _alone(findings: Findings, only: SubjectFindings) -> str:
+def _single_scores(findings: Findings, only: SubjectFindings) -> str:
     parts = []
     if only.sts and _AVERAGE in only.sts:
         parts.append(f"{only.sts[_AVERAGE]:.2f} on average over the seven STS tasks")

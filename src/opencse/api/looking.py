@@ -21,7 +21,7 @@ from opencse.evaluation import Sts, read_scored_pairs
 from opencse.evaluation.suites import suite_folder
 from opencse.model_folder.layout import read_config
 from opencse.model_folder.locate import BUILTIN
-from opencse.outputs import foreign, made_folder, names_in, paths_of, require_apart
+from opencse.outputs import foreign_files_message, made_folder, names_in, paths_of, require_apart
 from opencse.progress import Silent
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json
@@ -161,4 +161,4 @@ def _require_analysis(folder: Path) -> None:
     """Refuses a folder that is neither empty nor an analysis."""
     names = names_in(folder)
     if names and "subjects" not in read_config(folder / NUMBERS):
-        raise UserError(foreign(folder, names))
+        raise UserError(foreign_files_message(folder, names))

@@ -95,7 +95,7 @@ def static(text: Text, out: str | Path, **options: Unpack[StaticOptions]) -> Sta
 
 
 def _tokenizer_of(model: str | Path, trust_remote_code: bool) -> tuple[Tokenizer, bool]:
-    """A model's tokenizer, and whether sentence-transformers' configuration is what makes it lower-case."""
+    """Opens a model's tokenizer; also returns whether sentence-transformers' configuration makes it lower-case."""
     folder = Path(model) if Path(model).is_dir() else locate(model, code=trust_remote_code, weights=False)
     folder = transformer_folder(folder)
     tokenizer = Tokenizer.load(folder, trust_remote_code=trust_remote_code)

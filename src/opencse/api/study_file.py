@@ -22,7 +22,7 @@ _MOST_SEEDS = 10_000
 
 
 def seeds_of(text: str, name: str = "--seeds") -> list[int]:
-    """``42,43,44`` or ``42-46`` as numbers; ``name`` is what a message calls them.
+    """Reads seeds typed as ``42,43,44`` or ``42-46``; messages call them ``name``.
 
     Raises:
         UserError: for anything else.

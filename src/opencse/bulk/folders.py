@@ -307,10 +307,10 @@ def _begin(specs: list[EncoderSpec], threads: int, number: Synchronized[int], do
     with number.get_lock():
         spec = specs[number.value]
         number.value += 1
-    _worker = spec.encoding(threads, _added(done))
+    _worker = spec.encoding(threads, _shared_count(done))
 
 
-def _added(shared: Synchronized[int]) -> Count:
+def _shared_count(shared: Synchronized[int]) -> Count:
     """A progress function for single tasks that adds to a count of all processes."""
     before = 0
 

@@ -21,7 +21,7 @@ from opencse.crash_safe import append_lines, changed_key, read_lines, remove_lef
 from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
 from opencse.io import hash_file, sync, write_text, writing
-from opencse.outputs import foreign, has_keys, held_lock, made_folder, names_in
+from opencse.outputs import foreign_files_message, has_keys, held_lock, made_folder, names_in
 from opencse.progress import Say
 
 FileFormat = Literal["npy", "parquet"]
@@ -194,7 +194,7 @@ def require_own(folder: Path) -> None:
                 return
     if names & {_BEGUN, MANIFEST} and all(_OWN.fullmatch(name) for name in names):
         raise UserError(f"{folder}: its {MANIFEST} or {_BEGUN} is damaged; remove {folder}, or choose another --out")
-    raise UserError(foreign(folder, names))
+    raise UserError(foreign_files_message(folder, names))
 
 
 def write_shard(path: Path, start: int, vectors: NDArray[Any]) -> Shard:

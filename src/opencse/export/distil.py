@@ -121,7 +121,7 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
     tokenizer = model2vec_tokenizer(_with_words(hf.backend_tokenizer, added))
     names = _by_id(tokenizer.hf.get_vocab())
     special = {hf.convert_tokens_to_ids(token) for token in hf.all_special_tokens} | {tokenizer.pad_id}
-    vectors = _through(encoder, names, 1 + max(hf.get_vocab().values()), progress)
+    vectors = _encode_tokens(encoder, names, 1 + max(hf.get_vocab().values()), progress)
     real = np.array([i not in special and name is not None and not _unused(name) for i, name in enumerate(names)])
     mean, directions = _components(vectors[real], settings.dimension)
     rows = np.asarray((vectors - mean) @ directions, dtype=np.float32)
@@ -192,9 +192,9 @@ def _unused(name: str) -> bool:
     return name.startswith("[unused") and name.endswith("]")
 
 
-def _through(encoder: SentenceEncoder, names: Sequence[str | None], known: int, progress: Progress) -> Vectors:
+def _encode_tokens(encoder: SentenceEncoder, names: Sequence[str | None], known: int, progress: Progress) -> Vectors:
     """Encodes every token by itself, between the special tokens: (V, D); added words by their own tokens."""
-    before, after = _around(encoder)
+    before, after = _special_ids_around(encoder)
     words = encoder.tokenizer.encode([name or "" for name in names[known:]], encoder.max_length)
     ids = [np.array([*before, number, *after], dtype=np.int32) for number in range(min(known, len(names)))] + words
     ids = [row if len(row) else np.array([encoder.tokenizer.pad_id], dtype=np.int32) for row in ids]
@@ -216,7 +216,7 @@ def _through(encoder: SentenceEncoder, names: Sequence[str | None], known: int, 
     return vectors
 
 
-def _around(encoder: SentenceEncoder) -> tuple[list[int], list[int]]:
+def _special_ids_around(encoder: SentenceEncoder) -> tuple[list[int], list[int]]:
     """The special ids that the tokenizer puts before and after a text, without padding."""
     text = encoder.tokenizer.encode_words(["a"], None)[0]
     ids, words = text.ids.tolist(), np.zeros(0) if text.words is None else text.words

@@ -108,9 +108,9 @@ class _Linear(torch.autograd.Function):
         of_weights: Sequence[Tensor | None] = [None] * count
         of_biases: Sequence[Tensor | None] = [None] * count
         if any(ctx.needs_input_grad[1 : 1 + count]):
-            of_weights = torch.split(_of_weight(gradient, x).to(ctx.dtype), ctx.sizes)
+            of_weights = torch.split(_weight_gradient(gradient, x).to(ctx.dtype), ctx.sizes)
         if any(ctx.needs_input_grad[1 + count :]):
-            of_biases = torch.split(_of_bias(gradient).to(ctx.dtype), ctx.sizes)
+            of_biases = torch.split(_bias_gradient(gradient).to(ctx.dtype), ctx.sizes)
         return of_x, *of_weights, *of_biases
 
 
@@ -126,7 +126,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return a @ b if a.dtype == torch.bfloat16 else _mapped(a, b.t(), None)
 
 
-def _of_bias(gradient: Tensor) -> Tensor:
+def _bias_gradient(gradient: Tensor) -> Tensor:
     """The sum of (T, out) over T, (out,), in float32, rounded once.
 
     In bf16 a product with rows of ones is twice as fast as torch's own sum, whose columns are far apart; that
@@ -137,7 +137,7 @@ def _of_bias(gradient: Tensor) -> Tensor:
     return (gradient.new_ones(_TILE, len(gradient)) @ gradient)[0]
 
 
-def _of_weight(gradient: Tensor, x: Tensor) -> Tensor:
+def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
     """``gradient^T x``, (out, in), of (T, out) and (T, in).
 
     In bf16 oneDNN is two to three times slower where its first matrix is transposed, and a transposition costs by what

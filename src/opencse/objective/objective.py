@@ -134,8 +134,8 @@ class Objective(nn.Module):
         self.matryoshka = matryoshka
         self.scoring = Scoring(similarity, temperature, mask_duplicates)
         self.view.name, self.positive.of.name = "view", "positive"
-        _name("negatives", self.negatives)
-        _name("terms", self.terms)
+        _assign_names("negatives", self.negatives)
+        _assign_names("terms", self.terms)
         self.reads = frozenset[Request[Any]]().union(*(part.reads for part in self._all_parts))
         self.check(Context(self))
 
@@ -308,7 +308,7 @@ class Objective(nn.Module):
         return {source.name: source.stored for source in self.negatives if source.stored}
 
 
-def _name(role: str, parts: Sequence[Part]) -> None:
+def _assign_names(role: str, parts: Sequence[Part]) -> None:
     """Names parts as recipes do: ``negatives.in_batch``, and ``negatives.in_batch#2`` for the second of a kind."""
     seen: Counter[str] = Counter()
     for part in parts:

@@ -16,7 +16,7 @@ from opencse.crash_safe import folder_versions, remove_leftovers
 from opencse.errors import UserError
 from opencse.model_folder.layout import CALIBRATION
 from opencse.model_folder.writing import ADAPTER, OPENING, RUN, is_ours
-from opencse.outputs import LOCK, foreign, made_folder, names_in, remove_unfinished, require_apart
+from opencse.outputs import LOCK, foreign_files_message, made_folder, names_in, remove_unfinished, require_apart
 from opencse.progress import Progress
 from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
@@ -50,7 +50,7 @@ _MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Norma
 
 
 class FolderState(StrEnum):
-    """What a folder holds, from the point of view of a run."""
+    """Kinds of folders, by what a run may do with them."""
 
     NEW = "new"
     """It does not exist, is empty, or is from a process that was killed before its run began."""
@@ -97,22 +97,22 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """Holds the state of an unfinished run."""
+        """The folder with the state of an unfinished run."""
         return self.path / CHECKPOINT
 
     @property
     def last(self) -> Path:
-        """The encoder of the last step."""
+        """The folder of the encoder of the last step."""
         return self.path / LAST
 
     @property
     def start(self) -> Path:
-        """The start that the run wrote itself (a new backbone, or an encoder object from Python)."""
+        """The folder of a start that the run wrote itself (a new backbone, or an encoder object from Python)."""
         return self.path / START
 
     @property
     def staged_start(self) -> Path:
-        """Holds that start until the run begins; removed by the next attempt if it never begins."""
+        """The folder of such a start until the run begins; removed by the next attempt if it never begins."""
         return self.path / f"{io.WRITING}{START}"
 
     @property
@@ -190,7 +190,7 @@ class RunFolder:
             return
         if state is FolderState.MODEL:
             raise UserError(f"{self.path}: holds a model already; choose another --out, or replace it with --overwrite")
-        raise UserError(foreign(self.path, names))
+        raise UserError(foreign_files_message(self.path, names))
 
     @contextmanager
     def held(

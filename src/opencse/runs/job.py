@@ -193,7 +193,7 @@ class TrainJob:
                     with _best_kept_on_stop(folder, plan, progress, world):
                         trainer.run(resume=resume)
                     record.seconds = round(time.perf_counter() - began, 1)
-                    return TrainResult.of(folder, _end(trainer, plan, folder, record, progress, world), plan)
+                    return TrainResult.of(folder, _finish_run(trainer, plan, folder, record, progress, world), plan)
         except KeyboardInterrupt:
             raise InterruptedRunError(after_kill(folder)) from None
 
@@ -257,7 +257,7 @@ def _best_kept_on_stop(folder: RunFolder, plan: Plan, progress: Progress, world:
         raise InterruptedRunError(message) from None
 
 
-def _end(
+def _finish_run(
     trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, progress: Progress, world: Processes
 ) -> Outcome:
     """Writes the encoder to keep and the outcome; Ctrl-C meanwhile stops only after that."""

@@ -118,7 +118,7 @@ def _lock(file: Path, descriptor: int) -> None:
     try:
         lock(descriptor)
     except BlockingIOError:
-        raise UserError(_in_use(file, _owner_soon(descriptor))) from None
+        raise UserError(_in_use(file, _wait_for_owner(descriptor))) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
@@ -140,7 +140,7 @@ def _owner(descriptor: int) -> Owner | None:
         return None
 
 
-def _owner_soon(descriptor: int) -> Owner | None:
+def _wait_for_owner(descriptor: int) -> Owner | None:
     """The owner's note, which it writes just after it has taken the lock."""
     for _ in range(20):
         owner = _owner(descriptor)

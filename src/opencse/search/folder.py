@@ -15,7 +15,7 @@ from pathlib import Path
 from opencse.crash_safe import append_lines
 from opencse.errors import UserError, reason
 from opencse.io import remove, write_text
-from opencse.outputs import foreign, held_lock, names_in
+from opencse.outputs import foreign_files_message, held_lock, names_in
 from opencse.search.row_database import write_errors
 
 FORMAT = 1
@@ -68,7 +68,7 @@ def require_own(folder: Path) -> None:
     """
     names = names_in(folder) - {LOCK}
     if names and not (names & {NAMES, BUILDING} and _is_index(folder)) and not listed(folder):
-        raise UserError(foreign(folder, names, "INDEX"))
+        raise UserError(foreign_files_message(folder, names, "INDEX"))
 
 
 def _is_index(folder: Path) -> bool:

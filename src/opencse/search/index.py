@@ -168,7 +168,7 @@ class Index:
 
     @property
     def stamp(self) -> str:
-        """Changes with every change of the index, and when another index replaces it."""
+        """A text that changes with every change of the index, and when another index replaces it."""
         with self.snapshot() as snapshot:
             return f"{snapshot.database} {snapshot.manifest.version}"
 

@@ -115,7 +115,7 @@ class FileRows:
             count += 1
             digest.update(_hashed(row))
             if row.id is not None and row.id in ids:
-                raise self._twice(row.id, where)
+                raise self._repeated_id_error(row.id, where)
             ids |= {row.id} if row.id is not None else set()
             for name in list(numbers):
                 value = row.metadata[name]
@@ -135,8 +135,8 @@ class FileRows:
         numbers = numbers & with_numbers | (numbers - infinite.keys())
         return _Survey(count, frozenset(numbers), digest.hexdigest(), notes)
 
-    def _twice(self, name: str, where: str) -> UserError:
-        first = next(before for before, row in self._raw(ReadingNotes()) if row.id == name)
+    def _repeated_id_error(self, name: str, where: str) -> UserError:
+        first = next(earlier for earlier, row in self._raw(ReadingNotes()) if row.id == name)
         return UserError(f"{where}: the id {name[:80]!r} is also that of {first}; give each row its own id")
 
     def _raw(self, notes: ReadingNotes) -> Iterator[tuple[str, IndexRow]]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, masked, reason, require_known
 from opencse.modules.similarity import Similarity
-from opencse.outputs import foreign, names_in, require_apart
+from opencse.outputs import foreign_files_message, names_in, require_apart
 from opencse.search.index import Index
 from opencse.search.queries import hit_of
 from opencse.search.result import Hit
@@ -95,7 +95,7 @@ def _require_folder(target: Path, index: Path, pattern: str) -> None:
     require_apart(target, read=[index], option="target")
     names = {name for name in names_in(target) if not re.fullmatch(pattern, name)}
     if names:
-        raise UserError(foreign(target, names, "the store"))
+        raise UserError(foreign_files_message(target, names, "the store"))
 
 
 def _qdrant(index: Index, target: str, name: str) -> int:

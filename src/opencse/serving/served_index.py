@@ -65,7 +65,7 @@ class Searchable(Protocol):
 
     @property
     def stamp(self) -> str:
-        """Changes with every change of the index."""
+        """A text that changes with every change of the index."""
 
     def search(
         self,

@@ -23,7 +23,7 @@ Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class AfterHolm(Settings):
-    """A p adjusted for its family (``holm``).
+    """The p of a comparison, adjusted for all comparisons of its family (``holm``).
 
     Attributes:
         p: the adjusted p.
@@ -152,7 +152,7 @@ def verdict(difference: Difference) -> str:
     text += f" over {difference.over()}"
     p = difference.decisive_p()
     if p is not None:
-        text += f"; p {_shown(p)}"
+        text += f"; p {_p_text(p)}"
     if p is not None and difference.holm is not None:
         count = difference.holm.comparisons
         text += f" after Holm over {count} comparison{'s' * (count > 1)}"
@@ -173,14 +173,14 @@ def brief(difference: Difference) -> str:
     if difference.interval is not None:
         text += f" ± {(difference.interval[1] - difference.interval[0]) / 2:.2f}"
     p = difference.decisive_p()
-    return text if p is None else f"{text} (p {_shown(p)})"
+    return text if p is None else f"{text} (p {_p_text(p)})"
 
 
 def _signed(points: float) -> str:
     return f"{round(points, 2) + 0.0:+.2f}"  # + 0.0 turns -0.0 into 0.0
 
 
-def _shown(p: float) -> str:
+def _p_text(p: float) -> str:
     if p < LEAST_SHOWN:
         return "< .001"
     digits = 4 if abs(p - ALPHA) < LEAST_SHOWN / 2 else 3  # .0496 is below the level, .050 would not look it

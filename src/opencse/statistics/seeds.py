@@ -70,7 +70,7 @@ class PairedSeeds(Difference):
         return f"{len(self.seeds)} paired seed{'s' * (len(self.seeds) > 1)}"
 
     def decides(self) -> bool:
-        """Whether there are ``LEAST_SEEDS``."""
+        """Whether there are at least ``LEAST_SEEDS`` seeds."""
         return len(self.seeds) >= LEAST_SEEDS
 
     def undecided(self) -> str:

@@ -127,7 +127,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
     run_record = trained.record()
     identity = run_record.identity
     encoder = folder if study.judge == "kept" else trained.last
-    judged = open_model(
+    model = open_model(
         encoder,
         device=study.device,
         progress=Counted(progress, "encoding"),
@@ -135,7 +135,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         trust_remote_code=study.trust_remote_code,
         precision=study.precision,
     )
-    results, data, seconds = _evaluate(judged, suites, folder, progress)
+    results, data, seconds = _evaluate(model, suites, folder, progress)
     record = StudyRecord(
         recipe=run.recipe,
         start=run.start,
@@ -150,7 +150,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         ),
         outcome=run_record.result,
         judged=study.judge,
-        environment=Environment.here(judged.device),
+        environment=Environment.here(model.device),
         train_seconds=run_record.seconds,
         judge_seconds=seconds,
         results=results,
@@ -174,16 +174,16 @@ def judge_start(
         return record
     progress.say(f"evaluating the start {start} ({reading})")
     encoder = reading.load(study.device, study.trust_remote_code)
-    judged = open_model(encoder, progress=Counted(progress, "encoding"), precision=study.precision)
-    judged = replace(judged, name=reading.model)
-    results, data, seconds = _evaluate(judged, suites, folder, progress)
+    model = open_model(encoder, progress=Counted(progress, "encoding"), precision=study.precision)
+    model = replace(model, name=reading.model)
+    results, data, seconds = _evaluate(model, suites, folder, progress)
     record = StudyRecord(
         start=start,
         reading=str(reading),
         asked=request,
         contents=Contents(start=contents.start),
         judged=study.judge,
-        environment=Environment.here(judged.device),
+        environment=Environment.here(model.device),
         judge_seconds=seconds,
         results=results,
         data=data,
@@ -207,14 +207,14 @@ def read_arrays(folder: Path, suite: str) -> dict[str, Floats]:
 
 
 def _evaluate(
-    judged: EmbeddingModel, suites: Suites, folder: Path, progress: Progress
+    model: EmbeddingModel, suites: Suites, folder: Path, progress: Progress
 ) -> tuple[dict[str, float], dict[str, DataRecord], float]:
     started = time.perf_counter()
     results: dict[str, float] = {}
     data: dict[str, DataRecord] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for name, suite in suites.items():
-        evaluated = suite.evaluate(judged, progress.say)
+        evaluated = suite.evaluate(model, progress.say)
         if evaluated.arrays:
             _write_arrays(folder / f"{name}.npz", evaluated.arrays)
         save_json(folder / f"{name}.json", evaluated.record.to_dict())
@@ -229,7 +229,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, Floats]) -> None:
 
 
 def _contents(study: Study) -> dict[str, Contents]:
-    """The content that runs from each start are made of now."""
+    """Hashes of the text, the dev data and the model as they are now, by start."""
     text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
     dev_pairs = None if dev is None else dev.fingerprint()
     models = {run.start: study.job(run).start_model for run in study.runs()}
@@ -249,7 +249,7 @@ def _finished(
 
 
 def _require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
-    """Refuses to compare with earlier runs of, or scores on, other content that has the same names."""
+    """Refuses a record whose text, dev pairs, start or evaluation data have changed since it was written."""
     changed = None
     before = record.contents
     if now.text is not None and record.text != now.text:

@@ -136,7 +136,7 @@ class Study:
         return self.out / "runs" / folder_name(run.start) / folder_name(run.recipe) / str(run.seed)
 
     def readings(self, start: str) -> list[Reading]:
-        """How ``start`` is read: as training begins with it, and by its own pooling where that differs."""
+        """The ways to evaluate ``start``: as training begins with it, and with its own pooling where that differs."""
         seed = self.seeds[0]
         starts = [self.job(RunSpec(recipe, start, seed)).start() for recipe in self.recipes]
         ours = [one.reading for one in starts]

@@ -276,7 +276,7 @@ class Collection:
                 where,
                 " ".join(title.split()),
                 " ".join(text.strip() for text in texts if text.strip()),
-                "" if names.id is None else _name(values[names.id], names.id, where, required=self.ids is not None),
+                "" if names.id is None else _id_text(values[names.id], names.id, where, required=self.ids is not None),
                 metadata,
             )
 
@@ -354,16 +354,16 @@ def _text(value: object, name: str, where: str) -> str:
     return value
 
 
-def _name(value: object, name: str, where: str, *, required: bool) -> str:
-    """The id of a document; an object with one value, as MongoDB exports ids, stands for that value."""
+def _id_text(value: object, name: str, where: str, *, required: bool) -> str:
+    """The id of a document as text; of an object with one value, as MongoDB exports ids, that value."""
     if isinstance(value, Mapping) and len(value) == 1:
         value = next(iter(value.values()))
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
     if not required and (value is None or value is ABSENT):
         return ""
-    held = "missing" if value is ABSENT else "empty" if value is None else type(value).__name__
-    raise UserError(f"{where}: the id in column {name!r} is {held}; give a text or a number")
+    fault = "missing" if value is ABSENT else "empty" if value is None else type(value).__name__
+    raise UserError(f"{where}: the id in column {name!r} is {fault}; give a text or a number")
 
 
 def _document(titled: TitledText) -> Document:

@@ -69,16 +69,17 @@ def graph_bytes(encoder: SentenceEncoder, inputs: InputBuilder, precision: Preci
     corpus = inputs.corpus
     longest = np.argsort(np.diff(corpus.offsets), kind="stable")[-_PROBED:]
     ids = [corpus.text_ids(*divmod(int(i), corpus.width)) for i in longest]
-    once, twice = (_held(encoder, encoder.tokenizer.pad(some), precision) for some in (ids, ids * 2))
+    once, twice = (_bytes_kept(encoder, encoder.tokenizer.pad(some), precision) for some in (ids, ids * 2))
     return (twice - once) / len(ids)
 
 
-def _held(encoder: SentenceEncoder, tokens: Tokens, precision: Precision) -> int:
+def _bytes_kept(encoder: SentenceEncoder, tokens: Tokens, precision: Precision) -> int:
     weights = {p.untyped_storage().data_ptr() for p in encoder.parameters()}
-    held: dict[int, Tensor] = {}
+    storages: dict[int, Tensor] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        held.setdefault(tensor.untyped_storage().data_ptr(), tensor)  # kept alive, so that no other takes its address
+        # The tensor stays alive, so that no other takes its address.
+        storages.setdefault(tensor.untyped_storage().data_ptr(), tensor)
         return tensor
 
     training = encoder.training
@@ -89,7 +90,7 @@ def _held(encoder: SentenceEncoder, tokens: Tokens, precision: Precision) -> int
                 tokens.to(encoder.device), headless=bool(encoder.batch_heads)
             )  # leaves its running means as they are
     encoder.train(training)
-    return sum(t.untyped_storage().nbytes() for address, t in held.items() if address not in weights)
+    return sum(t.untyped_storage().nbytes() for address, t in storages.items() if address not in weights)
 
 
 def free_memory(device: torch.device) -> int:

@@ -23,19 +23,19 @@ class Callback:
     """
 
     def on_begin(self, step: int) -> None:
-        """Training begins after ``step`` earlier steps (0, unless a run is resumed)."""
+        """Called when training begins, after ``step`` earlier steps (0, unless a run is resumed)."""
 
     def on_step(self, step: int, record: Record) -> None:
-        """A line was logged (every ``training.log_every`` steps): loss, its parts, learning rate."""
+        """Called with each line of the log (every ``training.log_every`` steps): loss, its parts, learning rate."""
 
     def on_evaluate(self, step: int, record: Record) -> None:
-        """The encoder was evaluated: ``dev`` and its parts; step 0 is the start."""
+        """Called after each evaluation of the encoder, with ``dev`` and its parts; step 0 is the start."""
 
     def on_checkpoint(self, step: int, folder: Path) -> None:
-        """A checkpoint was written, from which the run can be resumed."""
+        """Called after a checkpoint was written, from which the run can be resumed."""
 
     def on_end(self, folder: Path, verdict: str) -> None:
-        """The run has finished: the kept encoder is in ``folder``."""
+        """Called when the run has finished; the kept encoder is in ``folder``."""
 
 
 class Callbacks(Callback):

@@ -49,13 +49,13 @@ def plane(
     axes.margins(0.18)
     figure.draw_without_rendering()  # the layout decides where the points are
     positions = (axes.transData.transform(list(zip(across, up, strict=True))) * 72 / figure.dpi).tolist()
-    for name, x, y, offset in zip(names, across, up, _apart(names, positions), strict=True):
+    for name, x, y, offset in zip(names, across, up, _label_offsets(names, positions), strict=True):
         side = "left" if offset[0] > 0 else "right"
         axes.annotate(name, (x, y), offset, textcoords="offset points", fontsize=8, color=INK, ha=side, va="center")
     return to_svg(figure)
 
 
-def _apart(names: Sequence[str], positions: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def _label_offsets(names: Sequence[str], positions: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """Places each point's name: the first of ``OFFSETS`` where it covers no point or name, in points.
 
     Args:

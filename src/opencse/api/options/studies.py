@@ -85,7 +85,7 @@ class CompareOptions(StudyOptions, EngineOptions, total=False):
 
 
 class ReproduceOptions(StudyOptions, total=False):
-    """How a paper's system is trained again."""
+    """How a paper's system is reproduced."""
 
     model: Annotated[
         str | Path | None,

@@ -64,7 +64,7 @@ class Gaussian(Generated):
     settings: Settings
 
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
-        """(``rows``, d): g of the class's formula."""
+        """Draws (``rows``, d) vectors: g of the class's formula."""
         settings = self.settings
         mean, sd = centre_and_spread(anchors)
         deviations = (anchors - mean) / max(1, len(anchors) - 1) ** 0.5  # Sigma = deviations^T deviations

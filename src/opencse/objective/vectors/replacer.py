@@ -145,12 +145,12 @@ class Replacer(nn.Module):
         if not len(indices):
             return before.input_ids
         logits = self.model(None, masked=MaskedTokens(seen, positions)).masked_logits
-        guesses = self._picked(logits.float(), uniform.flatten().index_select(0, indices))
+        guesses = self._sample(logits.float(), uniform.flatten().index_select(0, indices))
         ids = before.input_ids.flatten().index_copy(0, indices, guesses).view_as(before.input_ids)
         ids = torch.where(before.attention_mask.bool(), ids, before.input_ids)
         return torch.cat([before.input_ids[:, :1], ids[:, 1:]], dim=1)
 
-    def _picked(self, logits: Tensor, uniform: Tensor) -> Tensor:
+    def _sample(self, logits: Tensor, uniform: Tensor) -> Tensor:
         """(M, vocabulary) logits, and (M,) uniform draws from 0 to 1 -> (M,) ids."""
         tokenizer = self.model.tokenizer
         logits[:, tokenizer.vocabulary_size :] = -torch.inf  # rows that only round the embedding table up

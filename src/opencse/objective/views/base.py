@@ -85,10 +85,10 @@ class ChangesInputs(View):
 
     @abstractmethod
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
-        """(N, length, hidden) -> the same shape."""
+        """Changes the positives' input embeddings: (N, length, hidden) -> the same shape."""
 
     def represent(self, passes: Passes) -> Representations:
-        """One forward pass in which the positives' input embeddings are changed."""
+        """Makes one forward pass in which the positives' input embeddings are changed."""
         return passes.forward(change_positives=RowNoise(self.noise(passes.inputs), self.disturb))
 
     def check(self, context: Context) -> None:
@@ -102,10 +102,10 @@ class ClimbsInputs(View):
 
     @abstractmethod
     def climb_inputs(self, embeddings: Tensor, gradient: Tensor) -> Tensor:
-        """(N, length, hidden) embeddings, and the gradient of that shape -> the same shape."""
+        """Moves the positives' input embeddings: (N, length, hidden), and their gradient -> the same shape."""
 
     def represent(self, passes: Passes) -> Representations:
-        """A first pass finds the gradient; a second one, under the same dropout masks, is the step's."""
+        """Makes a first pass for the gradient, and the step's under the same dropout masks."""
         gradients, n = passes.input_gradients(), passes.inputs.examples
         return passes.forward(
             change_positives=lambda words, start: self.climb_inputs(words, gradients.of(n + start, len(words)))
@@ -123,10 +123,10 @@ class DerivesPositives(View):
 
     @abstractmethod
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
-        """(N, d) -> (N, d)."""
+        """Makes the positives' vectors of the anchors': (N, d) -> (N, d)."""
 
     def represent(self, passes: Passes) -> Representations:
-        """One forward pass of the anchors."""
+        """Makes one forward pass of the anchors."""
         return passes.forward(derive=lambda anchors: self.derive(anchors, self.noise(passes.inputs)))
 
     def check(self, context: Context) -> None:
@@ -144,7 +144,7 @@ class ClimbsOutputs(View):
 
     @abstractmethod
     def climb_outputs(self, positives: Tensor, gradient: Tensor) -> Tensor:
-        """(N, d) vectors, and the gradient of that shape -> (N, d)."""
+        """Moves the positives' vectors: (N, d), and their gradient -> (N, d)."""
 
     def represent(self, passes: Passes) -> Representations:
         """Takes the gradient at the positives' vectors, and moves them along it."""
