@@ -73,13 +73,13 @@ def test_a_vocabulary_with_holes(encoder: SentenceEncoder, monkeypatch: pytest.M
     named = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "sep", "pad", "unk", "mask")}
     hf = PreTrainedTokenizerFast(tokenizer_object=backend, **named)  # type: ignore[no-untyped-call]
     encoder.tokenizer = Tokenizer(hf)
-    through, found = distil._through, []
+    through, found = distil._encode_tokens, []
 
     def seen(*given: Any) -> Vectors:
         found.append(through(*given))
         return found[0]
 
-    monkeypatch.setattr(distil, "_through", seen)
+    monkeypatch.setattr(distil, "_encode_tokens", seen)
     distil.distil(scattered(encoder), DistilSettings(dimension=8), [], Silent())
     first, *_, end = encoder.tokenizer.encode(["a"], None)[0]
     encoder.normalize = False

@@ -110,7 +110,7 @@ def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: P
     texts = ["One sentence.", "Another one."]
     assert not torch.equal(torch.from_numpy(now.encode(texts)), torch.from_numpy(start.encode(texts)))
     opened = open_subjects([str(tmp_path / "run")], pooling=None, device=None, progress=Silent())
-    assert opened[0].judged.name == "run"
+    assert opened[0].model.name == "run"
     job.run(tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "modules.json").is_file()
 

@@ -40,11 +40,11 @@ class Subject:
     """A model to analyze.
 
     Attributes:
-        judged: how it encodes, and its name.
+        model: how it encodes, and its name.
         encoder: the model itself where it is one of ours, for its layers.
     """
 
-    judged: EmbeddingModel
+    model: EmbeddingModel
     encoder: SentenceEncoder | None = None
 
 
@@ -145,7 +145,7 @@ def inspect(
         UserError: if a model gives vectors that are not finite.
         ValueError: for no subject, or two of one name.
     """
-    names = [subject.judged.name for subject in subjects]
+    names = [subject.model.name for subject in subjects]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"subjects of different names are expected, got {names}")
     report = progress or silent
@@ -155,18 +155,18 @@ def inspect(
     findings, by_task = [], []
     of_texts: dict[str, Embedded] = {}
     for subject in subjects:
-        report(f"analyzing {subject.judged.name}")
+        report(f"analyzing {subject.model.name}")
         if texts:
-            of_texts[subject.judged.name] = embed(subject.judged.encode, distinct([texts, queries]))
-        model, cosines = _analyze(subject, material, texts, queries, of_texts.get(subject.judged.name), report)
+            of_texts[subject.model.name] = embed(subject.model.encode, distinct([texts, queries]))
+        model, cosines = _analyze(subject, material, texts, queries, of_texts.get(subject.model.name), report)
         findings.append(model)
         by_task.append(cosines)
     neighbours = None
     if texts and queries:
-        encoders = {model.judged.name: _searching(model.judged, of_texts[model.judged.name]) for model in subjects}
+        encoders = {subject.model.name: _searching(subject.model, of_texts[subject.model.name]) for subject in subjects}
         neighbours = compare_neighbours(encoders, texts, queries, source=material.source)
     return Findings(
-        environment=Environment.here(subjects[0].judged.device),
+        environment=Environment.here(subjects[0].model.device),
         pairs=None if material.pairs is None else material.pairs.name,
         n_pairs=0 if material.pairs is None else len(material.pairs),
         source=material.source,
@@ -211,7 +211,7 @@ def _analyze(
 ) -> tuple[SubjectFindings, dict[str, Floats]]:
     """Returns the findings on one model, and the cosines by which it is compared."""
     cosines: dict[str, Floats] = {}
-    measured: dict[str, object] = {"name": subject.judged.name, "pooling": subject.judged.pooling}
+    measured: dict[str, object] = {"name": subject.model.name, "pooling": subject.model.pooling}
     if material.pairs is not None:
         on_pairs, of_pairs = _on_pairs(subject, material.pairs, report)
         measured |= on_pairs
@@ -222,9 +222,7 @@ def _analyze(
         vectors = of_texts.of(texts)
         known = vectors.any(axis=1)
         if not known.all():
-            report(
-                f"{subject.judged.name}: {int((~known).sum()):,} of the texts have no token it knows, and no cosines"
-            )
+            report(f"{subject.model.name}: {int((~known).sum()):,} of the texts have no token it knows, and no cosines")
         if known.sum() > 1:
             measured["random_pairs"] = random_pairs(vectors[known])
     sentences = texts or ([] if material.pairs is None else distinct([material.pairs.first, material.pairs.second]))
@@ -238,14 +236,14 @@ def _analyze(
 def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Say) -> tuple[dict[str, object], Floats]:
     from opencse.statistics.correlation import spearman
 
-    embedded = embed(subject.judged.encode, distinct([pairs.first, pairs.second]))
+    embedded = embed(subject.model.encode, distinct([pairs.first, pairs.second]))
     cosines = embedded.cosines(pairs.first, pairs.second)
     low, high = min(0.0, float(pairs.scores.min())), float(pairs.scores.max())
     edges = np.linspace(low, high, 6).tolist()
     unknown = int((~embedded.vectors.any(axis=1)).sum())
     if unknown:
         report(
-            f"{subject.judged.name}: {unknown:,} sentences of the pairs have no token it knows, so there is no geometry"
+            f"{subject.model.name}: {unknown:,} sentences of the pairs have no token it knows, so there is no geometry"
         )
     return {
         "spearman": 100 * spearman(cosines, pairs.scores),
@@ -256,7 +254,7 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Say) -> tuple[dict[s
 
 
 def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], report: Say) -> StsResult:
-    evaluation = Sts().evaluate(subject.judged, data, report)
+    evaluation = Sts().evaluate(subject.model, data, report)
     cosines.update({key: evaluation.arrays[f"{key}.cosine"] for key in data.tasks})
     return evaluation.record
 

@@ -147,7 +147,7 @@ def analyze(
     with made_folder(folder):
         findings = inspect(subjects, material, progress=progress.say)
         save_json(folder / NUMBERS, findings.model_dump(mode="json"))
-        title = " and ".join(one.judged.name for one in subjects) if len(names) < 3 else f"{len(names)} encoders"
+        title = " and ".join(one.model.name for one in subjects) if len(names) < 3 else f"{len(names)} encoders"
         opening = lead(findings) + made_with(findings)
         advised = advice(findings, names[-1])
         parts = [*([] if advised is None else [advised]), *sections(findings)]

@@ -178,7 +178,7 @@ def open_subjects(
         else:
             encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
             opened.append(subject(name, encoder))
-        code = opened[-1].judged.code
+        code = opened[-1].model.code
         if code:
             progress.say(code_notice(code))
     return opened

@@ -145,7 +145,7 @@ def test_draws_have_the_probabilities_of_the_softmax(encoder: SentenceEncoder, t
     assert replacer is not None
     logits = torch.randn(1, len(encoder.tokenizer.hf), generator=torch.Generator().manual_seed(1)) * 2
     numbers = torch.rand(20_000, generator=torch.Generator().manual_seed(2))
-    counts = Counter(replacer._picked(logits.expand(len(numbers), -1).clone(), numbers).tolist())
+    counts = Counter(replacer._sample(logits.expand(len(numbers), -1).clone(), numbers).tolist())
     logits[:, encoder.tokenizer.hf.all_special_ids] = -torch.inf
     expected = logits[0].double().softmax(dim=0).numpy() * len(numbers)
     seen = np.array([counts[token] for token in range(len(expected))])
@@ -162,7 +162,7 @@ def test_nothing_beyond_the_vocabulary_is_guessed(encoder: SentenceEncoder) -> N
         assert replacer is not None
         logits = torch.zeros(50, size + 7)
         logits[:, size:] = 90
-        assert int(replacer._picked(logits, torch.linspace(0, 0.999, 50)).max()) < size
+        assert int(replacer._sample(logits, torch.linspace(0, 0.999, 50)).max()) < size
 
 
 def test_a_text_beyond_the_generator_is_refused(encoder: SentenceEncoder, tokens: Tokens) -> None:
