@@ -59,7 +59,7 @@ class GrowingFile:
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of what was kept with a checksum and appended since."""
+        """SHA-256 of the bytes that were kept with a checksum and of those appended since."""
         return self._digest.hexdigest()
 
     def lock(self) -> bool:

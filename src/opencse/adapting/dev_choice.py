@@ -34,7 +34,7 @@ def load_selector(
         dev: ``text`` (questions from a held-out share of the text), ``auto`` (the same where the text is large enough,
             else ``sample``), ``sample`` (the built-in graded pairs), a file of graded pairs, a folder in BEIR's layout
             (queries with relevant documents), rows of (score, sentence, sentence), ``none`` or None; or a selector,
-            which is returned as it is.
+            which is returned unchanged.
         text: what is trained on.
         metric: by which answers are scored, ``ndcg@10`` by default; not for graded pairs.
         keep_identical_ids: of a folder of queries: rank a document with the query's own id also where it is not judged

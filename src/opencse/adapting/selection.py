@@ -174,7 +174,7 @@ class Selector(Protocol):
     def choose(
         self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
     ) -> Choice:
-        """Decides at the end of a run what is kept.
+        """Decides at the end of a run which encoder is kept.
 
         Args:
             history: with a score of the start and of at least one trained step.

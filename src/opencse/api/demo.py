@@ -147,7 +147,7 @@ def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
 
 
 def _make_room(out: Path) -> None:
-    """Refuses a folder with anything but an older demo; its report is removed, its runs and index will be replaced."""
+    """Refuses a folder with anything but an older demo, whose report it removes; runs and index are replaced later."""
     names = names_in(out)
     if not names:
         return
@@ -186,7 +186,7 @@ def split_sample() -> SampleParts:
     """Holds out some articles of the sample, and the pairs about them."""
     texts = Source(str(sample.TRAIN)).read()
     if texts.documents is None:
-        raise RuntimeError("the sample has lost its blank lines")
+        raise RuntimeError("the built-in sample has no blank lines between its articles")
     held = hold_out(texts, HELD_OUT)
     articles: dict[int, list[str]] = {}
     for (sentence,), article, out in zip(texts.rows, texts.documents, held.left_out, strict=True):

@@ -170,7 +170,7 @@ def evaluate_all(
     for model in models if len(models) > 1 else ():
         require_model(model)
 
-    def ready() -> Iterator[tuple[str, EmbeddingModel]]:
+    def opened_models() -> Iterator[tuple[str, EmbeddingModel]]:
         for opened in _opened(models, options):
             yield opened.name, _transformed(remembering(opened) if several else opened, options)
 
@@ -178,8 +178,11 @@ def evaluate_all(
     for suite, folder in folders.items():
         opened_suite = suite_named(suite).open(folder, suite_options)
         if several and not remembered:
-            remembered = list(ready())
-        yield suite, {name: opened_suite.evaluate(model, progress.say).record for name, model in remembered or ready()}
+            remembered = list(opened_models())
+        yield (
+            suite,
+            {name: opened_suite.evaluate(model, progress.say).record for name, model in remembered or opened_models()},
+        )
 
 
 def _folder(data: str | Path, suite: str, *, alone: bool) -> Path:

@@ -376,7 +376,7 @@ def _encoder_of(info: IndexInfo, options: IndexModelOptions) -> SentenceEncoder:
 
 
 def _lasting_name(model: Model) -> str:
-    """How the model can be loaded again from any working folder; empty for an encoder object."""
+    """The name by which the model can be loaded from any working folder; empty for an encoder object."""
     if isinstance(model, SentenceEncoder):
         return ""
     name = name_of(model)

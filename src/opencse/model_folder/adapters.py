@@ -1,6 +1,6 @@
 """Low-rank adapters (LoRA) through peft: adds them to a backbone, writes, reads and merges them.
 
-LoRA (Hu et al. 2021, arXiv:2106.09685, equation 3) leaves a linear map W (out, in) as it is and adds to it
+LoRA (Hu et al. 2021, arXiv:2106.09685, equation 3) leaves a linear map W (out, in) unchanged and adds to it
 
     W + (alpha / r) B A,   B (out, r) = 0 at the start, A (r, in) random,
 

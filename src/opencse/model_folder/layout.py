@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # `pooling_mode` in the pooling configuration (sentence-transformers 6).
 POOLING_MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "max": Pooling.MAX, "lasttoken": Pooling.LAST_TOKEN}
-# The same as one flag a mode (before 6); every release reads these, so they are what is written.
+# The same as one flag per mode (before 6); every release reads these, so they are what is written.
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",

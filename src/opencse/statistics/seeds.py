@@ -24,7 +24,7 @@ FEW_SEEDS = 5
 """With fewer, a test that does not reject says next to nothing: t needs 3 to 13 standard errors."""
 
 ROUNDING = 1e-9
-"""Relative to the scores, what is no spread but the rounding of subtraction."""
+"""Spread, relative to the scores, below which it is only the rounding of subtraction."""
 
 LEAST_SPREAD = 1e-150
 """A spread below it is none: its square is too small for a float, and a t-test would divide by zero."""

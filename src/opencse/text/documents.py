@@ -53,7 +53,7 @@ class Document:
 
 @dataclass(frozen=True)
 class TitledText:
-    """A document as it is in a file, before its text is split into sentences.
+    """A document with its text as in the file, before it is split into sentences.
 
     Attributes:
         where: names the file and the line.

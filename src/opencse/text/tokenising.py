@@ -59,7 +59,7 @@ class Piece:
 
 @dataclass
 class CorpusCounts:
-    """Counts of what is written of a corpus; they are recorded, so that a killed call can continue.
+    """Counts of the part of a corpus that is written; they are recorded, so that a killed call can continue.
 
     Attributes:
         rows: number of rows.
@@ -165,7 +165,7 @@ class GrowingArray:
         self.rows += values.size // (self._columns or 1)
 
     def sync(self) -> None:
-        """Waits until what is written is on the disk."""
+        """Waits until all rows that were added are on the disk."""
         self._file.sync()
 
     def close(self) -> None:

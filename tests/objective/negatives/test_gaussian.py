@@ -264,9 +264,9 @@ def test_wrong_settings_are_reported_in_one_line(tiny_folder: Path) -> None:
 
 
 def test_vectors_made_by_hand_have_no_noise() -> None:
-    with pytest.raises(RuntimeError, match="no seed for sampled noise"):
+    with pytest.raises(RuntimeError, match="no noise_seed"):
         gaussian().columns(reps_of(anchors_of(), noise=None), COSINE).dense()
-    with pytest.raises(RuntimeError, match="no seed for sampled noise"):
+    with pytest.raises(RuntimeError, match="no noise_seed"):
         noisy_anchor().columns(reps_of(anchors_of(), noise=None), COSINE).dense()
 
 

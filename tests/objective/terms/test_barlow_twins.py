@@ -150,7 +150,7 @@ def test_artificial_rows_are_drawn_again_and_repeatably() -> None:
     reps = views(5, 4, noise=1)
     assert term(artificial=3).loss(reps).item() == first
     assert term(artificial=3).loss(reps).item() == first, "a step's rows are the same, however often they are drawn"
-    with pytest.raises(RuntimeError, match="no seed for sampled noise"):
+    with pytest.raises(RuntimeError, match="no noise_seed"):
         term(artificial=3).loss(views(5, 4))
     before = torch.random.get_rng_state()
     term(artificial=3).loss(views(5, 4, noise=1))

@@ -66,7 +66,7 @@ def test_rows_are_anchors_positives_then_each_hard_negative(
         assert torch.allclose(reps.hard[:, h], own[(2 + h) * N : (3 + h) * N], atol=1e-5)
     assert torch.equal(reps.keys, inputs.keys)
     assert {request for request, answer in reps.answers.items() if answer is not None} == set()
-    with pytest.raises(RuntimeError, match=r"not asked for Layer\(number=1\)"):
+    with pytest.raises(RuntimeError, match=r"no part of the objective reads Layer\(number=1\)"):
         reps[Layer(1)]
 
 

@@ -27,8 +27,8 @@ class Layers(NegativeSource):
     layer's, columns of anchor i, weight ``weight`` each, for every l of ``layers``:
 
     - ``columns = "all"``: ``sim(a_i, h_jl) / tau`` for every j, its own (j = i) among them, and with
-      ``views = "both"`` ``sim(a_i, h'_jl) / tau`` too: 2N columns a layer (the authors' code).
-    - ``columns = "own"``: the same for j = i alone: 2 columns a layer (eq. 4 as it is written, with
+      ``views = "both"`` ``sim(a_i, h'_jl) / tau`` too: 2N columns per layer (the authors' code).
+    - ``columns = "own"``: the same for j = i alone: 2 columns per layer (eq. 4 as it is written, with
       ``views = "anchor"`` 1).
 
     ``layers`` counts from the top if negative: -2 is the layer before the last; 0 is the output of the embedding

@@ -78,8 +78,8 @@ class ReplacedTokens(Term):
 
     A frozen masked language model, the generator, reads a copy x' of each of the 2N texts of the views of which
     ``rate`` of the tokens are hidden, and gives an edited text x''. The discriminator D, a second network with the
-    encoder's first weights and two logits a token, reads x'' with the text's own sentence vector h (after the head) in
-    place of the first token's embedding, and predicts which tokens differ::
+    encoder's first weights and two logits per token, reads x'' with the text's own sentence vector h (after the head)
+    in place of the first token's embedding, and predicts which tokens differ::
 
         r_t  = [x''_t != x_t]
         loss = mean over all tokens t of all texts of -log p_t(r_t),   p_t = softmax(D(x'', h)_t)

@@ -43,7 +43,7 @@ _ONE = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"
 
 
 class RawRow(NamedTuple):
-    """One row as it is in its source; the values are not checked yet.
+    """One row of a source, with values that are not checked yet.
 
     Attributes:
         number: its line from 1 (the first one, if it has several); in parquet and data sets its row from 1.
