@@ -35,7 +35,7 @@ def test_few_texts_have_all_their_pairs() -> None:
     assert len(found.percents) == 120 == len(set(PERCENTS))
     for percent in (0, 1, 5, 25, 50, 75, 95, 99, 99.9, 100):
         assert found.quantile(percent) == pytest.approx(np.quantile(cosines, percent / 100), abs=1e-12)
-    assert list(found.shown()) == [1, 5, 25, 50, 75, 95, 99, 99.9]
+    assert list(found.quantiles_by_percent()) == [1, 5, 25, 50, 75, 95, 99, 99.9]
     for value in (*cosines[:20], -0.3, 0.2, 0.7):
         lower = 100 * sum(other < value for other in cosines) / 300
         assert found.percentile_of(value) == pytest.approx(lower, abs=0.7), "a step is a third of a percent"

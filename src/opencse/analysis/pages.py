@@ -172,7 +172,9 @@ def layers(findings: Findings) -> ReportSection | None:
 
 def calibration(findings: Findings) -> ReportSection | None:
     """Writes what a cosine means on your text."""
-    known = _by_model(findings, lambda one: None if one.random_pairs is None else one.random_pairs.shown())
+    known = _by_model(
+        findings, lambda one: None if one.random_pairs is None else one.random_pairs.quantiles_by_percent()
+    )
     if not known:
         return None
     percents = list(next(iter(known.values())))

@@ -60,7 +60,7 @@ class RandomPairs(Settings):
             raise UserError(f"a percent is from 0 to 100, not {percent}")
         return float(np.interp(percent, self.percents, self.cosines))
 
-    def shown(self) -> dict[float, float]:
+    def quantiles_by_percent(self) -> dict[float, float]:
         """Returns the quantiles by percent: 1, 5, 25, 50, 75, 95, 99, 99.9."""
         return {percent: self.quantile(percent) for percent in SHOWN}
 

@@ -25,7 +25,7 @@ def calibrate(
     from opencse.cli.console import echo
 
     calibration = calibrate(model, text, **options)
-    percentiles = calibration.random_pairs.shown()
+    percentiles = calibration.random_pairs.quantiles_by_percent()
     echo("random pairs   " + "  ".join(f"{percent:g} %: {cosine:.2f}" for percent, cosine in percentiles.items()))
     for threshold in (calibration.best_f1, calibration.at_precision):
         if threshold is None:

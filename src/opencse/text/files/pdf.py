@@ -40,7 +40,9 @@ def pdf_sections(file: File, name: str) -> Iterator[Section]:
         for page_number, page in enumerate(reader.pages, start=1):
             text = page.extract_text()
             if len(text) > MAX_PAGE:
-                raise UserError(f"{file}, page {page_number}: more than {MAX_PAGE:,} characters on a page")
+                raise UserError(
+                    f"{file}, page {page_number}: more than {MAX_PAGE:,} characters on a page; split the page"
+                )
             pages.append(text)
     except UserError:
         raise

@@ -40,7 +40,7 @@ class _Records:
     def start(self, name: str, attributes: Mapping[str, str], line: int) -> None:
         self._open.append(name)
         if len(self._open) > _DEEPEST:
-            raise UserError(f"{self._where()}: elements more than {_DEEPEST} deep")
+            raise UserError(f"{self._where()}: elements more than {_DEEPEST} deep; flatten the file")
         depth = len(self._path)
         if tuple(self._open[:depth]) != self._path:
             return
@@ -65,7 +65,9 @@ class _Records:
         if self._text:
             self._size += len(data)
             if self._size > MAX_RECORD_CHARACTERS:
-                raise UserError(f"{self._where()}: more than {MAX_RECORD_CHARACTERS:,} characters in one record")
+                raise UserError(
+                    f"{self._where()}: more than {MAX_RECORD_CHARACTERS:,} characters in one record; split it"
+                )
             self._text[-1].append(data)
 
     def _add(self, name: str, value: str) -> None:
