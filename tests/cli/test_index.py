@@ -120,7 +120,7 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
         (("build", "new", "opencse-mini", "none.csv"), "no such file"),
         (
             ("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "tree"),
-            "'tree' is not one of",
+            "Invalid value for '--kind': 'tree' is not one of 'flat', 'hnsw', 'ivfpq'",
         ),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "ivfpq"), "use --kind flat"),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--overlap", 500), "overlap 500"),

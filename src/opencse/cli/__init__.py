@@ -52,7 +52,8 @@ def _run() -> int:
     try:
         code: int | None = app(standalone_mode=False)
     except TyperException as error:  # an option or argument is missing, unknown or of the wrong kind
-        raise UserError(f"{' '.join(error.format_message().split())} (see --help)") from None
+        message = " ".join(error.format_message().split()).replace(": Value error, ", ": ", 1)  # pydantic's prefix
+        raise UserError(f"{message} (see --help)") from None
     except RecursionError as error:
         raise UserError(
             "an input is nested too deeply (JSON with thousands of brackets within each other); correct the file"
