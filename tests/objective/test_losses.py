@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import math
 from dataclasses import dataclass, replace
@@ -332,3 +333,11 @@ def test_another_column_never_lowers_the_loss(seed: int, logit: float, log_weigh
 def test_the_sources_are_what_the_recipes_name() -> None:
     kinds = [type(part) for part in Case(hard=1).objective().negatives]
     assert kinds == [InBatch, Hard]
+
+
+def test_columns_are_importable_by_the_name_that_older_parts_use() -> None:
+    losses = importlib.import_module("opencse.objective.losses")
+    with pytest.warns(DeprecationWarning, match=r"is now opencse\.objective\.columns\.LogitColumns"):
+        assert losses.Columns is LogitColumns
+    with pytest.raises(AttributeError, match="no attribute 'Colums'"):
+        _ = losses.Colums

@@ -6,8 +6,10 @@ least, autocast or not. `opencse.objective.tiled` makes `info_nce` of large batc
 
 from __future__ import annotations
 
+import importlib
 import math
-from typing import Literal
+import warnings
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -297,3 +299,14 @@ def at_least_float32(values: Tensor) -> Tensor:
         torch.float32
     """
     return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
+
+
+if not TYPE_CHECKING:  # a type checker reports the old name instead
+
+    def __getattr__(name: str) -> object:
+        """Finds ``Columns``, which is now `opencse.objective.columns.LogitColumns`; older parts import it here."""
+        if name != "Columns":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = "opencse.objective.losses.Columns is now opencse.objective.columns.LogitColumns"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return importlib.import_module("opencse.objective.columns").LogitColumns
