@@ -72,6 +72,14 @@ def test_signature_and_documentation_show_the_options() -> None:
     assert inspect.signature(opencse.compare).parameters["precision"].default == "float32"
 
 
+def test_type_hints_show_the_options() -> None:
+    hints = typing.get_type_hints(boil)
+    assert "options" not in hints
+    assert hints["what"] is str
+    assert hints["litres"] is float
+    assert typing.get_type_hints(opencse.compare)["seeds"] is not Any
+
+
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
 def test_each_group_is_declared_completely(group: type) -> None:
     declared = declared_in(group)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
@@ -245,3 +245,9 @@ def test_vectors_of_a_pushed_encoder_are_not_changed(hub: Hub, encoder: Sentence
     before = encoder.encode(TEXTS)
     encoder.push_to_hub("tiny")
     assert np.array_equal(encoder.encode(TEXTS), before)
+
+
+def test_an_unknown_option_of_an_encoder_s_upload_is_named() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'privat'"):
+        SentenceEncoder().push_to_hub("owner/name", privat=True)  # type: ignore[call-arg]
+    assert "options" in get_type_hints(SentenceEncoder.push_to_hub)

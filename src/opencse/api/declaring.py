@@ -185,6 +185,9 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         for name, one in declared.items()
     ]
     called.__signature__ = inspect.signature(function).replace(parameters=[*arguments, *options])  # type: ignore[attr-defined]
+    if declared:  # `typing.get_type_hints` reads these; types that only type checkers import are `typing.Any`
+        hints = {name: kind for name, kind in function.__annotations__.items() if name != "options"}
+        called.__annotations__ = hints | {name: one.kind for name, one in declared.items()}
     called.__doc__ = _with_options(function.__doc__, declared)
     return called
 

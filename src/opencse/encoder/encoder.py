@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
+from typing import Literal, Self, Unpack, overload
 
 import numpy as np
 import torch
@@ -23,13 +23,11 @@ from opencse.encoder.network import EncoderNetwork
 from opencse.encoder.together import encode_together
 from opencse.errors import UserError
 from opencse.foreign import checks_trust
+from opencse.model_folder.hub import HubOptions, upload
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count, Counted, Terminal
-
-if TYPE_CHECKING:
-    from opencse.model_folder.hub import HubOptions
 
 
 class SentenceEncoder(EncoderNetwork):
@@ -162,9 +160,11 @@ class SentenceEncoder(EncoderNetwork):
 
         Raises:
             UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
+            TypeError: for an unknown option, before anything is saved or sent.
         """
-        from opencse.model_folder.hub import upload
-
+        for name in options:
+            if name not in HubOptions.__annotations__:
+                raise TypeError(f"SentenceEncoder.push_to_hub() got an unexpected keyword argument {name!r}")
         with TemporaryDirectory(prefix="opencse-") as folder:
             self.save(folder, card=card)
             return upload(Path(folder), repo_id, **options)
