@@ -32,6 +32,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 demo: $(VENV)/.installed  ## train, evaluate, search and report on the built-in sample (offline)
 	$(BIN)/opencse demo --out $(DEMO_OUT)
+	@echo "opencse is in $(BIN): source $(BIN)/activate"
 
 quick: lint types  ## lint, types and all but the slow tests, in a minute or two
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) -m "not slow"

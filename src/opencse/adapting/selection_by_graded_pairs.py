@@ -156,7 +156,7 @@ def choose(history: History, steps: int, own_pooling: OwnPoolingScore | None, is
     before = max(start, own_pooling.value) if own_pooling else start
     if best > before:
         caution = ""
-        if history.best_step == max(scores) and steps > 1:
+        if history.best_step == max(scores) and len(scores) > 2 and steps > 1:
             caution = "; the best is the last evaluation: longer training may help"
         return Choice("best", f"the best model is kept ({numbers}{caution})")
     if not is_worse():

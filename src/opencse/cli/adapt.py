@@ -1,4 +1,4 @@
-"""``opencse adapt``."""
+"""``opencse adapt``: adapt an encoder to your documents; no labels needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse analyze``."""
+"""``opencse analyze``: write a page about one model, or several side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse calibrate``."""
+"""``opencse calibrate``: measure what a cosine of a model means on your text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse check``."""
+"""``opencse check``: look at a text before training on it; with advice."""
 
 from __future__ import annotations
 

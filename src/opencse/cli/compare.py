@@ -1,4 +1,4 @@
-"""``opencse compare``."""
+"""``opencse compare``: compare recipes over seeds and starting models."""
 
 from __future__ import annotations
 

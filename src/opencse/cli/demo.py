@@ -1,4 +1,4 @@
-"""``opencse demo``."""
+"""``opencse demo``: train, evaluate and search on the built-in sample, offline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse doctor``."""
+"""``opencse doctor``: find common problems; versions and hardware for a bug report."""
 
 from __future__ import annotations
 

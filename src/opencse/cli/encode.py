@@ -1,4 +1,4 @@
-"""``opencse encode``."""
+"""``opencse encode``: turn texts into vectors, in a file or folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse evaluate``."""
+"""``opencse evaluate``: score encoders: STS, transfer, probing, retrieval."""
 
 from __future__ import annotations
 

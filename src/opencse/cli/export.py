@@ -1,4 +1,4 @@
-"""``opencse export``."""
+"""``opencse export``: write an encoder as ONNX, or as a table of word vectors."""
 
 from __future__ import annotations
 

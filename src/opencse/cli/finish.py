@@ -1,4 +1,4 @@
-"""``opencse finish``."""
+"""``opencse finish``: make a usable model out of an interrupted run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse merge``."""
+"""``opencse merge``: merge adapters (LoRA) into their model, in a folder that opens anywhere."""
 
 from __future__ import annotations
 

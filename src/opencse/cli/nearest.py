@@ -1,4 +1,4 @@
-"""``opencse nearest``."""
+"""``opencse nearest``: show the sentences nearest to a query by one or more encoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse pretrain``."""
+"""``opencse pretrain``: pretrain a small BERT on raw text, or adapt one to your domain."""
 
 from __future__ import annotations
 

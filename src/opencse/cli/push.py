@@ -1,4 +1,4 @@
-"""``opencse push``."""
+"""``opencse push``: put an encoder on the Hub, with its card."""
 
 from __future__ import annotations
 

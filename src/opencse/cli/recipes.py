@@ -1,4 +1,4 @@
-"""``opencse recipes``."""
+"""``opencse recipes``: list the recipes; show their settings, presets and differences."""
 
 from __future__ import annotations
 

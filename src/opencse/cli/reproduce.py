@@ -1,4 +1,4 @@
-"""``opencse reproduce``."""
+"""``opencse reproduce``: train a paper's system: published scores next to yours."""
 
 from __future__ import annotations
 

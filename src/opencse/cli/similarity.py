@@ -1,4 +1,4 @@
-"""``opencse similarity``."""
+"""``opencse similarity``: cosine similarity of one text to others."""
 
 from __future__ import annotations
 

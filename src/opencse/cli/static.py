@@ -1,4 +1,4 @@
-"""``opencse static``."""
+"""``opencse static``: make a sentence encoder by counting words, in minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``opencse train``."""
+"""``opencse train``: train a sentence encoder from text by a recipe; no labels needed."""
 
 from __future__ import annotations
 

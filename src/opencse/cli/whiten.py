@@ -1,4 +1,4 @@
-"""``opencse whiten``."""
+"""``opencse whiten``: whiten an encoder with a linear map fitted on a text."""
 
 from __future__ import annotations
 

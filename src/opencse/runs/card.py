@@ -1,4 +1,4 @@
-"""Writes the README.md (model card) of every kind of model: trained, counted, whitened, distilled, merged."""
+"""Writes the model card (README.md) of a model: trained, built from word counts, whitened, distilled or merged."""
 
 from __future__ import annotations
 

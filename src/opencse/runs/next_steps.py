@@ -59,7 +59,7 @@ def with_pairs(text: str = CORPUS, model: str = BUILTIN) -> NextStep:
     """Returns the step that also trains on pairs of question and answer."""
     return (
         "Pairs of question and answer can help search more still:",
-        adapt(text, model, "--pairs", PAIRS, "--columns", "question,answer"),
+        adapt(text, model, "--pairs", PAIRS, "--columns", "question,answer", out=f"{MODEL}-2"),
     )
 
 

@@ -176,3 +176,12 @@ def test_lines_that_end_in_carriage_returns_alone_are_refused_with_the_fix(tmp_p
     path.write_bytes(b'text\r"one"\r"two"\r')
     with pytest.raises(UserError, match=r"a\.\w+: its lines end in carriage returns alone .*: tr '.r' '.n' < a\."):
         recognise(path)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.txt", "a.jsonl"])
+def test_a_list_with_an_object_per_line_inside_an_object_is_one_value(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    lines = ["{", '  "data": [', '    {"text": "The kettle boils."},', '    {"text": "Tea is hot."}', "  ]", "}"]
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    rows = Collection(str(file), ("text",)).documents()
+    assert [one.sentences[0] for one in rows] == ["The kettle boils.", "Tea is hot."]

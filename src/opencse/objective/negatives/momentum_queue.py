@@ -1,4 +1,4 @@
-"""Negatives from a queue of earlier sentences, whose momentum encoder is updated after each backward pass."""
+"""Negatives from a queue of earlier sentences; its momentum encoder and the queue are updated after each step."""
 
 from __future__ import annotations
 

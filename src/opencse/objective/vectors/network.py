@@ -1,4 +1,4 @@
-"""Runs a network of a part over the rows of a step, in the same chunks and processes as the encoder."""
+"""Runs a network of a part (a generator, a discriminator) over the rows of a step, chunked like the encoder."""
 
 from __future__ import annotations
 

@@ -256,6 +256,8 @@ def _json_kind(begin: str, lines: list[str], by_name: KindName | None) -> KindNa
         return "json"
     if by_name == "json" and len(lines) == 1:
         return "json"
+    if not _holds_json(lines[0]) and (by_name != "jsonl" or lines[0].strip() == "{"):
+        return "json"  # one value over several lines, some of which may be whole objects of a list inside it
     has_objects_as_lines = any(line.lstrip().startswith("{") and _holds_json(line) for line in lines)
     return "jsonl" if has_objects_as_lines or len(lines) == 1 else "json"
 
