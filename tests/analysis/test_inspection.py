@@ -138,7 +138,7 @@ def test_the_command(
     assert "named twice" in stderr
     code, _, stderr = opencse("analyze", tiny_folder, "--query", "x", "--out", out)
     assert code == 2
-    assert "name them with --text" in stderr
+    assert "--query needs --text FILE" in stderr
 
 
 def test_sentences_without_a_known_token_cost_the_geometry_alone(sentences: list[str]) -> None:

@@ -139,7 +139,7 @@ def test_indexes_in_place_of_a_corpus(corpus: Path, tiny_folder: Path, tmp_path:
     assert both.stdout == run(*models, "--corpus", corpus, "--columns", 2).stdout
     assert "1 indexes for 2 models" in refused(*models, "--index", tmp_path / "a")
     assert "was built with" in refused(*models, "--index", tmp_path / "b", "--index", tmp_path / "a")
-    assert "give a corpus" in refused(*models)
-    assert "give a corpus" in refused(*models, "--corpus", corpus, "--index", tmp_path / "a")
+    assert "give either a corpus" in refused(*models)
+    assert "give either a corpus" in refused(*models, "--corpus", corpus, "--index", tmp_path / "a")
     build_index(tmp_path / "c", tiny_folder, ["Other."], device="cpu")
     assert "holds other texts" in refused(*models, "--index", tmp_path / "a", "--index", tmp_path / "c")

@@ -112,7 +112,7 @@ def test_columns_and_lines_to_skip(opencse: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     assert code == 0, stderr
     assert "pieces from 58 texts" in stderr
-    assert "58 examples make" in stderr
+    assert "58 examples are" in stderr
     vocabulary = json.loads((tmp_path / "out" / "start" / "tokenizer.json").read_text(encoding="utf-8"))
     assert "question" in vocabulary["model"]["vocab"]
     assert "з" not in vocabulary["model"]["vocab"]

@@ -178,12 +178,12 @@ def test_killed_anywhere_in_the_move_no_loader_opens_another_model(
             break
         if got is not None:
             assert older, "nothing is there before the last file"
-            assert kill_at == 1
+            assert all(seen), "once the move has begun, nothing opens until it is complete"
             assert np.array_equal(got, before)
         new.save(folder)
         assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), after)
     assert not killed, "every step was a place of a kill"
-    assert len(seen) > 8
+    assert seen.count(False) > 8
     assert got is not None
     assert np.array_equal(got, after)
 

@@ -214,7 +214,7 @@ def test_what_was_made_of_other_content_is_not_averaged_with_the_new(study: Stud
     assert old in content
     file.write_text(content.replace(old, new))
     before = {path: path.stat().st_mtime_ns for path in study.out.rglob("*")}
-    with pytest.raises(UserError, match=f"{what}.* changed after this was made"):
+    with pytest.raises(UserError, match=f"{what}.* changed after this run was made"):
         run_study(study)
     assert {path: path.stat().st_mtime_ns for path in study.out.rglob("*")} == before
     file.write_text(content)

@@ -75,6 +75,7 @@ def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
     settings = mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none", "font.family": "sans-serif"})
     with settings, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the reader's own font draws them
+        warnings.filterwarnings("ignore", message="Creating legend with")  # said of a busy machine, not of the figure
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     svg = out.getvalue()
