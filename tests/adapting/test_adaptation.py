@@ -170,7 +170,7 @@ def test_the_command_with_pairs(opencse: Callable[..., tuple[int, str, str]], tm
     assert "1 text in a row; pairs have two" in err
     code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--columns", "question,answer")
     assert code == 2
-    assert "give pairs too" in err
+    assert "add --pairs" in err
 
 
 def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_in_bf16(encoder: SentenceEncoder, tiny_folder: Path, tmp_path: Path) ->
     again = open_model(tiny_folder, pooling="cls", device="cpu", precision="bf16")
     np.testing.assert_array_equal(again.encode(TEXTS), half)
     for other in (lengths, "bag-of-words"):
-        with pytest.raises(UserError, match="a precision can be chosen for a whole encoder alone"):
+        with pytest.raises(UserError, match="--precision applies to a complete encoder alone"):
             open_model(other, precision="bf16")
     with pytest.raises(UserError, match="layer 1: --precision applies to a complete encoder alone"):
         open_model(encoder, layer=1, precision="bf16")
