@@ -60,3 +60,10 @@ def test_a_row_without_a_stored_ratio_fails(quick: Any) -> None:
     quick[0].STORED.write_text('{"step": 1.0}')
     with pytest.raises(SystemExit, match=r"has no ratio of: encode; layers; loss; start_up"):
         quick[0].main()
+
+
+def test_every_measured_row_has_a_stored_ratio() -> None:
+    script = (BENCHMARKS / "quick.py").read_text(encoding="utf-8")
+    stored = json.loads((BENCHMARKS / "quick.json").read_text(encoding="utf-8"))
+    assert len(stored) == script.count(" = paired(") + script.count("return paired(")
+    assert [name for name in stored if f'"{name}"' not in script] == []
