@@ -92,7 +92,28 @@ def write_json(path: Path, value: object, *, allow_nan: bool = False) -> None:
         OSError: if it cannot be written.
         ValueError: for NaN and infinity, which JSON does not have, unless ``allow_nan``.
     """
-    write_text(path, json.dumps(value, indent=2, allow_nan=allow_nan) + "\n")
+    write_text(path, _json_text(value, allow_nan))
+
+
+def write_new_json(path: Path, value: object, *, allow_nan: bool = False) -> None:
+    """Writes ``value`` as `write_json` does, not atomically: for a folder that is moved into place later.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "config.json"
+        >>> write_new_json(path, {"layers": 2})
+        >>> json.loads(path.read_text())
+        {'layers': 2}
+
+    Raises:
+        OSError: if it cannot be written.
+        ValueError: for NaN and infinity, unless ``allow_nan``.
+    """
+    path.write_text(_json_text(value, allow_nan), encoding="utf-8")
+
+
+def _json_text(value: object, allow_nan: bool) -> str:
+    return json.dumps(value, indent=2, allow_nan=allow_nan) + "\n"
 
 
 def remove(path: Path) -> None:

@@ -234,4 +234,4 @@ def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
         "max_length": parts.max_length if parts.max_length < UNLIMITED else None,
         "hidden_dim": rows.shape[1],
     }
-    io.write_json(folder / "config.json", config)
+    io.write_new_json(folder / "config.json", config)

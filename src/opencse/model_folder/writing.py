@@ -156,7 +156,7 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
         for i, (name, path) in enumerate(modules)
     ]
-    io.write_json(folder / "modules.json", listing)
+    io.write_new_json(folder / "modules.json", listing)
     for file in folder.rglob("*.safetensors"):  # safetensors makes files that only their owner can read
         shutil.copymode(folder / "modules.json", file)
 
@@ -170,7 +170,7 @@ def _write_transformer(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
     config.pop("output_hidden_states", None)
     if len(parts.pooled_layers) > 1:
         config["output_hidden_states"] = True
-    io.write_json(folder / "config.json", config, allow_nan=True)  # transformers' own values
+    io.write_new_json(folder / "config.json", config, allow_nan=True)  # transformers' own values
     _write_text(parts, folder)
 
 
@@ -179,7 +179,7 @@ def _write_text(parts: Parts, folder: Path) -> None:
     with quiet_transformers():
         _write_tokenizer(parts.tokenizer, folder)
     sentence = {"max_seq_length": parts.max_length, "do_lower_case": parts.lower_case}
-    io.write_json(folder / "sentence_bert_config.json", sentence)
+    io.write_new_json(folder / "sentence_bert_config.json", sentence)
 
 
 def _add_masked_lm_head(backbone: PreTrainedModel, head: MaskedLMHead, folder: Path, dtype: torch.dtype) -> None:
@@ -194,7 +194,7 @@ def _add_masked_lm_head(backbone: PreTrainedModel, head: MaskedLMHead, folder: P
     config = read_config(folder / "config.json") | {"architectures": [type(head.lm).__name__]}
     if not head.tied:
         config["tie_word_embeddings"] = False
-    io.write_json(folder / "config.json", config, allow_nan=True)
+    io.write_new_json(folder / "config.json", config, allow_nan=True)
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
@@ -215,7 +215,7 @@ def _write_layer_weights(parts: Parts, path: Path) -> None:
         "layer_start": 0,
         "num_hidden_layers": parts.depth,
     }
-    io.write_json(path / "config.json", config)
+    io.write_new_json(path / "config.json", config)
     save_file({"layer_weights": torch.tensor(weights)}, path / "model.safetensors")
 
 
@@ -226,7 +226,7 @@ def _write_token_weights(token_weights: TokenWeights, tokenizer: Tokenizer, path
     tokens = tokenizer.hf.convert_ids_to_tokens(list(range(len(weights))))
     words = [f"[unused id {number}]" if token is None else token for number, token in enumerate(tokens)]
     by_word = dict(zip(words, weights.tolist(), strict=True))
-    io.write_json(path / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
+    io.write_new_json(path / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
     save_file({TOKEN_WEIGHTS_TENSOR: weights.cpu().unsqueeze(1).contiguous()}, path / "model.safetensors")
 
 
@@ -235,7 +235,7 @@ def _write_pooling(parts: Parts, path: Path) -> None:
     flags = {flag: POOLING_MODES.get(name) is mode for flag, name in POOLING_FLAGS.items()}
     size = {"word_embedding_dimension": int(parts.backbone.config.hidden_size)}
     prompt = {} if parts.pool_prompt else {"include_prompt": False}
-    io.write_json(path / "config.json", size | flags | prompt)
+    io.write_new_json(path / "config.json", size | flags | prompt)
 
 
 def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
@@ -248,7 +248,7 @@ def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
         "activation_function": ACTIVATION_PATHS[layer.activation_name],
         **({"use_residual": True} if layer.use_residual else {}),
     }
-    io.write_json(path / "config.json", config)
+    io.write_new_json(path / "config.json", config)
     state = {name: _stored(tensor, dtype) for name, tensor in layer.state_dict().items()}
     save_file(state, path / "model.safetensors")
 
@@ -259,7 +259,7 @@ def _write_sentence_config(parts: Parts, folder: Path) -> None:
         **parts.prompts.entries,
         SIMILARITY: parts.similarity_fn_name.value,
     }
-    io.write_json(folder / SENTENCE_CONFIG, config)
+    io.write_new_json(folder / SENTENCE_CONFIG, config)
 
 
 def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
