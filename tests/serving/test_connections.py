@@ -150,7 +150,8 @@ def test_more_idle_connections_than_file_descriptors(serve: Serve) -> None:
 
     used = len(list(Path("/dev/fd").iterdir()))  # of whatever ran before in this process
     with file_descriptors(used + 400):
-        assert 100 <= most_connections(1_024) <= used + 208
+        expected = used + 400 - max(256, used + 192)
+        assert expected - 4 <= most_connections(1_024) <= expected  # the list of files is open while it is read
         with live(serve(indexed=False)) as url:
             # From another process, so that its ends take no file descriptors of this one.
             flood = (
