@@ -80,10 +80,16 @@ def _finish(run: RunFolder, trust_remote_code: bool, progress: Progress) -> Outc
     return record.result
 
 
+def can_draw_report(progress: Progress) -> bool:
+    """Whether the packages that draw a run's report are installed; reports what is missing."""
+    missing = missing_packages("matplotlib")
+    if missing:
+        progress.say(f'report     none: its pictures need {", ".join(missing)}; pip install "opencse[train]"')
+    return not missing
+
+
 def _report(run: RunFolder, outcome: Outcome, progress: Progress) -> None:
-    lacking = missing_packages("matplotlib")
-    if lacking:
-        progress.say(f'report     none: its pictures need {", ".join(lacking)}; pip install "opencse[train]"')
+    if not can_draw_report(progress):
         return
     from opencse.runs.folder import REPORT
     from opencse.runs.report import write_curves_report

@@ -10,9 +10,9 @@ from typing import Unpack
 from opencse.adapting.adaptation import plan_adaptation
 from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
 from opencse.api.declaring import defaults_of, public
+from opencse.api.finishing import can_draw_report
 from opencse.api.options.training import AdaptOptions, PretrainOptions, RunOptions, TrainOptions
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.environment import missing_packages
 from opencse.errors import InterruptedRunError, UserError
 from opencse.making.backbone import Shape
 from opencse.outputs import paths_of
@@ -226,15 +226,12 @@ def _run_or_plan(job: TrainJob, out: str | Path, options: RunOptions) -> TrainRe
     if options["track"] is not None:
         require_tracker(options["track"])
     job = replace(job, callbacks=tuple(callbacks), track=options["track"])
-    missing = missing_packages("matplotlib") if options["report"] else []
-    if missing:
-        progress.say(f'report     none: its pictures need {", ".join(missing)}; pip install "opencse[train]"')
+    report = options["report"] and can_draw_report(progress)
     if options["dry_run"]:
         plan = job.dry_run(out, resume=resume, overwrite=overwrite, progress=progress)
         return TrainResult(Path(out), "none", "a dry run: nothing was trained", {}, plan)
     result = job.run(out, resume=resume, overwrite=overwrite, progress=progress)
-    reported = options["report"] and not missing
-    if reported and started().first and not (result.folder / REPORT).is_file():
+    if report and started().first and not (result.folder / REPORT).is_file():
         from opencse.runs.report import write_run_report
 
         try:
