@@ -286,7 +286,7 @@ def test_every_check_names_its_test() -> None:
 
 @pytest.mark.parametrize("page", ["docs/design.md", "docs/how-it-works.md", "docs/guides/parts.md", "CONTRIBUTING.md"])
 def test_files_that_a_page_names_exist(page: str) -> None:
-    """A path such as `objective/losses.py` is below the package, one that begins with src or tests below the root."""
+    """A path such as `objective/losses/` is below the package, one that begins with src or tests below the root."""
     named = set(re.findall(r"`((?:[a-z_0-9]+/)+(?:[a-z_0-9]+\.py)?)`", TEXTS[page])) - {"last/", "checkpoint/"}
     assert [
         name for name in sorted(named) if not ((ROOT / name).exists() or (ROOT / "src/opencse" / name).exists())

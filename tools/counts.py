@@ -172,7 +172,7 @@ def public_names(root: Path, trees: dict[Path, ast.Module]) -> Iterator[tuple[st
             if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
                 continue
             part = isinstance(node, ast.ClassDef) and where.startswith(rooms) and "base" not in path.name
-            loss = isinstance(node, ast.FunctionDef) and where == "objective/losses.py"
+            loss = isinstance(node, ast.FunctionDef) and where.startswith("objective/losses/")
             overloads = [d for d in node.decorator_list if isinstance(d, ast.Name) and d.id == "overload"]
             if (part or loss or (where, node.name) in exported) and not overloads:
                 yield f"{where}:{node.name}", ">>> " in (ast.get_docstring(node) or "") or _method_example(node)

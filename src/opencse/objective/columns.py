@@ -7,7 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opencse.objective.losses import SimilarityKind, at_least_float32, pairwise_similarity, rowwise_similarity
+from opencse.objective.losses.similarity import (
+    SimilarityKind,
+    at_least_float32,
+    pairwise_similarity,
+    rowwise_similarity,
+)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from opencse.objective.columns import AnyColumns, LogitColumns, Pairs
-from opencse.objective.losses import at_least_float32, info_nce_from_logits
+from opencse.objective.losses.contrastive import info_nce_from_logits
+from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.tiled import tiled_info_nce
 
 TILE_BYTES = 16 * 2**20

@@ -15,7 +15,7 @@ from opencse.errors import UserError
 from opencse.objective.columns import Pairs, Scoring
 from opencse.objective.context import Context
 from opencse.objective.contrast import TILE_BYTES, Contrast, contrast
-from opencse.objective.losses import SimilarityKind
+from opencse.objective.losses.similarity import SimilarityKind
 from opencse.objective.matryoshka import Matryoshka
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Part

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from opencse.objective.contrast import TILE_BYTES
-from opencse.objective.losses import SimilarityKind
+from opencse.objective.losses.similarity import SimilarityKind
 from opencse.objective.matryoshka import MatryoshkaSettings
 from opencse.objective.registry import PartOf
 from opencse.objective.sides.base import SidesSettings

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from opencse.objective.columns import AnyColumns, LogitColumns, Pairs, VectorColumns, same_text
-from opencse.objective.losses import at_least_float32
+from opencse.objective.losses.similarity import at_least_float32
 
 _EPS = 1e-12  # as torch.nn.functional.normalize
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Scoring, VectorColumns
-from opencse.objective.losses import at_least_float32
+from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.noise import centre_and_spread
 from opencse.objective.part import Part

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.columns import Scoring, VectorColumns
-from opencse.objective.losses import at_least_float32
+from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.vectors.step import Representations, StepInputs

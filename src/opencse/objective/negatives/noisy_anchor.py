@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.columns import Own, Scoring, VectorColumns
-from opencse.objective.losses import at_least_float32
+from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.noise import centre_and_spread, standard_normal
 from opencse.objective.vectors.step import Representations

@@ -8,7 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.losses import at_least_float32, barlow_twins, barlow_twins_rank
+from opencse.objective.losses.dimensions import barlow_twins, barlow_twins_rank
+from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.noise import standard_normal
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations

@@ -8,7 +8,7 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.objective.losses import dcl, dcl_rank
+from opencse.objective.losses.dimensions import dcl, dcl_rank
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings

@@ -15,7 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import embedding_module, plain_states, trained_states
 from opencse.objective.context import Context
-from opencse.objective.losses import replaced_tokens
+from opencse.objective.losses.tokens import replaced_tokens
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.masking import Masking
 from opencse.objective.vectors.network import through

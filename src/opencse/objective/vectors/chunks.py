@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import Encoded
-from opencse.objective.losses import masked_lm
+from opencse.objective.losses.tokens import masked_lm
 from opencse.objective.vectors.generator import seeded
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.processes import ALONE, Processes

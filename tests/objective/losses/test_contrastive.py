@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 from dataclasses import dataclass, replace
@@ -18,20 +17,15 @@ from fuzzing import examples
 from opencse.objective.columns import LogitColumns
 from opencse.objective.losses import (
     SimilarityKind,
-    barlow_twins,
-    dcl,
     info_nce,
     info_nce_from_logits,
     pairwise_similarity,
-    replaced_tokens,
     rowwise_similarity,
 )
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.terms.barlow_twins import BarlowTwins
-from opencse.objective.terms.dcl import DCL
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 
@@ -159,26 +153,6 @@ def test_info_nce_of_plain_tensors_is_the_loss_of_an_objective(
     )
     assert loss.item() == pytest.approx(sum(oracle(case, reps)) / N, rel=1e-12)
     assert loss.item() == case.objective()(reps).losses["contrast"].item()
-
-
-def test_the_terms_are_the_functions_of_plain_tensors() -> None:
-    reps = representations(Case())
-    twins = BarlowTwins(BarlowTwins.Settings(off_diagonal=0.02, centre=True))
-    assert twins.loss(reps) == barlow_twins(reps.anchor, reps.positive, off_diagonal=0.02, centre=True)
-    for scaling in ("paper", "reference"):
-        term = DCL(DCL.Settings(temperature=3.0, scaling=scaling))
-        assert term.loss(reps) == dcl(reps.anchor, reps.positive, temperature=3.0, scaling=scaling)
-
-
-def test_the_loss_of_replaced_tokens_by_loops() -> None:
-    random = torch.Generator().manual_seed(3)
-    logits = torch.randn(3, 4, 2, generator=random, dtype=torch.float64)
-    replaced = torch.randint(2, (3, 4), generator=random)
-    losses = replaced_tokens(logits, replaced)
-    for row, token in itertools.product(range(3), range(4)):
-        exponentials = [math.exp(value) for value in logits[row, token].tolist()]
-        share = exponentials[int(replaced[row, token])] / sum(exponentials)
-        assert losses[row, token].item() == pytest.approx(-math.log(share), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -333,11 +307,3 @@ def test_another_column_never_lowers_the_loss(seed: int, logit: float, log_weigh
 def test_the_sources_are_what_the_recipes_name() -> None:
     kinds = [type(part) for part in Case(hard=1).objective().negatives]
     assert kinds == [InBatch, Hard]
-
-
-def test_columns_are_importable_by_the_name_that_older_parts_use() -> None:
-    losses = importlib.import_module("opencse.objective.losses")
-    with pytest.warns(DeprecationWarning, match=r"is now opencse\.objective\.columns\.LogitColumns"):
-        assert losses.Columns is LogitColumns
-    with pytest.raises(AttributeError, match="no attribute 'Colums'"):
-        _ = losses.Colums

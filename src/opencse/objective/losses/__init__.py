@@ -1,0 +1,46 @@
+"""The losses as pure functions of tensors: each one's formula, code and example in one place.
+
+They know no model and no settings: the parts of an objective call them, and so can you. All compute in float32 at
+least, autocast or not. `opencse.objective.tiled` makes `info_nce` of large batches in constant memory.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from typing import TYPE_CHECKING
+
+from opencse.objective.losses.contrastive import info_nce, info_nce_from_logits
+from opencse.objective.losses.dimensions import barlow_twins, barlow_twins_rank, dcl, dcl_rank
+from opencse.objective.losses.similarity import (
+    SimilarityKind,
+    at_least_float32,
+    pairwise_similarity,
+    rowwise_similarity,
+)
+from opencse.objective.losses.tokens import masked_lm, replaced_tokens
+
+__all__ = [
+    "SimilarityKind",
+    "at_least_float32",
+    "barlow_twins",
+    "barlow_twins_rank",
+    "dcl",
+    "dcl_rank",
+    "info_nce",
+    "info_nce_from_logits",
+    "masked_lm",
+    "pairwise_similarity",
+    "replaced_tokens",
+    "rowwise_similarity",
+]
+
+if not TYPE_CHECKING:  # a type checker reports the old name instead
+
+    def __getattr__(name: str) -> object:
+        """Finds ``Columns``, which is now `opencse.objective.columns.LogitColumns`; older parts import it here."""
+        if name != "Columns":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        message = "opencse.objective.losses.Columns is now opencse.objective.columns.LogitColumns"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return importlib.import_module("opencse.objective.columns").LogitColumns

@@ -1,0 +1,48 @@
+"""Similarities of vectors, in float32 at least, autocast or not."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+SimilarityKind = Literal["cosine", "dot"]
+
+
+def pairwise_similarity(a: Tensor, b: Tensor, kind: SimilarityKind) -> Tensor:
+    """(N, d), (M, d) -> (N, M): the cosine or dot product of every a with every b.
+
+    Example:
+        >>> pairwise_similarity(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]]), "cosine")
+        tensor([[1., 0.]])
+    """
+    a, b = at_least_float32(a), at_least_float32(b)
+    if kind == "cosine":
+        a, b = functional.normalize(a, dim=-1), functional.normalize(b, dim=-1)
+    with torch.autocast(a.device.type, enabled=False):
+        return a @ b.T
+
+
+def rowwise_similarity(a: Tensor, b: Tensor, kind: SimilarityKind) -> Tensor:
+    """(N, d), (N, d) -> (N,): the cosine or dot product of each a with the b of its row.
+
+    Example:
+        >>> rowwise_similarity(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0]]), "dot")
+        tensor([6.])
+    """
+    a, b = at_least_float32(a), at_least_float32(b)
+    if kind == "cosine":
+        a, b = functional.normalize(a, dim=-1), functional.normalize(b, dim=-1)
+    return (a * b).sum(dim=-1)
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Half precision as float32; float32 and float64 as they are.
+
+    Example:
+        >>> at_least_float32(torch.zeros(1, dtype=torch.bfloat16)).dtype
+        torch.float32
+    """
+    return values.float() if values.dtype in (torch.bfloat16, torch.float16) else values
