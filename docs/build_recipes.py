@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opencse.recipes.recipe import Recipe, load_recipe, recipe_names
+from opencse.recipes.recipe import FAMILIES, Recipe, load_recipe, recipe_names
 from opencse.recipes.summary import made_of, preset_changes, published, scores, short_paper
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -36,11 +36,16 @@ def page() -> str:
     """The whole page in Markdown."""
     recipes = [load_recipe(name) for name in recipe_names()]
     links = [f"[`{recipe.name}`](#{anchor})" for recipe, anchor in zip(recipes, anchors(recipe_names()), strict=True)]
-    overview = [
-        [link, recipe.title, made_of(recipe), published(recipe), short_paper(recipe)]
-        for link, recipe in zip(links, recipes, strict=True)
-    ]
-    parts = [_INTRODUCTION, table(["recipe", "what", "made of", "published for BERT-base", "paper"], overview)]
+    parts = [_INTRODUCTION]
+    for family, heading in FAMILIES.items():
+        overview = [
+            [link, recipe.title, made_of(recipe), published(recipe), short_paper(recipe)]
+            for link, recipe in zip(links, recipes, strict=True)
+            if recipe.family == family
+        ]
+        if overview:
+            head = ["recipe", "what", "made of", "published for BERT-base", "paper"]
+            parts += [f"**{heading}**", table(head, overview)]
     for recipe in recipes:
         parts.append(f"## {recipe.name}\n\n{recipe.title}.\n\n- Made of: {made_of(recipe)}\n- Paper: {recipe.paper}")
         if recipe.presets:

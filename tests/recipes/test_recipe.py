@@ -101,7 +101,7 @@ def test_the_recipes_differ_only_where_their_papers_do() -> None:
         Recipe(**completed(tomllib.loads(recipe_text("next-sentence")))).model_dump(mode="json", exclude={"presets"})
     )
     different = {key for key in one.keys() | two.keys() if one.get(key) != two.get(key)}
-    assert different == {"name", "title", "paper", "objective.view.kind", "objective.view.window"} | {
+    assert different == {"name", "family", "title", "paper", "objective.view.kind", "objective.view.window"} | {
         key for key in one if key.startswith("objective.view.")
     }
 

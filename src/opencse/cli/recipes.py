@@ -29,20 +29,28 @@ def overview(context: typer.Context) -> None:
     """List the recipes: what each is, the paper's number, what it is made of."""
     if context.invoked_subcommand is not None:
         return
+    from rich import box
     from rich.table import Table
 
     from opencse.api.recipes import list_recipes
     from opencse.cli.console import show
-    from opencse.recipes.summary import made_of, published, short_paper
+    from opencse.recipes.recipe import FAMILIES
+    from opencse.recipes.summary import published, short_paper
 
-    table = Table(title="Recipes", title_justify="left", show_lines=True)
+    recipes_by_name = list_recipes()
+    table = Table(title="Recipes, with the published score for BERT-base", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("name", no_wrap=True)
-    table.add_column("what it is, and what it is made of", overflow="fold")
-    table.add_column("paper, and its number for BERT-base", overflow="fold")
-    for name, recipe in list_recipes().items():
-        number = published(recipe)
-        paper = "\n".join(filter(None, (short_paper(recipe), number)))
-        table.add_row(name, f"{recipe.title}\n{made_of(recipe)}", paper)
+    table.add_column("what it is", overflow="fold")
+    table.add_column("score", overflow="fold")
+    table.add_column("paper", overflow="fold")
+    for family, heading in FAMILIES.items():
+        members = {name: recipe for name, recipe in recipes_by_name.items() if recipe.family == family}
+        if not members:
+            continue
+        table.add_section()
+        table.add_row("", f"[bold]{heading}[/bold]")
+        for name, recipe in members.items():
+            table.add_row(name, recipe.title, published(recipe), short_paper(recipe))
     show(table, _console())
     typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
 

@@ -38,6 +38,31 @@ __all__ = [
 
 CODE_PRESETS = ("paper", "reference")
 PresetSort = Literal["backbone", "code", "ablation"]
+Family = Literal[
+    "contrast",
+    "views",
+    "negatives",
+    "dimensions",
+    "weights",
+    "networks",
+    "teachers",
+    "templates",
+    "labels",
+    "documents",
+]
+FAMILIES: Mapping[Family, str] = {
+    "contrast": "A sentence and itself: the contrast alone",
+    "views": "The positive is another text, or has changed inputs",
+    "negatives": "More negatives, or other ones",
+    "dimensions": "Losses between the dimensions of the vectors",
+    "weights": "Perturbed weights",
+    "networks": "A second network reads the vector",
+    "teachers": "A frozen encoder teaches",
+    "templates": "The text in a template, read at a mask token",
+    "labels": "Text with labels",
+    "documents": "Your documents, and new starts",
+}
+"""The groups of the recipes, in the order of the list, with the idea of each."""
 
 
 class Preset(Settings):
@@ -65,6 +90,7 @@ class Recipe(Settings):
 
     Attributes:
         name: of the recipe.
+        family: the group that it is listed in; unset in recipes of your own.
         title: one line for the user.
         paper: authors, year, title, arXiv number; empty for our own.
         data: how the text is read.
@@ -82,6 +108,7 @@ class Recipe(Settings):
     """
 
     name: str
+    family: Family | None = None
     title: str
     paper: str = ""
     data: DataSettings = DataSettings()
@@ -176,8 +203,8 @@ def recipe_names() -> list[str]:
     """Returns the names of the recipes in the package.
 
     Example:
-        >>> recipe_names()[:3]
-        ['adapt', 'dcl-post', 'diffcse']
+        >>> "simcse" in recipe_names()
+        True
     """
     folder = resources.files("opencse") / "recipes"
     files = [f.name for f in folder.iterdir() if f.name.endswith(".toml") and f.name != FILE]

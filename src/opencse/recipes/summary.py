@@ -114,7 +114,7 @@ class SettingDifference:
 
 
 def differences(a: Recipe, b: Recipe) -> list[SettingDifference]:
-    """Returns the settings in which ``a`` and ``b`` differ, except names, titles, papers and presets.
+    """Returns the settings in which ``a`` and ``b`` differ, except names, families, titles, papers and presets.
 
     Parts of different kinds are one difference. In lists of parts each is compared with the one of the same kind, so an
     additional part is one difference, wherever it is in the list.
@@ -124,7 +124,7 @@ def differences(a: Recipe, b: Recipe) -> list[SettingDifference]:
         >>> differences(load_recipe("simcse"), load_recipe("simcse", overrides=["training.epochs=2"]))
         [SettingDifference(key='training.epochs', a='1.0', b='2.0')]
     """
-    aside = {"name", "title", "paper", "presets"}
+    aside = {"name", "family", "title", "paper", "presets"}
     return list(_differences("", a.model_dump(mode="json", exclude=aside), b.model_dump(mode="json", exclude=aside)))
 
 
