@@ -33,6 +33,13 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "noisy sides": {"negatives": [{**IN_BATCH, "of": {"kind": "noisy"}}]},
     "positive of its own": {"negatives": [IN_BATCH], "positive": {"of": {"kind": "mean", "samples": 3}, "scale": 1.7}},
     "hard": {"negatives": [IN_BATCH, HARD]},
+    "by nearness": {
+        "negatives": [{**IN_BATCH, "hardness": 2.0, "weight": 0.3}, {**HARD, "hardness": 3.0, "hardness_of": "own"}]
+    },
+    "others by nearness": {"negatives": [IN_BATCH, {**HARD, "hardness": 1.5, "hardness_of": "others"}]},
+    "queues by nearness": {
+        "negatives": [{"kind": "memory_bank", "hardness": 2.0}, {"kind": "momentum_queue", "hardness": 0.7}]
+    },
     "hard alone": {"negatives": [HARD]},
     "layers": {"negatives": [IN_BATCH, {"kind": "layers", "layers": [-2, 0], "weight": "batch"}]},
     "layers averaged": {"negatives": [IN_BATCH, {"kind": "layers", "average_with_plain": True, "weight": 1.5}]},

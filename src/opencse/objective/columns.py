@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from opencse.objective.losses.negatives import hardness_log_weight
 from opencse.objective.losses.similarity import (
     SimilarityKind,
     at_least_float32,
@@ -67,11 +68,13 @@ class Own:
         excluded: whether an anchor's own column is left out.
         log_weight: added to the logits of an anchor's own columns, in addition to the weight of all columns.
         texts: whether an anchor's own column is left out too if it is the same text; else it stays, on purpose.
+        hardness: takes the place of the columns' ``hardness`` in an anchor's own columns.
     """
 
     excluded: bool = False
     log_weight: float = 0.0
     texts: bool = False
+    hardness: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class VectorColumns:
         right: (K, d), the columns.
         scoring: turns similarities into logits.
         log_weight: added to all logits.
+        hardness: added to the logits, times the similarity without its gradient: nearer columns weigh more.
         own: how the anchors' own columns are treated; None if no column belongs to an anchor.
         anchor_keys: (N, 2) hashes of the anchor's and the positive's text.
         column_keys: (K, C) hashes of the texts of each column, any of which makes it a duplicate; None if a column has
@@ -149,6 +153,7 @@ class VectorColumns:
     right: Tensor
     scoring: Scoring
     log_weight: float = 0.0
+    hardness: float = 0.0
     own: Own | None = None
     anchor_keys: Tensor | None = None
     column_keys: Tensor | None = None
@@ -157,6 +162,11 @@ class VectorColumns:
     def shape(self) -> tuple[int, int]:
         """(N, K)."""
         return len(self.left), len(self.right)
+
+    @property
+    def by_nearness(self) -> bool:
+        """Whether columns are weighted by their nearness."""
+        return self.hardness != 0.0 or (self.own is not None and self.own.hardness != 0.0)
 
     @property
     def texts(self) -> tuple[Tensor, Tensor] | None:
@@ -195,13 +205,17 @@ class VectorColumns:
         logits = self.scoring.logits(self.left, self.right)
         duplicates = None if self.texts is None else same_text(*self.texts)
         if self.own is None:
-            return LogitColumns(logits, self.log_weight, duplicates=duplicates)
+            nearness = hardness_log_weight(logits * self.scoring.temperature, self.hardness) if self.hardness else 0.0
+            return LogitColumns(logits, self.log_weight + nearness, duplicates=duplicates)
         is_own = torch.eye(n, dtype=torch.bool, device=logits.device).repeat(1, k // n)
         if duplicates is not None and not self.own.texts:
             duplicates = duplicates & ~is_own
         weight: Tensor | float = self.log_weight
         if self.own.log_weight:
             weight = self.log_weight + self.own.log_weight * is_own.to(logits.dtype)
+        if self.by_nearness:
+            strength = self.hardness + (self.own.hardness - self.hardness) * is_own.to(logits.dtype)
+            weight = weight + hardness_log_weight(logits * self.scoring.temperature, strength)
         return LogitColumns(logits, weight, is_own if self.own.excluded else None, duplicates)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from opencse.objective.losses.contrastive import info_nce, info_nce_from_logits
 from opencse.objective.losses.dimensions import barlow_twins, barlow_twins_rank, dcl, dcl_rank
+from opencse.objective.losses.negatives import hardness_log_weight
 from opencse.objective.losses.similarity import (
     SimilarityKind,
     at_least_float32,
@@ -27,6 +28,7 @@ __all__ = [
     "barlow_twins_rank",
     "dcl",
     "dcl_rank",
+    "hardness_log_weight",
     "info_nce",
     "info_nce_from_logits",
     "masked_lm",

@@ -23,6 +23,11 @@ class Hard(NegativeSource):
     Columns of anchor i: ``sim(a_i, h_j) / tau`` for every example j, its own (j = i) with weight ``alpha``,
     the others with weight 1; with H hard negatives per example, N * H columns.
 
+    ``hardness = h`` adds ``h * sim(a_i, h_j)``, without its gradient, to the logit: near ones are pushed away more
+    (`opencse.objective.losses.hardness_log_weight`). ``hardness_of`` says in which columns: the anchor's own hard
+    negatives (sentence-transformers' ``hardness_mode="hard_negatives"``; EmbeddingGemma, Vera et al. 2025, takes 5),
+    the others' (with ``in_batch.hardness``, its ``"in_batch_negatives"``), or all (with it, its ``"all_negatives"``).
+
     The authors' code takes log(alpha) itself as its setting (0 there is ``alpha = 1`` here); here the
     logarithm is taken inside. A hard negative that is the same text as anchor i or its positive is left
     out of row i (unless ``mask_duplicates`` is off).
@@ -41,6 +46,8 @@ class Hard(NegativeSource):
 
         kind: Literal["hard"] = "hard"
         alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        hardness_of: Literal["own", "others", "all"] = "own"
 
     settings: Settings
 
@@ -67,11 +74,13 @@ class Hard(NegativeSource):
         n, count, size = reps.hard.shape
         flat = reps.hard.transpose(0, 1).reshape(n * count, size)
         keys = reps.keys[:, 2:].T.reshape(n * count)
+        hardness, of = self.settings.hardness, self.settings.hardness_of
         return VectorColumns(
             reps.anchor,
             flat,
             scoring,
-            own=Own(log_weight=math.log(self.settings.alpha), texts=True),
+            hardness=0.0 if of == "own" else hardness,
+            own=Own(log_weight=math.log(self.settings.alpha), texts=True, hardness=0.0 if of == "others" else hardness),
             anchor_keys=reps.keys[:, :2],
             column_keys=keys.unsqueeze(1),
         )

@@ -30,6 +30,11 @@ class InBatch(NegativeSource):
     ``columns = "positives_and_anchors"`` also ``sim(a_i, a_j) / tau`` for j != i, as in NT-Xent
     (2N - 1 terms in the denominator in all); SimCSE has the N positives only.
 
+    ``hardness = h`` adds ``h * sim(a_i, b_j)``, without its gradient, to the logit: each negative has the weight
+    ``exp(h * sim)``, so that near ones are pushed away more (`opencse.objective.losses.hardness_log_weight`;
+    sentence-transformers' ``hardness_mode="in_batch_negatives"``; Lan et al. 2025 take 9). It is what ESimCSE's section
+    7 leaves to the future: "to improve the discrimination between different negative pairs".
+
     An example whose anchor or positive is the same text as anchor i or its positive is left out of row i
     (unless ``mask_duplicates`` is off): it would be pushed away from itself.
 
@@ -47,6 +52,7 @@ class InBatch(NegativeSource):
         of: SidesSettings = Views.Settings()
         columns: Literal["positives", "positives_and_anchors"] = "positives"
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     settings: Settings
 
@@ -94,6 +100,7 @@ class InBatch(NegativeSource):
             positives if len(others) == 1 else torch.cat(others),  # a copy would be one more set of vectors
             scoring,
             log_weight=math.log(self.settings.weight),
+            hardness=self.settings.hardness,
             own=Own(excluded=True),
             anchor_keys=keys,
             column_keys=keys.repeat(len(others), 1),

@@ -20,13 +20,13 @@ from opencse.settings import PartSettings
 class MemoryBank(NegativeSource):
     """The encoder's outputs of previous steps (Park's thesis, section 4.3; Table 5).
 
-    Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each. After the
-    backward pass of each step the anchors' vectors, after the training head and with the step's dropout, are added to
-    the queue, which keeps the last ``steps`` times N: the vectors of the last ``steps`` steps while batches are full,
-    and some older ones after a smaller batch, since the thesis keeps "the number of additional samples same as batch
-    size". (Where a step accumulates several batches, N is one of them, and the last ``steps`` of them are kept.) The
-    first step has no column of this source. Vectors are stored without normalisation, and take no gradient; there
-    is no second encoder (`MomentumQueue` has one).
+    Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each, times
+    ``exp(hardness * sim)`` as for `InBatch`. After the backward pass of each step the anchors' vectors, after the
+    training head and with the step's dropout, are added to the queue, which keeps the last ``steps`` times N: the
+    vectors of the last ``steps`` steps while batches are full, and some older ones after a smaller batch, since the
+    thesis keeps "the number of additional samples same as batch size". (Where a step accumulates several batches, N is
+    one of them, and the last ``steps`` of them are kept.) The first step has no column of this source. Vectors are
+    stored without normalisation, and take no gradient; there is no second encoder (`MomentumQueue` has one).
 
     A sentence of the queue that is the same text as anchor i or its positive is left out of row i (unless
     ``mask_duplicates`` is off).
@@ -50,6 +50,7 @@ class MemoryBank(NegativeSource):
         kind: Literal["memory_bank"] = "memory_bank"
         steps: int = Field(default=1, ge=1, le=1_000_000)
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
     settings: Settings
 
@@ -80,6 +81,7 @@ class MemoryBank(NegativeSource):
             queue.vectors.to(at_least_float32(reps.anchor).dtype),
             scoring,
             log_weight=math.log(self.settings.weight),
+            hardness=self.settings.hardness,
             anchor_keys=reps.keys[:, :2],
             column_keys=queue.keys.unsqueeze(1),
         )

@@ -30,8 +30,9 @@ class MomentumQueue(NegativeSource):
 
     `after_backward` updates the momentum encoder and the queue, once per step.
 
-    Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each. After the
-    backward pass of each step, with theta the weights that made its vectors::
+    Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each, times
+    ``exp(hardness * sim)`` as for `InBatch`. After the backward pass of each step, with theta the weights that made its
+    vectors::
 
         theta_m <- momentum * theta_m + (1 - momentum) * theta                              (eq. 6)
         queue   <- the last ``size`` of (queue, f(x_1; theta_m), ..., f(x_N; theta_m))
@@ -67,6 +68,7 @@ class MomentumQueue(NegativeSource):
         init: Literal["pretrained", "random"] = "pretrained"
         head: Literal["momentum", "online"] = "momentum"
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
         @field_validator("size", mode="before")
         @classmethod
@@ -130,6 +132,7 @@ class MomentumQueue(NegativeSource):
             queue.vectors,
             scoring,
             log_weight=math.log(self.settings.weight),
+            hardness=self.settings.hardness,
             anchor_keys=reps.keys[:, :2],
             column_keys=queue.keys.unsqueeze(1),
         )
