@@ -35,6 +35,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "encoder.head.kind=projection",
         'objective.terms=[{kind="replaced_tokens", masking="bert", pick="best", places="all", padding="counted"}]',
     ),
+    "guided": (
+        'objective.negatives=[{kind="in_batch", guide={strategy="fixed", limit=0.1, centred=true, pooling="mean"}}, '
+        '{kind="gaussian", mean="zero", sd="one", ascend={steps=2, rate=0.5}}]',
+    ),
     "projection": (
         "encoder.head.kind=projection",
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="layers"}, {kind="momentum_queue"}]',

@@ -15,7 +15,7 @@ from torch import Tensor
 from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
-from opencse.objective.columns import Scoring, VectorColumns
+from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.part import Part
@@ -82,7 +82,7 @@ class Spy(InBatch):
     def weights(self) -> list[Tensor]:
         return [p.detach().clone() for p in self.encoder[0].parameters()]
 
-    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
+    def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
         self.notes.events.append("forward")
         assert reps.anchor.requires_grad
         before, self.forward_weights = self.forward_weights, self.weights()

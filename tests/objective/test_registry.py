@@ -45,7 +45,7 @@ OWN: dict[PartRole, list[str]] = {
         "repeat_words",
         "synonym",
     ],
-    "sides": ["anchors", "clean", "mean", "noisy", "views"],
+    "sides": ["anchors", "clean", "mean", "noisy", "positives", "views"],
     "negatives": [
         "gaussian",
         "gmm",
@@ -117,7 +117,7 @@ def test_every_part_goes_through_a_recipes_table_and_back(role: PartRole, kind: 
         ),
         ("term", "dropout", ["no part 'dropout' among the terms", "there are: barlow_twins, dcl, mlm"]),
         ("view", "mlm", ["no part 'mlm' among the views"]),
-        ("sides", "in_batch", ["no part 'in_batch' among the sides", "anchors, clean, mean, noisy, views"]),
+        ("sides", "in_batch", ["no part 'in_batch' among the sides", "anchors, clean, mean, noisy, positives, views"]),
         ("term", "", ["no part '' among the terms"]),
         ("term", "x" * 5000, ["xxx..."]),
         ("term", "no_such_module:Part", ["no_such_module:Part: 'no_such_module' cannot be imported"]),

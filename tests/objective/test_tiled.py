@@ -17,13 +17,15 @@ from opencse.objective.negatives import gaussian
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.teachers.teacher import TaughtVectors, Teacher, TeacherSettings, TeacherVectors
 from opencse.objective.vectors.requests import Clean, Layer, Means
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import validate
 
 N, D, H = 12, 6, 2
 IN_BATCH: dict[str, Any] = {"kind": "in_batch"}
 HARD: dict[str, Any] = {"kind": "hard", "alpha": 2.5}
+GUIDE: dict[str, Any] = {"strategy": "fixed", "limit": 0.3}
 # What the objective's tables say, and the tensors that get a gradient.
 OBJECTIVES: dict[str, dict[str, Any]] = {
     "in batch": {"negatives": [IN_BATCH]},
@@ -41,6 +43,9 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
         "negatives": [{"kind": "memory_bank", "hardness": 2.0}, {"kind": "momentum_queue", "hardness": 0.7}]
     },
     "hard alone": {"negatives": [HARD]},
+    "guided": {"negatives": [{**IN_BATCH, "columns": "positives_and_anchors", "guide": GUIDE}]},
+    "guided to zero": {"negatives": [{**IN_BATCH, "guide": {**GUIDE, "effect": "zero_logit"}}]},
+    "guided hard": {"negatives": [IN_BATCH, {**HARD, "guide": GUIDE}]},
     "layers": {"negatives": [IN_BATCH, {"kind": "layers", "layers": [-2, 0], "weight": "batch"}]},
     "layers averaged": {"negatives": [IN_BATCH, {"kind": "layers", "average_with_plain": True, "weight": 1.5}]},
     "own layers": {"negatives": [IN_BATCH, {"kind": "layers", "columns": "own", "average_with_plain": True}]},
@@ -102,14 +107,24 @@ def representations(seed: int = 0, duplicates: bool = True, dtype: torch.dtype =
         keys[5, 0] = keys[7, 1]  # a text once as anchor, once as positive
         keys[6, 2] = keys[6, 1]  # a hard negative that is its own positive
         keys[8, 3] = keys[2, 0]  # one that is another's anchor
+    answers = taught(leaf(N).detach(), leaf(N).detach(), leaf(N, H).detach())
     return Representations(
         anchor=leaf(N),
         positive=leaf(N),
         hard=leaf(N, H),
         keys=keys,
-        answers={Clean(): leaf(N), Layer(-2): leaf(2 * N), Layer(0): leaf(2 * N), Means(3): leaf(2, N)},
+        answers={Clean(): leaf(N), Layer(-2): leaf(2 * N), Layer(0): leaf(2 * N), Means(3): leaf(2, N), **answers},
         noise_seed=11,
     )
+
+
+def taught(anchor: Tensor, positive: Tensor, hard: Tensor) -> dict[Request[Any], Any]:
+    """A teacher's vectors, as sources read them."""
+    vectors, teacher = TaughtVectors(anchor, positive, hard), Teacher(TeacherSettings(), "test")
+    return {
+        TeacherVectors(TeacherSettings(), "views", teacher): vectors,
+        TeacherVectors(TeacherSettings(), "all", teacher): vectors,
+    }
 
 
 def figures(
@@ -119,7 +134,7 @@ def figures(
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         outcome = objective(reps)
     leaves = {"anchor": reps.anchor, "positive": reps.positive, "hard": reps.hard}
-    leaves |= {str(request): answer for request, answer in reps.answers.items()}
+    leaves |= {str(request): answer for request, answer in reps.answers.items() if isinstance(answer, Tensor)}
     found = torch.autograd.grad(outcome.total, list(leaves.values()), allow_unused=True)
     gradients = {name: g for name, g in zip(leaves, found, strict=True) if g is not None}
     return {**outcome.losses, **outcome.report}, gradients
@@ -231,7 +246,13 @@ def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEnco
 
     keys = torch.arange(4 * n).reshape(n, 4)
     keys[7] = keys[5]
-    answers = {Clean(): leaf(n), Layer(-2): leaf(2 * n), Layer(0): leaf(2 * n), Means(3): leaf(2, n)}
+    answers: dict[Request[Any], Any] = {
+        Clean(): leaf(n),
+        Layer(-2): leaf(2 * n),
+        Layer(0): leaf(2 * n),
+        Means(3): leaf(2, n),
+    }
+    answers |= taught(leaf(n).detach(), leaf(n).detach(), leaf(n, H).detach())
     reps = Representations(leaf(n), leaf(n), leaf(n, H), keys, answers, noise_seed=1)
     for source in objective.negatives:
         if isinstance(source, MomentumQueue):
@@ -252,7 +273,7 @@ def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEnco
 BIG = 600
 
 
-@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in ("gmm", "empty queue")])
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in ("gmm", "empty queue", "guided to zero")])
 def test_no_tensor_of_a_batch_by_batch_size_is_made(
     name: str, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

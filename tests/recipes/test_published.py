@@ -30,6 +30,7 @@ PUBLISHED = {
     "sscl-bert": 62.42,
     "dcl-post": 67.07,
     "diffcse": 78.49,
+    "dclr": 77.22,
     "gaussian-sampling": 76.38,
     "output-noise": 50.21,
     "input-noise": 75.57,
@@ -37,7 +38,7 @@ PUBLISHED = {
 }
 WITHOUT_CODE = {"gaussian-sampling", "output-noise", "input-noise", "weight-perturbation"}
 SEEDS = (19984, 5838, 16822, 19294, 17173)
-OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++"}
+OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++", "gist"}
 LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"}
 MISPRINTED = {("sscl-progressive", "bert-base"): 77.749, ("sscl-progressive", "bert-large"): 79.594}
 ROWS = [(name, preset) for name in recipe_names() for preset in load_recipe(name).presets]

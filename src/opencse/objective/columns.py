@@ -78,6 +78,25 @@ class Own:
 
 
 @dataclass(frozen=True)
+class FalseNegatives:
+    """Columns that a teacher takes for too near to an anchor to be its negatives: ``cos(left_i, right_k) > limit_i``.
+
+    Attributes:
+        left: (N, t) the teacher's vectors of the anchors.
+        right: (K, t) the teacher's vectors of the columns.
+        limits: (N,).
+    """
+
+    left: Tensor
+    right: Tensor
+    limits: Tensor
+
+    def rows(self, rows: slice) -> Tensor:
+        """(R, K) bool: the false negatives of some anchors."""
+        return pairwise_similarity(self.left[rows], self.right, "cosine") > self.limits[rows].unsqueeze(1)
+
+
+@dataclass(frozen=True)
 class LogitColumns:
     """One source's columns of the denominator as logits.
 
@@ -147,6 +166,7 @@ class VectorColumns:
         anchor_keys: (N, 2) hashes of the anchor's and the positive's text.
         column_keys: (K, C) hashes of the texts of each column, any of which makes it a duplicate; None if a column has
             no text.
+        false: columns to leave out by a teacher's judgement, an anchor's own among them; None for none.
     """
 
     left: Tensor
@@ -157,6 +177,7 @@ class VectorColumns:
     own: Own | None = None
     anchor_keys: Tensor | None = None
     column_keys: Tensor | None = None
+    false: FalseNegatives | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -204,9 +225,10 @@ class VectorColumns:
         n, k = self.shape
         logits = self.scoring.logits(self.left, self.right)
         duplicates = None if self.texts is None else same_text(*self.texts)
+        false = None if self.false is None else self.false.rows(slice(0, n))
         if self.own is None:
             nearness = hardness_log_weight(logits * self.scoring.temperature, self.hardness) if self.hardness else 0.0
-            return LogitColumns(logits, self.log_weight + nearness, duplicates=duplicates)
+            return LogitColumns(logits, self.log_weight + nearness, false, duplicates)
         is_own = torch.eye(n, dtype=torch.bool, device=logits.device).repeat(1, k // n)
         if duplicates is not None and not self.own.texts:
             duplicates = duplicates & ~is_own
@@ -216,7 +238,10 @@ class VectorColumns:
         if self.by_nearness:
             strength = self.hardness + (self.own.hardness - self.hardness) * is_own.to(logits.dtype)
             weight = weight + hardness_log_weight(logits * self.scoring.temperature, strength)
-        return LogitColumns(logits, weight, is_own if self.own.excluded else None, duplicates)
+        excluded = is_own if self.own.excluded else None
+        if false is not None:
+            excluded = false if excluded is None else excluded | false
+        return LogitColumns(logits, weight, excluded, duplicates)
 
 
 def same_text(anchors: Tensor, columns: Tensor) -> Tensor:

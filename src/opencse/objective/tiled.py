@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from opencse.objective.columns import AnyColumns, LogitColumns, Pairs, VectorColumns, same_text
+from opencse.objective.left_out import LeftOut
 from opencse.objective.losses.similarity import at_least_float32
 
 _EPS = 1e-12  # as torch.nn.functional.normalize
@@ -192,32 +193,7 @@ class _Block:
     counted: Tensor
     total: Tensor
     figures: Tensor
-    left_out: _LeftOut
-
-
-@dataclass
-class _LeftOut:
-    """Sets the columns that do not count, in place and without a mask of the tile's size where they are few.
-
-    Attributes:
-        own: row and column indices of the anchors' own columns.
-        rows: numbers of the rows that have duplicates.
-        same: for each of ``rows``, True where a column is a duplicate.
-        everywhere: a mask of all rows, for columns that were given as logits.
-    """
-
-    own: tuple[Tensor, Tensor] | None = None
-    rows: Tensor | None = None
-    same: Tensor | None = None
-    everywhere: Tensor | None = None
-
-    def set(self, matrix: Tensor, value: float) -> None:
-        if self.everywhere is not None:
-            matrix.masked_fill_(self.everywhere, value)
-        if self.own is not None:
-            matrix[self.own] = value
-        if self.rows is not None and self.same is not None:
-            matrix[self.rows] = matrix[self.rows].masked_fill_(self.same, value)
+    left_out: LeftOut
 
 
 @dataclass
@@ -311,7 +287,7 @@ class _Tiles:
         out.set(logits, 0.0)
         sums = logits.sum(dim=1)
         counted = logits.new_full((len(anchors),), logits.shape[1])
-        counted -= _counts(out, logits)
+        counted -= out.counts(logits)
         figures = torch.stack([sums.sum(), duplicates])
         total = sums + columns.log_weight * counted
         own, tau = columns.own, columns.scoring.temperature
@@ -329,7 +305,7 @@ class _Tiles:
 
     def _block_of_logits(self, source: _GivenLogits, rows: slice) -> _Block:
         part = source.columns.rows(rows)
-        out = _LeftOut(everywhere=part.left_out)
+        out = LeftOut(everywhere=part.left_out)
         plain, logits = (t.detach().to(self.dtype, copy=True) for t in (part.logits, source.weighted[rows]))
         out.set(plain, 0.0)
         out.set(logits, 0.0)
@@ -337,12 +313,14 @@ class _Tiles:
         duplicates = plain.new_zeros(()) if part.duplicates is None else part.duplicates.sum().to(self.dtype)
         return _exponentials(logits, out, counted, logits.sum(dim=1), torch.stack([plain.sum(), duplicates]), 0.0)
 
-    def _left_out(self, number: int, columns: VectorColumns, rows: slice) -> tuple[_LeftOut, Tensor]:
+    def _left_out(self, number: int, columns: VectorColumns, rows: slice) -> tuple[LeftOut, Tensor]:
         """The columns that do not count in these rows, and the number of duplicates among them."""
-        out = _LeftOut()
+        out = LeftOut()
         duplicates = columns.left.new_zeros((), dtype=self.dtype)
         if columns.own is not None and columns.own.excluded:
             out.own = columns.own_columns(rows)
+        if columns.false is not None:
+            out.everywhere = columns.false.rows(rows)
         repeated, texts = self.repeated[number], columns.texts
         if repeated is None or texts is None:
             return out, duplicates
@@ -377,7 +355,7 @@ class _Tiles:
 
 
 def _exponentials(
-    logits: Tensor, out: _LeftOut, counted: Tensor, total: Tensor, figures: Tensor, log_weight: float
+    logits: Tensor, out: LeftOut, counted: Tensor, total: Tensor, figures: Tensor, log_weight: float
 ) -> _Block:
     """Makes the block of a tile's ``logits``, in whose memory the exponentials are written."""
     out.set(logits, float("-inf"))
@@ -388,13 +366,3 @@ def _exponentials(
     finite = top.masked_fill(top == float("-inf"), 0.0)  # a row in which nothing counts
     powers = logits.sub_(finite.unsqueeze(1)).exp_()
     return _Block(powers, top + powers.sum(dim=1).log() + log_weight, top + log_weight, counted, total, figures, out)
-
-
-def _counts(out: _LeftOut, like: Tensor) -> Tensor:
-    """(R,) columns of each row that do not count."""
-    counts = like.new_zeros(len(like))
-    if out.own is not None:
-        counts += out.own[1].shape[1]
-    if out.rows is not None and out.same is not None:
-        counts[out.rows] += out.same.sum(dim=1).to(like.dtype)
-    return counts

@@ -272,3 +272,25 @@ def test_vectors_made_by_hand_have_no_noise() -> None:
 
 def noisy_anchor(**data: Any) -> NoisyAnchor:
     return NoisyAnchor(validate(NoisyAnchor.Settings, {"kind": "noisy_anchor", **data}, "test"))
+
+
+def test_samples_climb_the_contrast_of_the_positives_with_them_alone() -> None:
+    random = torch.Generator().manual_seed(5)
+    reps = replace(Representations.of(*(torch.randn(6, 4, generator=random, dtype=torch.float64) for _ in range(2))))
+    scoring = Scoring(temperature=0.5)
+    plain = gaussian(mean="zero", sd="one").columns(reps, scoring).right
+    samples = plain.clone()
+    for _ in range(3):
+        samples = samples.detach().requires_grad_()
+        total = torch.zeros((), dtype=torch.float64)
+        for a, b in zip(reps.anchor, reps.positive, strict=True):
+            positive = (torch.cosine_similarity(a, b, dim=0) / 0.5).exp()
+            negatives = sum((torch.cosine_similarity(a, g, dim=0) / 0.5).exp() for g in samples)
+            total = total - (positive / (positive + negatives)).log()
+        (up,) = torch.autograd.grad(total / 6, samples)
+        samples = samples.detach() + torch.stack([0.2 * u / (u @ u).sqrt() for u in up])
+    moved = gaussian(mean="zero", sd="one", ascend={"steps": 3, "rate": 0.2}).columns(reps, scoring).right
+    torch.testing.assert_close(moved, samples, rtol=1e-10, atol=1e-10)
+    assert not moved.requires_grad
+    assert (moved - plain).norm(dim=1).min() > 0.3
+    assert gaussian(count=0, ascend={}).columns(reps, scoring).right.shape == (0, 4)

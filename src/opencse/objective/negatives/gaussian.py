@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
-from pydantic import model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 
+from opencse.objective.columns import Pairs, Scoring, VectorColumns
+from opencse.objective.contrast import contrast
 from opencse.objective.negatives.base import Generated, GeneratedSettings
 from opencse.objective.noise import centre_and_spread, standard_normal
+from opencse.objective.vectors.step import Representations
+from opencse.settings import Settings
 
 DRAWN_BYTES = 64 * 2**20
 """Most bytes of noise that ``covariance = "full"`` draws at once."""
+
+
+class AscendSettings(Settings):
+    """How samples are moved up the gradient of the contrast.
+
+    Attributes:
+        steps: how many times.
+        rate: length of each move.
+    """
+
+    steps: int = Field(default=1, ge=1, le=1_000)
+    rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
 
 
 class Gaussian(Generated):
@@ -36,6 +53,12 @@ class Gaussian(Generated):
     - ``covariance = "full"``: ``g_k = m + Sigma^(1/2) eps_k``, the Gaussian with the batch's own covariance, which
       takes the place of ``sd``. It is drawn as ``m + (1 / sqrt(N - 1)) sum_j (z_j - mu) eps_kj``.
 
+    ``ascend`` moves the samples before they are used, up the gradient of the contrast of the positives with them alone
+    (DCLR, Zhou et al. 2022, arXiv:2205.00656, which draws from N(0, 1): ``mean = "zero"``, ``sd = "one"``)::
+
+        g_k <- g_k + rate * u_k / |u_k|,   u_k = d/dg_k mean_i -log( e^{sim(a_i, b_i)/tau} / (e^{sim(a_i, b_i)/tau} +
+                                                   sum_k e^{sim(a_i, g_k)/tau}) ),   ``steps`` times
+
     sigma and Sigma divide by N - 1, which the thesis leaves open. One anchor alone has sigma 0.
 
     Example:
@@ -54,6 +77,7 @@ class Gaussian(Generated):
         mean: Literal["batch", "zero"] = "batch"
         sd: Literal["batch", "one"] = "batch"
         covariance: Literal["none", "full", "product"] = "none"
+        ascend: AscendSettings | None = None
 
         @model_validator(mode="after")
         def _one_scale(self) -> Gaussian.Settings:
@@ -62,6 +86,23 @@ class Gaussian(Generated):
             return self
 
     settings: Settings
+
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
+        """(N, K) columns, moved up the gradient if the settings say so."""
+        columns = super().columns(reps, scoring)
+        ascend = self.settings.ascend
+        if ascend is None or not len(columns.right):
+            return columns
+        positive = Pairs(reps.anchor.detach(), reps.positive.detach(), scoring)
+        samples = columns.right
+        for _ in range(ascend.steps):
+            samples = samples.detach().requires_grad_()
+            with torch.enable_grad():
+                loss = contrast(positive, [VectorColumns(positive.left, samples, scoring)], [[0]]).loss
+                (up,) = torch.autograd.grad(loss, samples)
+            length = up.norm(dim=1, keepdim=True)
+            samples = samples.detach() + ascend.rate * torch.where(length > 0, up / length, up)
+        return replace(columns, right=samples)
 
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
         """Draws (``rows``, d) vectors: g of the class's formula."""

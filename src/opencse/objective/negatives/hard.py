@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.columns import Own, Scoring, VectorColumns
+from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
 from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
+from opencse.objective.teachers.guide import Guide, GuideSettings
 from opencse.objective.vectors.requests import HardNegatives, Sentences
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings
@@ -30,7 +32,8 @@ class Hard(NegativeSource):
 
     The authors' code takes log(alpha) itself as its setting (0 there is ``alpha = 1`` here); here the
     logarithm is taken inside. A hard negative that is the same text as anchor i or its positive is left
-    out of row i (unless ``mask_duplicates`` is off).
+    out of row i (unless ``mask_duplicates`` is off); with ``guide`` also one that a teacher takes for too near to
+    anchor i, its own among them (`opencse.objective.teachers.guide`).
 
     Example:
         >>> import torch
@@ -48,13 +51,25 @@ class Hard(NegativeSource):
         alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
         hardness_of: Literal["own", "others", "all"] = "own"
+        guide: GuideSettings | None = None
 
     settings: Settings
 
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        guide = self.settings.guide
+        self.guide = None if guide is None else Guide(guide, f"{self.kind} negatives", "all")
+
     @property
     def reads(self) -> Set[Request[Any]]:
-        """The hard negatives, in addition to the views."""
-        return {Sentences(), HardNegatives()}
+        """The hard negatives, in addition to the views, and a teacher's vectors."""
+        return {Sentences(), HardNegatives(), *([] if self.guide is None else [self.guide.request])}
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Opens its teacher."""
+        super().begin(encoder, batch_size=batch_size, seed=seed)
+        if self.guide is not None:
+            self.guide.begin(encoder)
 
     def check(self, context: Context) -> None:
         """Refuses data without hard negatives if there is no other source."""
@@ -69,13 +84,13 @@ class Hard(NegativeSource):
         """N * H."""
         return batch_size * hard
 
-    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
+    def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
         """(N, N * H) columns: all examples' first hard negatives, then all second ones, ..."""
         n, count, size = reps.hard.shape
         flat = reps.hard.transpose(0, 1).reshape(n * count, size)
         keys = reps.keys[:, 2:].T.reshape(n * count)
         hardness, of = self.settings.hardness, self.settings.hardness_of
-        return VectorColumns(
+        columns = VectorColumns(
             reps.anchor,
             flat,
             scoring,
@@ -84,3 +99,7 @@ class Hard(NegativeSource):
             anchor_keys=reps.keys[:, :2],
             column_keys=keys.unsqueeze(1),
         )
+        if self.guide is None:
+            return columns
+        taught = self.guide.taught(reps)
+        return self.guide.mask(columns, taught, taught.anchor, taught.hard.transpose(0, 1).reshape(n * count, -1))

@@ -11,12 +11,13 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.columns import Own, Scoring, VectorColumns
+from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
 from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.registry import build
 from opencse.objective.sides.base import Sides, SidesSettings
 from opencse.objective.sides.views import Views
+from opencse.objective.teachers.guide import Guide, GuideSettings
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
 
@@ -36,7 +37,9 @@ class InBatch(NegativeSource):
     7 leaves to the future: "to improve the discrimination between different negative pairs".
 
     An example whose anchor or positive is the same text as anchor i or its positive is left out of row i
-    (unless ``mask_duplicates`` is off): it would be pushed away from itself.
+    (unless ``mask_duplicates`` is off): it would be pushed away from itself. With ``guide``, so is one that a teacher
+    takes for too near to anchor i (`opencse.objective.teachers.guide`); the log then has ``guide_masked``, how many
+    examples that are per anchor.
 
     Example:
         >>> reps = Representations.of(torch.eye(2), torch.eye(2))
@@ -53,25 +56,30 @@ class InBatch(NegativeSource):
         columns: Literal["positives", "positives_and_anchors"] = "positives"
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        guide: GuideSettings | None = None
 
     settings: Settings
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.sides: Sides = build(self.settings.of)
+        guide = self.settings.guide
+        self.guide = None if guide is None else Guide(guide, f"{self.kind} negatives", "views")
 
     @property
     def reads(self) -> Set[Request[Any]]:
-        """What the similarities are taken between."""
-        return self.sides.reads
+        """What the similarities are taken between, and a teacher's vectors."""
+        return {*self.sides.reads, *([] if self.guide is None else [self.guide.request])}
 
     def check(self, context: Context) -> None:
         """Refuses what its sides cannot be combined with."""
         self.sides.check(context)
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Prepares its sides."""
+        """Prepares its sides and its teacher."""
         self.sides.begin(encoder, batch_size=batch_size, seed=seed)
+        if self.guide is not None:
+            self.guide.begin(encoder)
 
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
@@ -80,22 +88,23 @@ class InBatch(NegativeSource):
         self.sides.after_backward(encoder, inputs, reps)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        """The figures of its sides."""
-        return self.sides.diagnose(reps)
+        """The figures of its sides, and how many other examples the teacher takes for too near to an anchor."""
+        masked = {} if self.guide is None else {"guide_masked": self.guide.per_anchor(reps)}
+        return {**self.sides.diagnose(reps), **masked}
 
     def count(self, batch_size: int, hard: int) -> int:
         """N - 1, or 2N - 2."""
         del hard
         return (batch_size - 1) * (1 if self.settings.columns == "positives" else 2)
 
-    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
+    def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
         """(N, N) or (N, 2N) columns, the diagonal excluded."""
         anchors, positives = self.sides.of(reps, lambda: self.noise(reps))
         others = [positives]
         if self.settings.columns == "positives_and_anchors":
             others.append(anchors)
         keys = reps.keys[:, :2]
-        return VectorColumns(
+        columns = VectorColumns(
             anchors,
             positives if len(others) == 1 else torch.cat(others),  # a copy would be one more set of vectors
             scoring,
@@ -105,3 +114,8 @@ class InBatch(NegativeSource):
             anchor_keys=keys,
             column_keys=keys.repeat(len(others), 1),
         )
+        if self.guide is None:
+            return columns
+        taught = self.guide.taught(reps)
+        left, right = (taught.of(text) for text in self.sides.texts)
+        return self.guide.mask(columns, taught, left, right if len(others) == 1 else torch.cat([right, left]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 Draw = Callable[[], torch.Generator]
+Text = Literal["anchor", "positive"]
 SidesSettings = Annotated[PartSettings, PartOf("sides")]
 
 
@@ -23,9 +24,11 @@ class Sides(Part, ABC):
 
     Attributes:
         of_positives: whether one of them is the positive's own vector, as the view made it.
+        texts: the texts that the left and the right vectors are of.
     """
 
     of_positives: ClassVar[bool] = True
+    texts: ClassVar[tuple[Text, Text]] = ("anchor", "positive")
 
     @abstractmethod
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:

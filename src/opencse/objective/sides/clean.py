@@ -28,6 +28,7 @@ class CleanSides(Sides):
     """
 
     of_positives = False
+    texts = ("anchor", "anchor")
 
     class Settings(PartSettings):
         """Settings of `CleanSides`."""

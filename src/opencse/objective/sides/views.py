@@ -1,4 +1,4 @@
-"""The two views, or the anchors twice, on the sides of a similarity."""
+"""The two views, or one of them twice, on the sides of a similarity."""
 
 from __future__ import annotations
 
@@ -50,6 +50,7 @@ class Anchors(Views):
     """
 
     of_positives = False
+    texts = ("anchor", "anchor")
 
     class Settings(PartSettings):
         """Settings of `Anchors`."""
@@ -60,3 +61,26 @@ class Anchors(Views):
         """``(a, a)``."""
         del draw
         return reps.anchor, reps.anchor
+
+
+class Positives(Views):
+    """The positives on both sides: ``(b, b)``.
+
+    Example:
+        >>> import torch
+        >>> reps = Representations.of(torch.eye(2), torch.ones(2, 2))
+        >>> Positives().of(reps, torch.Generator)[0].tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+    """
+
+    texts = ("positive", "positive")
+
+    class Settings(PartSettings):
+        """Settings of `Positives`."""
+
+        kind: Literal["positives"] = "positives"
+
+    def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
+        """``(b, b)``."""
+        del draw
+        return reps.positive, reps.positive

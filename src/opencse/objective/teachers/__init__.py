@@ -1,0 +1,1 @@
+"""Frozen encoders that read the texts of a step, for the parts that learn from their vectors."""

@@ -1,0 +1,233 @@
+"""A frozen encoder that reads the texts of a step: any folder, or a copy of the start of training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from opencse.encoder.batches import token_budget
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.encoding import Batching, encode_in_batches
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError
+from opencse.kernels.outputs import Encoded
+from opencse.modules.modes import evaluating
+from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Role
+from opencse.objective.losses.similarity import at_least_float32
+from opencse.objective.vectors.step import Forward, Request, StepInputs
+from opencse.settings import Settings
+from opencse.text.tokenizer import Tokenizer, Tokens
+
+START = "start"
+"""The name of the model that training begins with, as a teacher."""
+TextsOf = Literal["anchors", "views", "all"]
+"""The texts that a teacher reads: the anchors', the anchors' and positives', or those and the hard negatives'."""
+
+
+class TeacherSettings(Settings):
+    """Settings of `Teacher`.
+
+    Attributes:
+        model: ``start``, a copy of the encoder that training begins with; or the folder or Hub id of any encoder.
+        pooling: of its vectors, in place of the model's own.
+    """
+
+    model: str = Field(default=START, min_length=1)
+    pooling: Pooling | None = None
+
+
+class WeightedTeacherSettings(TeacherSettings):
+    """Settings of one of several teachers.
+
+    Attributes:
+        weight: how much its similarities count; the weights of all teachers are divided by their sum.
+    """
+
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+
+class Teacher(nn.Module):
+    """An encoder that is never trained and gives vectors of the texts of a step, without dropout and gradient.
+
+    It reads the ids of the step where its vocabulary is that of the encoder in training. Otherwise the ids are decoded
+    and tokenised again, as sentence-transformers' ``GISTEmbedLoss`` does: what the encoder's tokenizer drops (capital
+    letters of an uncased one, what is beyond ``data.max_length``) the teacher does not see either.
+
+    The copy of the start is in the state, so a resumed run has the same one. A folder is opened again, and the state
+    has its fingerprint alone: another model in its place is refused.
+
+    Args:
+        settings: which encoder.
+        reader: the part that needs it, for messages.
+    """
+
+    def __init__(self, settings: TeacherSettings, reader: str) -> None:
+        super().__init__()
+        self.settings = settings
+        self.reader = reader
+        self.start: SentenceEncoder | None = None
+        self._opened: list[SentenceEncoder] = []  # in a list, so that its weights are in no checkpoint
+        self._decoder: Tokenizer | None = None
+
+    @property
+    def model(self) -> SentenceEncoder:
+        """The frozen encoder, after `begin`."""
+        if self.start is not None:
+            return self.start
+        if not self._opened:
+            raise RuntimeError(f"the teacher of the {self.reader} is used before begin")
+        return self._opened[0]
+
+    def begin(self, encoder: SentenceEncoder) -> None:
+        """Copies ``encoder``, or opens the folder on its device.
+
+        Raises:
+            UserError: if there is no such model.
+        """
+        settings = self.settings
+        if settings.model == START:
+            start = encoder.twin()
+            start.lm_head, start.projection = None, None
+            start.pooling = settings.pooling or start.pooling
+            self.start = start.requires_grad_(False).eval()
+            return
+        model = SentenceEncoder(settings.model, pooling=settings.pooling, device=encoder.device)
+        self._opened = [model.requires_grad_(False).eval()]
+        shares_ids = model.tokenizer.hf.get_vocab() == encoder.tokenizer.hf.get_vocab()
+        self._decoder = None if shares_ids else encoder.tokenizer
+        identity = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=encoder.device)
+        self.register_buffer("identity", identity)
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:  # noqa: ANN401
+        """Refuses the state of a run with another model in the teacher's folder."""
+        before, now = state_dict.get(f"{prefix}identity"), self._buffers.get("identity")
+        if before is not None and now is not None and not torch.equal(before.cpu(), now.cpu()):
+            raise UserError(
+                f"{self.settings.model}: is another model than the teacher that the run began with; put that back, or "
+                "begin a new run"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """(rows, t): the vectors of some texts, float32 at least.
+
+        Raises:
+            UserError: for texts longer than the teacher reads.
+        """
+        model = self.model
+        if self._decoder is not None:
+            lengths = tokens.attention_mask.sum(dim=1).tolist()
+            ids = [row[:length] for row, length in zip(tokens.input_ids.tolist(), lengths, strict=True)]
+            texts: list[str] = self._decoder.hf.batch_decode(ids, skip_special_tokens=True)
+            prompt = model.prompts.requested(Role.PLAIN, None, None)
+            vectors = encode_in_batches(model, texts, Batching(token_budget(model.device), prompt=prompt))
+            return torch.from_numpy(vectors).to(tokens.input_ids.device)
+        length = tokens.input_ids.shape[1]
+        if length > model.max_length:
+            raise UserError(
+                f"{self.settings.model}: the teacher of the {self.reader} reads {model.max_length} tokens, and a text "
+                f"has {length}; set data.max_length={model.max_length}"
+            )
+        with evaluating(model):
+            return at_least_float32(model.embed(tokens))
+
+    def read(self, inputs: StepInputs, views: int, of: TextsOf, *, one_text: bool = False) -> TaughtVectors:
+        """The vectors of a step's texts, in its chunks, of which each process encodes a share.
+
+        Args:
+            inputs: the step's texts.
+            views: rows of the views, N or 2N.
+            of: the texts to read.
+            one_text: whether each positive is the text of its anchor, which is then read once.
+        """
+        tokens, n = inputs.tokens, inputs.examples
+        anchor = positive = inputs.chunks.each(self, inputs.anchors)
+        if of != "anchors" and views == 2 * n and not one_text:
+            positive = inputs.chunks.each(self, tokens.rows(n, 2 * n))
+        hard = anchor.unsqueeze(1)[:, :0]
+        if of == "all" and len(tokens) > views:
+            rest = inputs.chunks.each(self, tokens.rows(views, len(tokens)))
+            hard = rest.reshape(-1, n, rest.shape[1]).transpose(0, 1)
+        return TaughtVectors(anchor, positive, hard)
+
+
+@dataclass(frozen=True)
+class TaughtVectors:
+    """A teacher's vectors of the texts of a step, without gradient.
+
+    Attributes:
+        anchor: (N, t).
+        positive: (N, t); the anchors' where the view makes the positives of the anchors' vectors.
+        hard: (N, H, t); H is 0 unless the hard negatives were read.
+    """
+
+    anchor: Tensor
+    positive: Tensor
+    hard: Tensor
+
+    def of(self, text: Literal["anchor", "positive"]) -> Tensor:
+        """(N, t): the vectors of the anchors or of the positives."""
+        return self.anchor if text == "anchor" else self.positive
+
+
+@dataclass(frozen=True)
+class OneText:
+    """Whether each positive of a step is the text of its anchor.
+
+    Attributes:
+        holds: whether it is.
+    """
+
+    holds: bool = False
+
+    def to(self, device: torch.device) -> OneText:
+        """The same."""
+        del device
+        return self
+
+
+@dataclass(frozen=True)
+class TeacherVectors(Request[TaughtVectors]):
+    """A teacher's vectors of the texts of a step.
+
+    Attributes:
+        settings: which teacher; parts that name the same one share its vectors.
+        of: the texts that it reads.
+        teacher: reads them; of the parts that name the same teacher, any.
+    """
+
+    encodes: ClassVar[bool] = False
+    settings: TeacherSettings
+    of: TextsOf
+    teacher: Teacher = field(compare=False, repr=False)
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> OneText:
+        """Compares the positives' texts with the anchors', on the CPU."""
+        del tokenizer, random
+        return OneText(len(tokens) % 2 == 0 and _same_rows(tokens, len(tokens) // 2))
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], TaughtVectors]:
+        """Lets the teacher read the texts; the encoder's forward pass has nothing more to do."""
+        inputs, views = forward.inputs, forward.views
+        prepared: OneText = inputs.prepared.get(self, OneText())
+        return lambda encoded: self.teacher.read(inputs, views, self.of, one_text=prepared.holds)
+
+    def detached(self, answer: TaughtVectors) -> TaughtVectors:
+        """The same vectors, which have no gradient."""
+        return answer
+
+
+def _same_rows(tokens: Tokens, n: int) -> bool:
+    """Whether each of rows n to 2n is the same text as the row n before it."""
+    first, second = tokens.rows(0, n), tokens.rows(n, 2 * n)
+    same = torch.equal(first.input_ids, second.input_ids) and torch.equal(first.attention_mask, second.attention_mask)
+    if not same or first.unpooled is None or second.unpooled is None:
+        return same
+    return torch.equal(first.unpooled, second.unpooled)
