@@ -79,14 +79,23 @@ NAMES = [*covering(recipe_names()), *VARIANTS]
 
 
 def text_for(recipe: str, folder: Path, sentences: list[str]) -> Source:
-    """What the recipe reads: 20 sentences, or 20 triples."""
+    """What the recipe reads: 20 sentences, 20 triples, or 15 documents."""
     columns = 3 if load_recipe(recipe).objective.view.kind == "pair" else 1
+    if load_recipe(recipe).objective.view.kind == "spans":
+        return Source(str(write_documents(folder / "documents.txt", sentences)))
     path = folder / ("triples.tsv" if columns == 3 else "text.txt")
     if not path.is_file():
         rows = [sentences[i : i + 20 * columns : 20] for i in range(20)]
         lines = ["\t".join(row) for row in rows]
         path.write_text("\n".join(["anchor\tpositive\tnegative", *lines] if columns == 3 else lines))
     return Source(str(path))
+
+
+def write_documents(path: Path, sentences: list[str], documents: int = 15, length: int = 24) -> Path:
+    """A file of documents of ``length`` sentences each, with a blank line between two."""
+    rows = [[sentences[(11 * i + j) % len(sentences)] for j in range(length)] for i in range(documents)]
+    path.write_text("\n\n".join("\n".join(one) for one in rows))
+    return path
 
 
 def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:
@@ -96,6 +105,8 @@ def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: 
     if load_recipe(recipe).training.batch_tokens is not None:
         settings.append("training.batch_tokens=200")
     source = text_for(recipe, folder, sentences)
+    if load_recipe(recipe).objective.view.kind == "spans":
+        settings.append("objective.view.shortest=6")
     job = TrainJob(
         text=source, recipe=recipe, model=str(model), settings=(*settings, *VARIANTS.get(name, ()), *more), dev=None
     )

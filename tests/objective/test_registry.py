@@ -43,6 +43,7 @@ OWN: dict[PartRole, list[str]] = {
         "pair",
         "repeat_subwords",
         "repeat_words",
+        "spans",
         "synonym",
     ],
     "sides": ["anchors", "clean", "mean", "noisy", "positives", "views"],

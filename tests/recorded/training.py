@@ -14,6 +14,7 @@ import opencse
 from helpers import filled
 from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.text import sample
+from steps import write_documents
 
 STEPS, STEPS_OF_PRESETS = 20, 5
 ROWS = 100
@@ -92,10 +93,13 @@ def record_run(name: str, model: Path, folder: Path) -> dict[str, Any]:
     if loaded.objective.view.kind == "pair":
         rows = [(sentences[i], sentences[i + ROWS], sentences[i + 2 * ROWS]) for i in range(ROWS)]
     settings = (*settings, f"training.max_steps={steps}")
+    text: str | Sequence[str] | Sequence[tuple[str, ...]] = rows
+    if loaded.objective.view.kind == "spans":
+        text = str(write_documents(folder.with_name(f"{folder.name}.txt"), sentences, documents=ROWS // 5))
     if loaded.training.batch_tokens is not None:
         settings = (*settings, "training.batch_tokens=200")
     dev: Literal["sample"] | None = "sample" if name in JUDGED else None
-    opencse.train(rows, folder, recipe=recipe, model=model, settings=settings, dev=dev, device="cpu")
+    opencse.train(text, folder, recipe=recipe, model=model, settings=settings, dev=dev, device="cpu")
     records: list[dict[str, Any]] = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     columns: dict[str, dict[int, float]] = {}
     for one in records:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
@@ -11,6 +14,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import HardNegatives
 from opencse.objective.vectors.step import Request, StepInputs
 from opencse.objective.views.base import ChangesTokens, DerivesPositives
+from opencse.objective.views.drawn import DrawsTexts
 from opencse.streams import Stream
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, Tokenizer
@@ -41,12 +45,15 @@ class InputBuilder:
         self.seed = seed
         self.reads = objective.reads
         self.prepared = [request for request in self.reads if type(request).prepare is not Request.prepare]
+        self.encodes = objective.encodes
         self.cells = objective.view.examples(corpus, np.random.default_rng([seed, Stream.EXAMPLES]))
         if left_out is not None:
             if len(left_out) != len(corpus):
                 raise ValueError(f"{len(left_out)} flags for {len(corpus)} rows")
-            self.cells = self.cells[~left_out[self.cells[:, :, 0]].any(axis=1)]
-        if not objective.encodes:
+            self.cells = self.cells[~self._uses(left_out)]
+        if isinstance(self.view, DrawsTexts):
+            self.cells = self.cells[self.view.suitable(self.cells, corpus, tokenizer)]
+        elif not objective.encodes:
             self.cells = self.cells[:, :1]  # a term on masked copies reads the anchors alone
         elif HardNegatives() not in self.reads:
             self.cells = self.cells[:, :2]
@@ -61,8 +68,17 @@ class InputBuilder:
         return max(0, int(self.cells.shape[1]) - 2)
 
     @property
+    def texts_per_example(self) -> int:
+        """Texts of an example that are encoded, if positives have rows."""
+        return self.view.texts_per_example if isinstance(self.view, DrawsTexts) else 2 + self.hard
+
+    @property
     def lengths(self) -> Integers:
-        """(M,) tokens of each example, in all of its texts that are encoded."""
+        """(M,) tokens of each example, in all of its texts that are encoded; their mean where the view draws them."""
+        if isinstance(self.view, DrawsTexts):
+            anchor, positive = self.view.mean_lengths(self.corpus)
+            texts = anchor + self.view.positives_per_anchor * positive * self.encodes
+            return np.full(len(self.cells), round(self.view.anchors * texts), dtype=np.int64)
         offsets, width = self.corpus.offsets, self.corpus.width
         total = np.zeros(len(self.cells), dtype=np.int64)
         for start in range(0, len(total), _AT_ONCE):
@@ -72,41 +88,80 @@ class InputBuilder:
                 total[some] += offsets[text + 1] - offsets[text]
         return total
 
+    def longest(self, count: int) -> list[Ids]:
+        """The longest texts of the corpus, ``count`` at most; of the greatest length where the view draws its texts."""
+        corpus = self.corpus
+        texts = np.argsort(np.diff(corpus.offsets), kind="stable")[-count:]
+        ids = [corpus.text_ids(*divmod(int(text), corpus.width)) for text in texts]
+        return [np.resize(one, corpus.facts.max_length) for one in ids] if isinstance(self.view, DrawsTexts) else ids
+
     def build(self, examples: Integers, step: int) -> StepInputs:
         """Makes the inputs of ``step`` from ``examples``, given by their numbers."""
-        cells = self.cells[examples]
-        keys = self.corpus.keys[cells[:, :, 0], cells[:, :, 1]]
+        rows, keys, unpooled, positives = self._texts(self.cells[examples], step)
+        n = len(keys)
+        tokens = self.tokenizer.pad(rows)
+        if unpooled:
+            tokens = tokens.leaving_out(unpooled)
+        views = tokens.rows(0, n * (1 + positives))
+        prepared = {
+            request: request.prepare(
+                views.rows(0, n) if request.anchors_only else views,
+                self.tokenizer,
+                np.random.default_rng([self.seed, Stream.MASK, step, *request.stream]),
+            )
+            for request in self.prepared
+        }
+        for request, copy in prepared.items():
+            tokens = request.replaced(tokens, copy)
+        return StepInputs(
+            tokens,
+            n,
+            torch.from_numpy(np.ascontiguousarray(keys)),
+            prepared,
+            anchor_length=max(len(ids) for ids in rows[:n]),
+            noise_seed=int(np.random.default_rng([self.seed, Stream.NOISE, step]).integers(2**63)),
+            positives=max(1, positives),
+        )
+
+    def _texts(self, cells: Integers, step: int) -> tuple[list[Ids], Integers, list[int], int]:
+        """The rows of a step, the keys of each anchor's texts, tokens that pooling leaves out, and positives' rows."""
+        augment = np.random.default_rng([self.seed, Stream.AUGMENT, step])
         rows: list[Ids] = []
+        if isinstance(self.view, DrawsTexts):
+            drawn = self.view.draw(cells, self.corpus, self.tokenizer, augment)
+            positives = self.view.positives_per_anchor * self.encodes
+            n = len(drawn.anchors)
+            hashes = [_ids_key(drawn.anchors), _ids_key(drawn.positives[:n])][: 1 + self.encodes]
+            rows = [*drawn.anchors, *drawn.positives[: positives * n]]
+            return rows, np.stack(hashes, axis=1), [], positives
+        keys = self.corpus.keys[cells[:, :, 0], cells[:, :, 1]]
         unpooled: list[int] = []
         for role in self._roles:
             if self.corpus.unpooled:
                 unpooled += [self.corpus.unpooled[int(column)] for column in cells[:, role, 1]]
             texts = [self.corpus.text(int(r), int(c)) for r, c in cells[:, role]]
             if role == 1 and isinstance(self.view, ChangesTokens):
-                rows += self.view.positives(texts, np.random.default_rng([self.seed, Stream.AUGMENT, step]))
+                rows += self.view.positives(texts, augment)
             else:
                 rows += [text.ids for text in texts]
-        tokens = self.tokenizer.pad(rows)
-        if unpooled:
-            tokens = tokens.leaving_out(unpooled)
-        views = tokens.rows(0, len(examples) * (2 if 1 in self._roles else 1))
-        prepared = {
-            request: request.prepare(
-                views, self.tokenizer, np.random.default_rng([self.seed, Stream.MASK, step, *request.stream])
-            )
-            for request in self.prepared
-        }
-        return StepInputs(
-            tokens,
-            len(examples),
-            torch.from_numpy(np.ascontiguousarray(keys)),
-            prepared,
-            anchor_length=max(len(ids) for ids in rows[: len(examples)]),
-            noise_seed=int(np.random.default_rng([self.seed, Stream.NOISE, step]).integers(2**63)),
-        )
+        return rows, keys, unpooled, 1 if 1 in self._roles else 0
+
+    def _uses(self, left_out: Flags) -> Flags:
+        """(M,) whether each example reads a row that is left out."""
+        rows = self.cells[:, :, 0]
+        if not isinstance(self.view, DrawsTexts):
+            return np.asarray(left_out[rows].any(axis=1))
+        before = np.concatenate([[0], np.cumsum(left_out)])  # rows left out before each row
+        return np.asarray(before[rows[:, 1] + 1] > before[rows[:, 0]])
 
     @property
     def _roles(self) -> list[int]:
         """The columns of ``cells`` whose texts are encoded: not the positives if the view derives them."""
         derived = isinstance(self.view, DerivesPositives)
         return [role for role in range(self.cells.shape[1]) if role != 1 or not derived]
+
+
+def _ids_key(texts: Sequence[Ids]) -> Integers:
+    """(N,) a hash of the ids of each text."""
+    digests = b"".join(hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8).digest() for ids in texts)
+    return np.frombuffer(digests, dtype="<i8").astype(np.int64)

@@ -219,6 +219,7 @@ class Objective(nn.Module):
         if self.dual_encoder:
             self.second = encoder.twin()
             self.second.lm_head = None  # masked copies go through the first encoder
+        batch_size *= self.view.anchors
         for part in self._all_parts:
             repeated = "#" in part.name  # a second part of a kind has draws of its own
             part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if repeated else seed)
@@ -301,6 +302,7 @@ class Objective(nn.Module):
 
     def negatives_per_anchor(self, batch_size: int, hard: int) -> int:
         """Columns in an anchor's denominator without its positive, for a full batch without duplicates."""
+        batch_size *= self.view.anchors
         return sum(source.count(batch_size, hard) for source in self.negatives)
 
     def stores(self) -> dict[str, int]:

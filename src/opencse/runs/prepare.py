@@ -146,7 +146,7 @@ def prepare(
         batches_per_epoch=batches.steps_per_epoch,
         steps=steps,
         batch_size=batches.batch_size,
-        texts_per_step=(2 + inputs.hard) * batches.batch_size,
+        texts_per_step=inputs.texts_per_example * batches.batch_size,
         stores=objective.stores(),
         evaluates=dev is not None,
     )

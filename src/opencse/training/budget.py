@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,7 +46,7 @@ def choose_chunks(
     row = (1 + networks) * graph_bytes(encoder, inputs, precision)
     free, row = world.share((_own_share(encoder.device, world), row))
     fit = max(1, int(SHARE * free / row))
-    rows = (2 + inputs.hard) * batch_size
+    rows = inputs.texts_per_example * batch_size
     reason = f"auto: {row / 2**20:.2f} MiB per text, {free / 2**30:.1f} GiB free"
     if rows <= fit * world.count:
         return Chunks(world=world), f"{reason}: all {rows:,} texts of a step fit"
@@ -66,9 +65,7 @@ def graph_bytes(encoder: SentenceEncoder, inputs: InputBuilder, precision: Preci
     It is the difference between twice the texts and the texts, so that what a pass keeps once (weights in bf16) does
     not count. The random generator is left as it was.
     """
-    corpus = inputs.corpus
-    longest = np.argsort(np.diff(corpus.offsets), kind="stable")[-_PROBED:]
-    ids = [corpus.text_ids(*divmod(int(i), corpus.width)) for i in longest]
+    ids = inputs.longest(_PROBED)
     once, twice = (_bytes_kept(encoder, encoder.tokenizer.pad(some), precision) for some in (ids, ids * 2))
     return (twice - once) / len(ids)
 

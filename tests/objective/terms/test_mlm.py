@@ -72,7 +72,7 @@ def test_the_term_says_what_it_reads() -> None:
     assert term.reads == {Masked(0.2), LmHead()}
     assert term.weight == 0.3
     none = torch.zeros(0, 0, 0)
-    with pytest.raises(RuntimeError, match=r"no part of the objective reads Masked\(rate=0\.2\)"):
+    with pytest.raises(RuntimeError, match=r"no part of the objective reads Masked\(rate=0\.2,"):
         term.loss(Representations(none, none, none, none))
 
 

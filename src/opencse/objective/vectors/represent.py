@@ -19,6 +19,8 @@ from opencse.text.tokenizer import Tokens
 
 Derive = Callable[[Tensor], Tensor]
 """The anchors' vectors (N, d) -> the positives' vectors (N, d)."""
+Merge = Callable[[Tensor], Tensor]
+"""The vectors of all positives (P, N, d) -> one of each anchor's positives (N, d)."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,25 @@ class Passes:
     disturb: RowDisturb | None = None
 
     def forward(
-        self, *, derive: Derive | None = None, shared_mask: bool = False, change_positives: RowDisturb | None = None
+        self,
+        *,
+        derive: Derive | None = None,
+        merge: Merge | None = None,
+        shared_mask: bool = False,
+        change_positives: RowDisturb | None = None,
     ) -> Representations:
         """Makes the vectors of the step, with gradient; see `represent`.
 
         Args:
             derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
+            merge: makes one vector of an anchor's positives, if there may be several.
             shared_mask: whether the positives go through under the dropout masks of the anchors.
             change_positives: changes the input embeddings of some positives, given with the number of the first.
         """
         disturb = self.disturb
         if change_positives is not None:
             disturb = _then_positives(disturb, self.inputs.examples, change_positives)
-        return self._represent(disturb, derive=derive, shared_mask=shared_mask)
+        return self._represent(disturb, derive=derive, merge=merge, shared_mask=shared_mask)
 
     def input_gradients(self) -> GradientWatch:
         """Finds the contrastive loss's gradient at the input embeddings, in a pass of its own.
@@ -80,13 +88,19 @@ class Passes:
         return gradient
 
     def _represent(
-        self, disturb: RowDisturb | None, *, derive: Derive | None = None, shared_mask: bool = False
+        self,
+        disturb: RowDisturb | None,
+        *,
+        derive: Derive | None = None,
+        merge: Merge | None = None,
+        shared_mask: bool = False,
     ) -> Representations:
         return represent(
             self.encoder,
             self.inputs,
             self.reads,
             derive=derive,
+            merge=merge,
             second=self.second,
             shared_mask=shared_mask,
             disturb=disturb,
@@ -112,6 +126,7 @@ def represent(
     reads: Collection[Request[Any]],
     *,
     derive: Derive | None = None,
+    merge: Merge | None = None,
     second: SentenceEncoder | None = None,
     shared_mask: bool = False,
     disturb: RowDisturb | None = None,
@@ -129,13 +144,16 @@ def represent(
         inputs: the step's texts, on the encoder's device.
         reads: the requests of all parts together.
         derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
+        merge: makes one vector of an anchor's positives, where ``inputs`` has several.
         second: encodes positives and hard negatives, if given.
         shared_mask: whether the positives go through under the dropout masks of the anchors.
         disturb: changes the input embeddings of some rows, given with the number of the first row; masked copies and
             the anchors without dropout stay as they are.
     """
     n = inputs.examples
-    forward = Forward(encoder, inputs, views=n if derive is not None else 2 * n)
+    if inputs.positives > 1 and merge is None:
+        raise ValueError(f"{inputs.positives} positives per anchor need a function that merges their vectors")
+    forward = Forward(encoder, inputs, views=n if derive is not None else (1 + inputs.positives) * n)
     answers = {request: request.ask(forward) for request in sorted(reads, key=str)}
     if not any(request.encodes for request in reads):
         encoded = inputs.chunks.encode(encoder, None, masked=forward.masked)
@@ -143,9 +161,11 @@ def represent(
         hard = anchor.unsqueeze(1)[:, :0]
     else:
         encoded = _encode(encoder, second, forward, shared_mask, disturb)
-        vectors = encoded.vectors  # (rows, d): N anchors, N positives unless derived, H * N hard, more
+        vectors = encoded.vectors  # (rows, d): N anchors, P * N positives unless derived, H * N hard, more
         anchor = vectors[:n]
-        positive = vectors[n : 2 * n] if derive is None else derive(anchor)
+        positive = vectors[n : forward.views] if derive is None else derive(anchor)
+        if merge is not None:
+            positive = merge(positive.reshape(inputs.positives, n, vectors.shape[1]))
         rest = vectors[forward.views : len(inputs.tokens)]  # (H * N, d): all first hard negatives, then all second ones
         hard = rest.reshape(-1, n, vectors.shape[1]).transpose(0, 1)  # (N, H, d)
     return Representations(

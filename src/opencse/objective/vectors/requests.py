@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from opencse.errors import UserError
@@ -134,11 +135,18 @@ class LmHead(Request[None]):
 class Masked(Request[Tensor]):
     """(M,): the cross-entropy of the masked-LM head at each hidden position (float32 at least).
 
-    The positions are those of a copy of the views of which ``rate`` of the tokens are chosen; M may be 0.
+    The positions are those of a copy of the texts of which ``rate`` of the tokens are chosen; M may be 0.
+
+    Attributes:
+        rate: share of the tokens that are chosen.
+        texts: of both views, or the anchors'.
+        read: whether the encoder reads the masked copy too, in place of the texts that it is a copy of.
     """
 
     encodes: ClassVar[bool] = False
     rate: float
+    texts: Literal["views", "anchors"] = "views"
+    read: bool = False
 
     def check(self, context: Context) -> None:
         """Refuses a second rate (one copy goes through the forward pass) and a tokenizer without a mask token."""
@@ -159,6 +167,18 @@ class Masked(Request[Tensor]):
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> MaskedCopy:
         """Makes the masked copy."""
         return mask_tokens(tokens, tokenizer, self.rate, random)
+
+    @property
+    def anchors_only(self) -> bool:
+        """As ``texts`` says."""
+        return self.texts == "anchors"
+
+    def replaced(self, tokens: Tokens, prepared: MaskedCopy) -> Tokens:
+        """The masked copy in place of its texts, if ``read``."""
+        if not self.read:
+            return tokens
+        ids = prepared.masked.tokens.input_ids
+        return Tokens(torch.cat([ids, tokens.input_ids[len(ids) :]]), tokens.attention_mask, tokens.unpooled)
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
         """Sends the masked copy through the backbone next to the sentences."""

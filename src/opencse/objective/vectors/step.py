@@ -29,14 +29,15 @@ class StepInputs:
     """One step's texts, ready for the encoder.
 
     Attributes:
-        tokens: rows in the order N anchors, N positives, then N first hard negatives, N second ones, ...; only the
-            anchors if no part reads sentences; no positives if the view derives them from the anchors.
+        tokens: rows in the order N anchors, N first positives, N second ones, ..., then N first hard negatives, ...;
+            only the anchors if no part reads sentences; no positives if the view derives them from the anchors.
         examples: N.
         keys: (N, 2 + H) hash of the text behind each row ((N, 1) for anchors alone); equal texts have equal keys.
         prepared: what requests made of the texts beforehand.
         noise_seed: the seed of the noise that the parts draw.
         anchor_length: ids of the longest anchor; None if unknown.
         chunks: how many rows are encoded together, and in which process.
+        positives: rows of each anchor's positives (P); one unless the view merges the vectors of several.
     """
 
     tokens: Tokens
@@ -46,6 +47,7 @@ class StepInputs:
     noise_seed: int = 0
     anchor_length: int | None = None
     chunks: Chunks = WHOLE
+    positives: int = 1
 
     @property
     def anchors(self) -> Tokens:
@@ -70,7 +72,7 @@ class Forward:
     Attributes:
         encoder: the encoder that makes it.
         inputs: the step's texts.
-        views: rows of the views at the beginning of ``inputs.tokens``: N, or 2N where positives have rows.
+        views: rows of the views at the beginning of ``inputs.tokens``: N, or (1 + P) N where positives have rows.
         more: rows to encode after those of ``inputs.tokens``.
         layers: intermediate layers to pool.
         masked: the copy of which masked positions are predicted.
@@ -107,6 +109,11 @@ class Request(ABC, Generic[T]):
     encodes: ClassVar[bool] = True
     """Whether the sentences themselves go through the encoder for it (not only a copy of them)."""
 
+    @property
+    def anchors_only(self) -> bool:
+        """Whether `prepare` gets the anchors' rows alone."""
+        return False
+
     def check(self, context: Context) -> None:
         """Refuses what this request cannot be combined with.
 
@@ -126,6 +133,11 @@ class Request(ABC, Generic[T]):
             Anything with ``to(device)``; `Forward.inputs` has it in ``prepared``.
         """
         del tokens, tokenizer, random
+
+    def replaced(self, tokens: Tokens, prepared: Any) -> Tokens:  # noqa: ANN401 - what `prepare` made
+        """The rows that the encoder reads, of those that the view made; the same by default."""
+        del prepared
+        return tokens
 
     @abstractmethod
     def ask(self, forward: Forward) -> Callable[[Encoded], T]:

@@ -48,6 +48,11 @@ class View(Part, ABC):
         return False
 
     @property
+    def anchors(self) -> int:
+        """Anchors of an example; N of a step is the number of all of them."""
+        return 1
+
+    @property
     def reads(self) -> Set[Request[Any]]:
         """Nothing of the step's vectors."""
         return frozenset()
