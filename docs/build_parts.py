@@ -38,7 +38,7 @@ terms = [{ kind = "dcl", weight = 0.1 }]
 
 Your own part is one class in one file of your own package; `examples/parts` has two, some 60 lines together, and
 `CONTRIBUTING.md` says how. It is registered in the entry point group `opencse.parts` of an installed package
-(`kind = "mixed"`), or named by its module (`kind = "more_parts:Mixed"`), which is then imported; in Python its
+(`kind = "between"`), or named by its module (`kind = "more_parts:Between"`), which is then imported; in Python its
 `Settings` go into `ObjectiveSettings`, or the part itself into `Objective`.
 """
 _ROLES: dict[PartRole, str] = {"view": "Views", "sides": "Sides", "negatives": "Negatives", "term": "Terms"}

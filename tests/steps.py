@@ -43,6 +43,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "encoder.head.kind=projection",
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="layers"}, {kind="momentum_queue"}]',
     ),
+    "mixed": ('objective.negatives=[{kind="in_batch", hardness=9}, {kind="mixed", columns="all", mirrored=true}]',),
     "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
 }
 """What no recipe has on its own, as settings of simcse."""

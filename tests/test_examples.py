@@ -55,17 +55,17 @@ class StopAt(Silent):
             raise InterruptedRunError("stopped")
 
 
-def job(model: Path, recipe: str = str(EXAMPLE / "mixed.toml")) -> TrainJob:
+def job(model: Path, recipe: str = str(EXAMPLE / "between.toml")) -> TrainJob:
     return TrainJob(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
 
 
 def test_without_the_package_the_kind_is_unknown() -> None:
-    with pytest.raises(Exception, match="no part 'mixed' among the negatives"):
-        load_recipe(str(EXAMPLE / "mixed.toml"))
+    with pytest.raises(Exception, match="no part 'between' among the negatives"):
+        load_recipe(str(EXAMPLE / "between.toml"))
 
 
 def test_parts_of_an_installed_package_train_and_resume(installed: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    assert find("negatives", "mixed").__module__ == "more_parts"
+    assert find("negatives", "between").__module__ == "more_parts"
     assert str(installed) in str(sys.modules["more_parts"].__file__)
     job(tiny_folder).run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
@@ -80,15 +80,15 @@ def test_parts_of_an_installed_package_train_and_resume(installed: Path, tiny_fo
 
 
 def test_the_same_parts_by_their_place(installed: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    text = (EXAMPLE / "mixed.toml").read_text()
+    text = (EXAMPLE / "between.toml").read_text()
     placed = tmp_path / "placed.toml"
-    placed.write_text(text.replace('"mixed", share', '"more_parts:Mixed", share'))
-    by_place, by_name = load_recipe(str(placed)), load_recipe(str(EXAMPLE / "mixed.toml"))
+    placed.write_text(text.replace('"between", share', '"more_parts:Between", share'))
+    by_place, by_name = load_recipe(str(placed)), load_recipe(str(EXAMPLE / "between.toml"))
     assert by_place.objective == by_name.objective
     again = tmp_path / "again.toml"
     again.write_text(to_toml(by_place))
     assert load_recipe(str(again)).objective == by_name.objective
-    for name, recipe in (("a", placed), ("b", EXAMPLE / "mixed.toml")):
+    for name, recipe in (("a", placed), ("b", EXAMPLE / "between.toml")):
         job(tiny_folder, str(recipe)).run(tmp_path / name)
     a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("a", "b"))
     assert all(torch.equal(a[name], b[name]) for name in a)

@@ -54,6 +54,7 @@ OWN: dict[PartRole, list[str]] = {
         "in_batch",
         "layers",
         "memory_bank",
+        "mixed",
         "momentum_queue",
         "noisy_anchor",
         "vae",

@@ -59,6 +59,10 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "empty queue": {"negatives": [IN_BATCH, {"kind": "momentum_queue", "size": 1_000}]},
     "noisy anchors": {"negatives": [IN_BATCH, {"kind": "noisy_anchor"}]},
     "noisy anchors of others": {"negatives": [{"kind": "noisy_anchor", "own": False}]},
+    "mixed": {"negatives": [IN_BATCH, {"kind": "mixed"}]},
+    "every mixture": {
+        "negatives": [IN_BATCH, {"kind": "mixed", "columns": "all", "mirrored": True, "collisions": "zero"}]
+    },
     "with terms": {"negatives": [IN_BATCH], "terms": [{"kind": "dcl"}, {"kind": "barlow_twins", "artificial": 3}]},
     "everything": {
         "negatives": [
@@ -273,7 +277,10 @@ def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEnco
 BIG = 600
 
 
-@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in ("gmm", "empty queue", "guided to zero")])
+_ALL_AT_ONCE = ("gmm", "empty queue", "guided to zero", "every mixture")
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in _ALL_AT_ONCE])
 def test_no_tensor_of_a_batch_by_batch_size_is_made(
     name: str, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ PUBLISHED = {
     "dcl-post": 67.07,
     "diffcse": 78.49,
     "dclr": 77.22,
+    "mixcse": 77.66,
     "gaussian-sampling": 76.38,
     "output-noise": 50.21,
     "input-noise": 75.57,
@@ -161,7 +162,7 @@ def test_esimcse_and_its_code_by_backbone() -> None:
     paper, code = settings_of("esimcse:roberta-large"), settings_of("esimcse:roberta-large:reference")
     assert paper["view"] == {"kind": "repeat_subwords", "rate": 0.32, "rule": "paper", "redraw": "step"}
     assert code["view"] == {"kind": "repeat_subwords", "rate": 0.28, "rule": "reference", "redraw": "once"}
-    queue = {"kind": "momentum_queue", "momentum": 0.995, "weight": 1.0}
+    queue = {"kind": "momentum_queue", "momentum": 0.995, "weight": 1.0, "hardness": 0.0}
     assert paper["negatives"][1] == queue | {"size": "2.5x", "init": "pretrained", "head": "momentum"}  # type: ignore[index]
     assert code["negatives"][1] == queue | {"size": 128, "init": "random", "head": "online"}  # type: ignore[index]
     assert [settings_of(f"esimcse:bert-large{code}")["dropout"] for code in ("", ":reference")] == [0.15, 0.1]

@@ -16,18 +16,18 @@ from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
-class Mixed(NegativeSource):
-    """One negative an anchor, mixed of its positive and another example's (MixCSE, Zhang et al. 2022, eq. 6).
+class Between(NegativeSource):
+    """One negative an anchor, between two other examples' positives (Kalantidis et al. 2020, eq. 4, drawn at random).
 
-    ``sim(a_i, m_i) / tau`` with ``m_i = share * b_i + (1 - share) * b_j``, both of length 1, j drawn at every step; no
-    gradient flows into the mixture.
+    ``sim(a_i, m_i) / tau`` with ``m_i = share * b_j + (1 - share) * b_k``, both of length 1; how far j and k are from i
+    in the batch is drawn at every step, and no gradient flows into the mixture.
     """
 
     class Settings(PartSettings):
-        """``share``: lambda, how much of the anchor's own positive is in its negative."""
+        """``share``: how much of the first positive is in the negative."""
 
-        kind: Literal["mixed"] = "mixed"
-        share: float = Field(default=0.2, gt=0, lt=1)
+        kind: Literal["between"] = "between"
+        share: float = Field(default=0.5, gt=0, lt=1)
 
     settings: Settings
 
@@ -38,10 +38,10 @@ class Mixed(NegativeSource):
     def columns(self, reps: Representations, scoring: Scoring) -> LogitColumns:
         """(N, 1) columns."""
         noise, share = self.noise(reps), self.settings.share
-        own = normalize(reps.positive.detach(), dim=1)
-        shift = int(torch.randint(1, max(2, len(own)), (), generator=noise, device=noise.device))
-        mixed = share * own + (1 - share) * own.roll(shift, dims=0)
-        return LogitColumns(scoring.own_logits(reps.anchor, mixed).unsqueeze(1))
+        others = normalize(reps.positive.detach(), dim=1)
+        shift = int(torch.randint(1, max(2, len(others) - 1), (), generator=noise, device=noise.device))
+        between = share * others.roll(shift, dims=0) + (1 - share) * others.roll(shift + 1, dims=0)
+        return LogitColumns(scoring.own_logits(reps.anchor, between).unsqueeze(1))
 
 
 class Uniformity(Term):

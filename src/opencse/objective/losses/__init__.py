@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from opencse.objective.losses.contrastive import info_nce, info_nce_from_logits
 from opencse.objective.losses.dimensions import barlow_twins, barlow_twins_rank, dcl, dcl_rank
-from opencse.objective.losses.negatives import hardness_log_weight
+from opencse.objective.losses.negatives import hardness_log_weight, mixed_vectors
 from opencse.objective.losses.similarity import (
     SimilarityKind,
     at_least_float32,
@@ -32,6 +32,7 @@ __all__ = [
     "info_nce",
     "info_nce_from_logits",
     "masked_lm",
+    "mixed_vectors",
     "pairwise_similarity",
     "replaced_tokens",
     "rowwise_similarity",
