@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe, recipe_names
@@ -80,7 +81,14 @@ NAMES = [*covering(recipe_names()), *VARIANTS]
 
 
 def text_for(recipe: str, folder: Path, sentences: list[str]) -> Source:
-    """What the recipe reads: 20 sentences, 20 triples, or 15 documents."""
+    """What the recipe reads: 20 sentences, 20 triples, 15 documents, or 20 pairs with a score or class."""
+    label = Objective.from_settings(load_recipe(recipe).objective).label
+    if label is not None:
+        path = folder / f"{label}.tsv"
+        if not path.is_file():
+            lines = [f"{sentences[i]}\t{sentences[i + 20]}\t{i % 3}" for i in range(20)]
+            path.write_text("\n".join(["anchor\tpositive\tlabel", *lines]))
+        return Source(str(path))
     columns = 3 if load_recipe(recipe).objective.view.kind == "pair" else 1
     if load_recipe(recipe).objective.view.kind == "spans":
         return Source(str(write_documents(folder / "documents.txt", sentences)))

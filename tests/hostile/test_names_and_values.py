@@ -15,7 +15,7 @@ GRADED = "sentence1,sentence2,score\nA cat.,A dog.,0.5\nRain.,Snow.,3\nTea.,Milk
 CASES = {
     "train graded": (
         "train graded.csv --columns sentence1,sentence2,score --out new --dev none",
-        "scores are not used for training",
+        "choose a recipe that learns from it",
     ),
     "train twice": ("train graded.csv --columns sentence1,sentence1 --out new --dev none", "named twice"),
     "pretrain twice": ("pretrain graded.csv --columns sentence1,sentence1 --out new", "named twice"),

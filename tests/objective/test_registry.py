@@ -59,7 +59,17 @@ OWN: dict[PartRole, list[str]] = {
         "noisy_anchor",
         "vae",
     ],
-    "term": ["barlow_twins", "dcl", "mlm", "replaced_tokens"],
+    "term": [
+        "angle",
+        "barlow_twins",
+        "cosent",
+        "cosine_regression",
+        "dcl",
+        "mlm",
+        "replaced_tokens",
+        "softmax",
+        "triplet",
+    ],
 }
 BASES: dict[PartRole, type] = {"view": View, "sides": Sides, "negatives": NegativeSource, "term": Term}
 EVERY = [(role, kind) for role, kinds in OWN.items() for kind in kinds]
@@ -117,7 +127,7 @@ def test_every_part_goes_through_a_recipes_table_and_back(role: PartRole, kind: 
             "in_bach",
             ["no part 'in_bach' among the negatives (did you mean 'in_batch'?)", "hard, in_batch"],
         ),
-        ("term", "dropout", ["no part 'dropout' among the terms", "there are: barlow_twins, dcl, mlm"]),
+        ("term", "dropout", ["no part 'dropout' among the terms", "there are: angle, barlow_twins"]),
         ("view", "mlm", ["no part 'mlm' among the views"]),
         ("sides", "in_batch", ["no part 'in_batch' among the sides", "anchors, clean, mean, noisy, positives, views"]),
         ("term", "", ["no part '' among the terms"]),

@@ -281,7 +281,7 @@ def test_rows_of_a_table_next_to_running_text_are_documents(tmp_path: Path) -> N
 )
 def test_scores_are_no_texts(tmp_path: Path, name: str, content: str, columns: str | None, column: str) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match="scores are not used for training") as caught:
+    with pytest.raises(UserError, match="choose a recipe that learns from it") as caught:
         Source(str(tmp_path / name), tuple(columns.split(",")) if columns else None).read()
     assert f"column {column!r} holds" in str(caught.value)
 

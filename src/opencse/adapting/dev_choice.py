@@ -18,7 +18,7 @@ from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.io import is_folder
 from opencse.ranking import Measure
 from opencse.text import sample
-from opencse.text.given import TextSource
+from opencse.text.given import TextSource, has_labels
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
 """The data that the encoder to keep is selected by; see `load_selector`."""
@@ -32,9 +32,9 @@ def load_selector(
 
     Args:
         dev: ``text`` (questions from a held-out share of the text), ``auto`` (the same where the text is large enough,
-            else ``sample``), ``sample`` (the built-in graded pairs), a file of graded pairs, a folder in BEIR's layout
-            (queries with relevant documents), rows of (score, sentence, sentence), ``none`` or None; or a selector,
-            which is returned unchanged.
+            else ``sample``; of rows with labels always ``sample``), ``sample`` (the built-in graded pairs), a file of
+            graded pairs, a folder in BEIR's layout (queries with relevant documents), rows of (score, sentence,
+            sentence), ``none`` or None; or a selector, which is returned unchanged.
         text: what is trained on.
         metric: by which answers are scored, ``ndcg@10`` by default; not for graded pairs.
         keep_identical_ids: of a folder of queries: rank a document with the query's own id also where it is not judged
@@ -63,7 +63,12 @@ def load_selector(
         pairs = dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev")
         return GradedPairSelector(f"{len(pairs):,} given pairs, {pairs.fingerprint()[:8]}", pairs)
     if str(dev) in (AUTO, TEXT):
-        questions = text_questions(text.read(), measure)
+        if str(dev) == TEXT and has_labels(text):
+            raise UserError(
+                f"{text.name}: no questions are made of rows with a score or class; select by something else: --dev "
+                "with graded pairs, or with a folder of queries and documents"
+            )
+        questions = None if has_labels(text) else text_questions(text.read(), measure)
         if questions is not None:
             return guarded(questions)
         if str(dev) == TEXT:

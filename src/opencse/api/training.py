@@ -213,6 +213,7 @@ def _open_texts(text: Text, options: TrainOptions | PretrainOptions) -> TextSour
         skip_lines=options["skip_lines"],
         fields=options["fields"],
         keep_code=options["keep_code"],
+        labels=True,
         say=None if progress is None else progress.say,
     )
 

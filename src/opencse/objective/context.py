@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.text.labels import LabelKind
 
 
 class Named(Protocol):
@@ -88,6 +89,7 @@ class Context:
         own_dropout: whether the encoder keeps its original dropout (the user set no rate).
         hard: hard negatives per example of the data.
         source: the name of the data, for messages.
+        label: what label its rows have; None without labels.
     """
 
     objective: Composition
@@ -96,3 +98,4 @@ class Context:
     own_dropout: bool = True
     hard: int | None = None
     source: str = ""
+    label: LabelKind | None = None

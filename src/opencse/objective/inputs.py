@@ -17,6 +17,7 @@ from opencse.objective.views.base import ChangesTokens, DerivesPositives
 from opencse.objective.views.drawn import DrawsTexts
 from opencse.streams import Stream
 from opencse.text.corpus import Corpus
+from opencse.text.labels import LabelKind
 from opencse.text.tokenizer import Ids, Tokenizer
 
 _AT_ONCE = 1_000_000
@@ -57,7 +58,7 @@ class InputBuilder:
             self.cells = self.cells[:, :1]  # a term on masked copies reads the anchors alone
         elif HardNegatives() not in self.reads:
             self.cells = self.cells[:, :2]
-        objective.check(Context(objective, hard=self.hard, source=corpus.facts.source))
+        objective.check(Context(objective, hard=self.hard, source=corpus.facts.source, label=self._label))
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -121,7 +122,21 @@ class InputBuilder:
             anchor_length=max(len(ids) for ids in rows[:n]),
             noise_seed=int(np.random.default_rng([self.seed, Stream.NOISE, step]).integers(2**63)),
             positives=max(1, positives),
+            labels=self._labels(examples),
         )
+
+    @property
+    def _label(self) -> LabelKind | None:
+        """What label the examples have; None where the view draws its texts."""
+        if self.corpus.labels is None or isinstance(self.view, DrawsTexts):
+            return None
+        return "class" if self.corpus.facts.classes else "score"
+
+    def _labels(self, examples: Integers) -> torch.Tensor | None:
+        """(N,) the labels of the anchors' rows."""
+        if self.corpus.labels is None or self._label is None:
+            return None
+        return torch.from_numpy(self.corpus.labels[self.cells[examples, 0, 0]].astype(np.float32))
 
     def _texts(self, cells: Integers, step: int) -> tuple[list[Ids], Integers, list[int], int]:
         """The rows of a step, the keys of each anchor's texts, tokens that pooling leaves out, and positives' rows."""

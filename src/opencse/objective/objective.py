@@ -29,6 +29,7 @@ from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import View
 from opencse.streams import seed_of
+from opencse.text.labels import LabelKind
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,11 @@ class Objective(nn.Module):
         return any(request.encodes for request in self.reads)
 
     @property
+    def label(self) -> LabelKind | None:
+        """What label of each row it reads; None if none."""
+        return next((request.label for request in self.reads if request.label is not None), None)
+
+    @property
     def networks(self) -> list[nn.Module]:
         """The trained networks of the parts that run over the rows of a step; see `Part.networks`."""
         return [network for part in self._all_parts for network in part.networks]
@@ -203,7 +209,7 @@ class Objective(nn.Module):
     def _all_parts(self) -> list[Part]:
         return [self.view, *([self.positive.of] if self.negatives else []), *self.negatives, *self.terms]
 
-    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int, classes: int = 0) -> None:
         """Prepares every part for a run, once; see `Part.begin`.
 
         Raises:
@@ -221,6 +227,7 @@ class Objective(nn.Module):
             self.second.lm_head = None  # masked copies go through the first encoder
         batch_size *= self.view.anchors
         for part in self._all_parts:
+            part.classes = classes
             repeated = "#" in part.name  # a second part of a kind has draws of its own
             part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if repeated else seed)
 

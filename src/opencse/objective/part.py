@@ -24,6 +24,7 @@ class Part(nn.Module):
     Attributes:
         settings: the settings it was made with.
         name: its name in the objective, for instance ``negatives.in_batch``; its noise depends on it.
+        classes: number of classes of the data's rows, known when the part begins; 0 without classes.
     """
 
     Settings: ClassVar[Any]
@@ -38,6 +39,7 @@ class Part(nn.Module):
         super().__init__()
         self.settings = type(self).Settings() if settings is None else settings
         self.name = self.settings.kind
+        self.classes = 0
 
     @property
     def kind(self) -> str:

@@ -20,10 +20,13 @@ class DataSettings(Settings):
             many as the model reads, at most 256.
         near_duplicates: leave out rows that overlap with an earlier one by this much or more (Jaccard of five-character
             pieces, for instance 0.8; see `opencse.text.duplicates`). Unset uses all rows.
+        scale: of graded pairs: the largest possible score, by which scores are divided. Unset: scores that are all from
+            0 to 1 stay as they are, others are divided by the largest one in the data.
     """
 
     max_length: Annotated[int, Field(ge=3, le=1_048_576)] | Literal["auto"] = 32
     near_duplicates: float | None = Field(default=None, gt=0, le=1)
+    scale: float | None = Field(default=None, gt=0)
 
 
 class EncoderSettings(Settings):

@@ -16,6 +16,7 @@ from opencse.adapting.dev_choice import AUTO, DevChoice, load_selector, without_
 from opencse.encoder.devices import default_device, usable_device
 from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN
+from opencse.objective.objective import Objective
 from opencse.outputs import made_folder
 from opencse.processes import ALONE, Processes, joined, started
 from opencse.progress import Progress, Silent
@@ -28,7 +29,7 @@ from opencse.runs.prepare import Prepared, prepare
 from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.start import NewStart, Start, settle
 from opencse.runs.trackers import open_tracker
-from opencse.text.given import TextSource
+from opencse.text.given import TextSource, with_labels
 from opencse.training.callbacks import Callback
 from opencse.training.memory import keep_freed_memory
 from opencse.training.trainer import Trainer, stop_requests
@@ -96,6 +97,19 @@ class TrainJob:
         """The model to start from: the built-in encoder, a folder, or a Hub id (also where a preset names it)."""
         return self.resolved.model or self.model
 
+    @cached_property
+    def training_text(self) -> TextSource:
+        """The text, with the last column of each row as its label where the recipe learns from labels.
+
+        Raises:
+            UserError: for a fault in the recipe, or a text without the labels that it needs.
+        """
+        recipe = self.resolved.recipe
+        label = Objective.from_settings(recipe.objective).label
+        if label != "score" and recipe.data.scale is not None:
+            raise UserError("data.scale is the largest possible score, and this recipe reads no scores; leave it out")
+        return with_labels(self.text, label, scale=recipe.data.scale)
+
     def start(self, location: str | None = None) -> Start:
         """Decides pooling and head of the start; see `opencse.runs.start.settle`.
 
@@ -119,15 +133,15 @@ class TrainJob:
             location: see `start`.
         """
         start = self.start(location)
-        selector = load_selector(self.dev, self.text, self.metric, keep_identical_ids=self.keep_identical_ids)
+        selector = load_selector(self.dev, self.training_text, self.metric, keep_identical_ids=self.keep_identical_ids)
         if selector is not None:
-            selector, notes = without_trained(selector, (row for _, row in self.text.rows_with_documents()))
+            selector, notes = without_trained(selector, (row for _, row in self.training_text.rows_with_documents()))
             for line in notes:
                 progress.say(line)
         return prepare(
             start,
             self.resolved,
-            self.text,
+            self.training_text,
             selector,
             model=self.start_model,
             device=device_of_process(self.device),
@@ -214,7 +228,7 @@ class TrainJob:
             self.begin.require_same(Path(self.start_model))
             return None
         if world.first:
-            self.begin.write(self.text, staging, self.resolved.recipe.training.seed, progress)
+            self.begin.write(self.training_text, staging, self.resolved.recipe.training.seed, progress)
         world.wait()
         return str(staging)
 

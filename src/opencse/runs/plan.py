@@ -17,6 +17,7 @@ from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text.corpus import CorpusFacts
 
+_MOST_SHOWN = 12
 _WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf); the weights are saved with the model"
 
 
@@ -81,6 +82,7 @@ class Plan:
                 if self.near_duplicates is not None
                 else []
             ),
+            *self._labels(),
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
@@ -127,6 +129,18 @@ class Plan:
             environment=Environment.here(self.device),
             measure=self.dev.measure if self.dev else None,
         )
+
+    def _labels(self) -> list[str]:
+        """What label the rows have, where they have any."""
+        facts = self.corpus
+        if facts.scale is not None:
+            divided = "as they are" if facts.scale == 1 else f"the file's, divided by {facts.scale:g}"
+            reason = "data.scale" if self.recipe.data.scale is not None else "the largest in the file"
+            return [f"labels     scores from 0 to 1: {divided}" + ("" if facts.scale == 1 else f" ({reason})")]
+        if facts.classes:
+            names = ", ".join(facts.classes[:_MOST_SHOWN]) + ", ..." * (len(facts.classes) > _MOST_SHOWN)
+            return [f"labels     {len(facts.classes):,} classes: {names}"]
+        return []
 
     def _prompts(self) -> list[str]:
         """The prompts before the texts of each column, where the model has any."""

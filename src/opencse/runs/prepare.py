@@ -134,7 +134,7 @@ def prepare(
     if len(inputs) < 2:
         raise UserError(f"{text.location}: only one example; contrast needs at least two")
     batches = plan_batches(inputs, recipe.training)
-    _begin_parts(encoder, objective, batches, recipe.training.seed)
+    _begin_parts(encoder, objective, batches, recipe.training.seed, len(corpus.facts.classes))
     precision = choose_precision(recipe.training.precision, encoder.device)
     chunks, chunks_reason = choose_chunks(
         recipe.training.chunk, encoder, inputs, batches.batch_size, precision, world, len(objective.networks)
@@ -279,9 +279,9 @@ def _tokenised(
     return replace(corpus, unpooled=tuple(unpooled) if any(unpooled) else ())
 
 
-def _begin_parts(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int) -> None:
+def _begin_parts(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int, classes: int) -> None:
     """Lets the parts of the objective create their state, for the largest batch."""
-    objective.begin(encoder, batch_size=batches.batch_size, seed=seed)
+    objective.begin(encoder, batch_size=batches.batch_size, seed=seed, classes=classes)
     if not any(isinstance(request, Masked) for request in objective.reads):
         encoder.lm_head = None  # a part that uses the head without masked texts has made its own copy
 

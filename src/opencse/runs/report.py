@@ -96,14 +96,16 @@ def _material(job: TrainJob, result: TrainResult) -> AnalysisTexts:
     else:
         pairs = graded_pairs(job.dev)
         if pairs is not None:
-            rows = (row for _, row in job.text.rows_with_documents())
+            rows = (row for _, row in job.training_text.rows_with_documents())
             trained = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
             if any(trained.pair(*pair) for pair in zip(pairs.first, pairs.second, strict=True)):
                 pairs = None
     held_out = dev.questions.held_out() if isinstance(dev, QuestionSelector) else []
     if len(held_out) >= FEWEST_TEXTS:
         return AnalysisTexts(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
-    return AnalysisTexts(pairs=pairs, texts=some_texts(job.text), source=f"{job.text.name}, which was trained on")
+    return AnalysisTexts(
+        pairs=pairs, texts=some_texts(job.training_text), source=f"{job.text.name}, which was trained on"
+    )
 
 
 def write_curves_report(run: RunFolder, outcome: Outcome) -> Path:

@@ -23,7 +23,7 @@ from opencse.io import hash_files, lock, nearest_existing
 from opencse.progress import Count, Say
 from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.duplicates import count_duplicates
-from opencse.text.given import TextSource
+from opencse.text.given import TextSource, has_labels, row_labels
 from opencse.text.tokenising import CHUNK, SHARED, has_begun, text_key, write_arrays
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
@@ -32,7 +32,7 @@ __all__ = ["Corpus", "CorpusFacts", "cache_root", "describe_cache", "text_key", 
 _FORMAT = 2
 _CHUNK, _SHARED = CHUNK, SHARED
 _ARRAYS = ("ids", "offsets", "keys", "documents")
-_WORDS = "words"
+_WORDS, _LABELS = "words", "labels"
 _FACTS, _CHECKSUM = "facts.json", "checksum"
 _UNFINISHED, _LOCKS = ".tmp", "locks"
 _FORGOTTEN = 86_400
@@ -42,7 +42,11 @@ _ANOTHER_FOLDER = "make room there, or name another folder in the environment va
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """Counts of a tokenised text that are reported before training starts."""
+    """Counts of a tokenised text that are reported before training starts.
+
+    ``scale`` is what the scores of its rows were divided by, ``classes`` are the names of the rows' classes; see
+    `opencse.text.labels`.
+    """
 
     source: str
     fingerprint: str
@@ -53,6 +57,11 @@ class CorpusFacts:
     duplicates: int
     documents: int
     max_length: int
+    scale: float | None = None
+    classes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "classes", tuple(self.classes))  # a list where it was read from a file
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,7 @@ class Corpus:
         documents: (M,) document number of each row (all zero where the text is not running text).
         facts: counts.
         words: for each of ``ids`` the number of its word in its text, -1 for special tokens; None if not requested.
+        labels: (M,) the label of each row as a number, see `opencse.text.labels.RowLabels`; None without labels.
         unpooled: how many first tokens of each column's texts pooling leaves out (those of a prompt); empty for none.
     """
 
@@ -75,6 +85,7 @@ class Corpus:
     documents: NDArray[np.int32]
     facts: CorpusFacts
     words: WordNumbers | None = None
+    labels: NDArray[np.float64] | None = None
     unpooled: tuple[int, ...] = ()
 
     def __len__(self) -> int:
@@ -168,34 +179,33 @@ def tokenise(
     prompts = prompts or ColumnPrompts()
     parts += ([_WORDS] if words else []) + ([asdict(prompts)] if prompts else [])
     folder = (cache or cache_root()) / "corpora" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    corpus = _open(folder, words)
+    more = ((_WORDS,) if words else ()) + ((_LABELS,) if has_labels(source) else ())
+    corpus = _open(folder, more)
     if corpus is None:
         if folder.exists():
             message = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
             warnings.warn(message, stacklevel=2) if say is None else say(message)
         with _unfinished_folder(folder) as unfinished:
             facts = _write(source, fingerprint, unfinished, tokenizer, max_length, prompts, words, progress)
-            corpus = _keep(facts, words, unfinished, folder)
+            corpus = _keep(facts, more, unfinished, folder)
     return replace(corpus, facts=replace(corpus.facts, source=source.name))
 
 
-def _open(folder: Path, words: bool) -> Corpus | None:
+def _open(folder: Path, more: tuple[str, ...]) -> Corpus | None:
     """The corpus in ``folder``, memory-mapped; None if there is none or it is damaged."""
     try:
-        if (folder / _CHECKSUM).read_text(encoding="utf-8") != _checksum(folder, words):
+        if (folder / _CHECKSUM).read_text(encoding="utf-8") != _checksum(folder, more):
             return None
         facts = CorpusFacts(**json.loads((folder / _FACTS).read_text(encoding="utf-8")))
-        return Corpus(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _names(words)}, facts=facts)
+        return Corpus(
+            **{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in (*_ARRAYS, *more)}, facts=facts
+        )
     except (OSError, EOFError, ValueError, TypeError):
         return None
 
 
-def _checksum(folder: Path, words: bool) -> str:
-    return hash_files(folder, [folder / _FACTS, *(folder / f"{name}.npy" for name in _names(words))])
-
-
-def _names(words: bool) -> tuple[str, ...]:
-    return (*_ARRAYS, _WORDS) if words else _ARRAYS
+def _checksum(folder: Path, more: tuple[str, ...]) -> str:
+    return hash_files(folder, [folder / _FACTS, *(folder / f"{name}.npy" for name in (*_ARRAYS, *more))])
 
 
 def _write(
@@ -210,6 +220,9 @@ def _write(
 ) -> CorpusFacts:
     sizes = {"chunk": _CHUNK, "shared": _SHARED}
     try:
+        labels = row_labels(source)
+        if labels is not None:
+            np.save(unfinished / f"{_LABELS}.npy", labels.values)
         counts, width = write_arrays(
             source, unfinished, tokenizer, max_length, words=words, progress=progress, prompts=prompts, **sizes
         )
@@ -223,6 +236,8 @@ def _write(
             duplicates=count_duplicates(unfinished / "keys.npy"),
             documents=counts.documents if counts.last > 0 else 0,
             max_length=max_length,
+            scale=None if labels is None else labels.scale,
+            classes=() if labels is None else labels.classes,
         )
     except OSError as error:
         raise _unwritable(unfinished, error) from None
@@ -265,29 +280,29 @@ def _unfinished_folder(folder: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _keep(facts: CorpusFacts, words: bool, unfinished: Path, folder: Path) -> Corpus:
+def _keep(facts: CorpusFacts, more: tuple[str, ...], unfinished: Path, folder: Path) -> Corpus:
     """Moves the arrays in ``unfinished`` to ``folder`` in one step, and opens them there."""
     try:
         (unfinished / _FACTS).write_text(json.dumps(asdict(facts)), encoding="utf-8")
-        (unfinished / _CHECKSUM).write_text(_checksum(unfinished, words), encoding="utf-8")
-        _move(unfinished, folder, words)
+        (unfinished / _CHECKSUM).write_text(_checksum(unfinished, more), encoding="utf-8")
+        _move(unfinished, folder, more)
     except OSError as error:
         raise _unwritable(folder, error) from None
     for attempt in range(_TRIES):  # another process may put its own, equal one there just now
-        if (corpus := _open(folder, words)) is not None:
+        if (corpus := _open(folder, more)) is not None:
             return corpus
         time.sleep(0.05 * attempt)
     raise UserError(f"{folder.parent}: the token cache cannot be read back; {_ANOTHER_FOLDER}")
 
 
-def _move(unfinished: Path, folder: Path, words: bool) -> None:
+def _move(unfinished: Path, folder: Path, more: tuple[str, ...]) -> None:
     """Moves ``unfinished`` to ``folder``, unless another process has put a whole one there meanwhile."""
     for attempt in range(_TRIES):
         try:
             unfinished.rename(folder)
             return
         except OSError:
-            if _open(folder, words) is not None:
+            if _open(folder, more) is not None:
                 return
             if attempt == _TRIES - 1:
                 raise

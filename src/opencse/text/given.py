@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Collection as AbstractCollection
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from pathlib import Path
@@ -18,6 +18,7 @@ from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.folders import holds_documents
+from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.scripts import is_unicode
 
@@ -30,11 +31,17 @@ class GivenTexts:
         rows: M rows of C texts each, white space around them dropped; C is 1 (sentences), 2 (pairs) or 3 (triples).
         label: the name for messages; by default their number.
         documents: M document numbers of running text, else None.
+        labels: M labels as they were given, else None.
+        kind: what the labels are; None as long as no recipe says so.
+        scale: the largest possible score.
     """
 
     rows: tuple[tuple[str, ...], ...]
     label: str = ""
     documents: tuple[int, ...] | None = None
+    labels: tuple[object, ...] | None = None
+    kind: LabelKind | None = None
+    scale: float | None = None
 
     @property
     def name(self) -> str:
@@ -53,6 +60,8 @@ class GivenTexts:
             digest.update(f"{row!r}\n".encode())
         if self.documents is not None:
             digest.update(f"{self.documents!r}\n".encode())
+        if self.labels is not None:
+            digest.update(f"{self.kind} {self.scale} {self.labels!r}\n".encode())
         return digest.hexdigest()
 
     def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -62,6 +71,13 @@ class GivenTexts:
     def read(self) -> Texts:
         """All rows."""
         return Texts(list(self.rows), None if self.documents is None else list(self.documents), self.name)
+
+    def row_labels(self) -> RowLabels | None:
+        """The labels of all rows as numbers; None without labels; see `number_labels`."""
+        if self.labels is None or self.kind is None:
+            return None
+        labels = ((f"text[{number}]", label) for number, label in enumerate(self.labels))
+        return number_labels(labels, self.kind, self.name, scale=self.scale)
 
 
 @dataclass(frozen=True)
@@ -145,10 +161,62 @@ class DocumentTexts:
 
 FileTexts = Source | DocumentTexts
 """Texts that are read from files, possibly several times."""
-TextSource = FileTexts | GivenTexts
-GivenRows = Sequence[str] | Sequence[tuple[str, ...]]
+OpenedTexts = FileTexts | GivenTexts
+TextSource = OpenedTexts | LabelledTexts
+GivenRows = Sequence[str] | Sequence[tuple[str, ...]] | Sequence[tuple[str, str, float]]
 Text = str | Path | Source | GivenRows
-"""What functions take as text: a path or Hub id, a `Source`, or a list of texts, pairs or triples."""
+"""What functions take as text: a path or Hub id, a `Source`, or a list of texts, pairs or triples; pairs and a score or
+class each for recipes that learn from them."""
+
+
+def with_labels(text: TextSource, kind: LabelKind | None, *, scale: float | None = None) -> TextSource:
+    """The same text with the last column of each row as its label, as the recipe needs it.
+
+    Example:
+        >>> wet, dry = ("Rain falls.", "It is wet.", "entailment"), ("Rain falls.", "It is dry.", "contradiction")
+        >>> rows = open_texts([wet, dry])
+        >>> labelled = with_labels(rows, "class")
+        >>> labelled.read().rows[0], labelled.row_labels().classes
+        (('Rain falls.', 'It is wet.'), ('contradiction', 'entailment'))
+
+    Args:
+        text: what was opened.
+        kind: what the recipe learns from; None for a recipe without labels.
+        scale: the largest possible score.
+
+    Raises:
+        UserError: if there are labels and the recipe does not read them, or the other way round.
+    """
+    if kind is None:
+        if isinstance(text, GivenTexts) and text.labels is not None:
+            raise UserError(
+                "text: the rows end with a number, and the recipe learns from texts alone; choose one that learns from "
+                "scores or classes (cosent, sbert), or leave the numbers out"
+            )
+        return text
+    if isinstance(text, LabelledTexts):
+        return text
+    if isinstance(text, DocumentTexts):
+        raise UserError(f"{text.name}: the recipe learns from the {kind} of each row, and documents have none")
+    if isinstance(text, Source):
+        return LabelledTexts(text, kind, scale)
+    if text.labels is not None:
+        return replace(text, kind=kind, scale=scale)
+    width = len(text.rows[0])
+    if width < 2 or kind == "score":
+        raise UserError(f"text: the recipe learns from the {kind} of each row; give it last: (text, text, {kind})")
+    rows, labels = tuple(row[:-1] for row in text.rows), tuple(row[-1] for row in text.rows)
+    return replace(text, rows=rows, labels=labels, kind=kind)
+
+
+def has_labels(text: TextSource) -> bool:
+    """Whether the rows of a text have labels."""
+    return isinstance(text, LabelledTexts) or (isinstance(text, GivenTexts) and text.kind is not None)
+
+
+def row_labels(text: TextSource) -> RowLabels | None:
+    """The labels of a text's rows as numbers; None without labels."""
+    return text.row_labels() if isinstance(text, LabelledTexts | GivenTexts) else None
 
 
 def open_texts(
@@ -159,8 +227,9 @@ def open_texts(
     skip_lines: AbstractCollection[int] = (),
     fields: Sequence[str] | None = None,
     keep_code: bool = False,
+    labels: bool = False,
     say: Say | None = None,
-) -> TextSource:
+) -> OpenedTexts:
     """Opens a text: a path or Hub id, a `Source`, or a list of texts, pairs or triples.
 
     Documents are read as running text, one sentence per row: those of a folder of text, Markdown and other files of
@@ -179,6 +248,7 @@ def open_texts(
         skip_lines: of a file; see `Source`.
         fields: names of the columns with a document's title and text, or with the text alone; see `Collection`.
         keep_code: keep code blocks of HTML and Markdown.
+        labels: whether rows of a list may end with a number, their label; see `with_labels`.
         say: called with the kind of file that was recognised, if it is not plain UTF-8 text.
 
     Raises:
@@ -199,6 +269,7 @@ def open_texts(
         return text
     if not isinstance(text, Sequence) or isinstance(text, bytes | bytearray):
         raise TypeError(f"text is a path, a Hub id, a Source or a list of texts, not {type(text).__name__}")
+    text, numbers = _split_numbers(text) if labels else (text, None)
     rows = tuple(_row(row, f"text[{number}]") for number, row in enumerate(text))
     if not rows:
         raise UserError("text: the list is empty; give at least two texts")
@@ -207,7 +278,7 @@ def open_texts(
             raise UserError(
                 f"text[{number}] has {len(row)} texts, but text[0] has {len(rows[0])}; give all rows the same number"
             )
-    return GivenTexts(rows)
+    return GivenTexts(rows, labels=numbers)
 
 
 def _open_location(
@@ -241,6 +312,14 @@ def _open_location(
     if say is not None and source.is_file and (kind := source.kind).encoding not in ("", UTF_8):
         say(f"read as    {kind}")
     return source
+
+
+def _split_numbers(rows: Sequence[object]) -> tuple[Sequence[object], tuple[object, ...] | None]:
+    """Takes the last value off rows that all end with a number: their labels."""
+    ends = [row[-1] if isinstance(row, tuple | list) and len(row) > 1 else None for row in rows]
+    if not ends or not all(isinstance(end, int | float) and not isinstance(end, bool) for end in ends):
+        return rows, None
+    return [row[:-1] for row in rows if isinstance(row, tuple | list)], tuple(ends)
 
 
 def _row(row: object, where: str) -> tuple[str, ...]:

@@ -231,7 +231,7 @@ class Source:
         numeric = _Numeric(where)
         for record in self._records(self.columns):
             if record.number not in self.skip_lines:
-                texts = _checked(record, where, unit)
+                texts = checked_texts(record, where, unit)
                 numeric.look(record.names, texts)
                 yield record, texts
                 empty = False
@@ -314,8 +314,8 @@ class Source:
 
 
 _GRADED = (
-    "if it is the score or label of a pair, leave it out (--columns first,second): scores are not used for training, "
-    "but a file of graded pairs can select the checkpoint (--dev)"
+    "if it is the score or class of a pair, choose a recipe that learns from it (cosent, sbert), or leave it out "
+    "(--columns first,second); a file of graded pairs can select the checkpoint too (--dev)"
 )
 
 
@@ -347,7 +347,7 @@ class _Numeric:
             )
 
 
-def _checked(record: RawRow, location: str, unit: str) -> tuple[str, ...]:
+def checked_texts(record: RawRow, location: str, unit: str) -> tuple[str, ...]:
     """The texts of a record, without white space around them."""
     texts: list[str] = []
     for name, value in zip(record.names, record.values, strict=True):

@@ -76,7 +76,8 @@ class RowColumnOptions(TypedDict, total=False):
         Sequence[str] | None,
         Option(
             None,
-            "Columns to read, by name or (without header) by position: anchor[,positive[,negative]].",
+            "Columns to read, by name or (without header) by position: anchor[,positive[,negative]]; for recipes that "
+            "learn from scores or classes, theirs last.",
             rank=2,
         ),
     ]

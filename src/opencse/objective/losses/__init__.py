@@ -12,6 +12,17 @@ from typing import TYPE_CHECKING
 
 from opencse.objective.losses.contrastive import info_nce, info_nce_from_logits
 from opencse.objective.losses.dimensions import barlow_twins, barlow_twins_rank, dcl, dcl_rank
+from opencse.objective.losses.graded import (
+    angle,
+    angle_similarity,
+    cosent,
+    cosine_regression,
+    pair_features,
+    pair_softmax,
+    ranked,
+    triplet,
+    triplet_shortfall,
+)
 from opencse.objective.losses.negatives import hardness_log_weight, mixed_vectors
 from opencse.objective.losses.similarity import (
     SimilarityKind,
@@ -23,9 +34,13 @@ from opencse.objective.losses.tokens import masked_lm, replaced_tokens
 
 __all__ = [
     "SimilarityKind",
+    "angle",
+    "angle_similarity",
     "at_least_float32",
     "barlow_twins",
     "barlow_twins_rank",
+    "cosent",
+    "cosine_regression",
     "dcl",
     "dcl_rank",
     "hardness_log_weight",
@@ -33,9 +48,14 @@ __all__ = [
     "info_nce_from_logits",
     "masked_lm",
     "mixed_vectors",
+    "pair_features",
+    "pair_softmax",
     "pairwise_similarity",
+    "ranked",
     "replaced_tokens",
     "rowwise_similarity",
+    "triplet",
+    "triplet_shortfall",
 ]
 
 if not TYPE_CHECKING:  # a type checker reports the old name instead

@@ -17,6 +17,7 @@ from opencse.objective.context import Context
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.streams import seed_of
+from opencse.text.labels import LabelKind
 from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokenizer, Tokens
 
@@ -38,6 +39,7 @@ class StepInputs:
         anchor_length: ids of the longest anchor; None if unknown.
         chunks: how many rows are encoded together, and in which process.
         positives: rows of each anchor's positives (P); one unless the view merges the vectors of several.
+        labels: (N,) float32, the labels of the anchors' rows; None without labels.
     """
 
     tokens: Tokens
@@ -48,6 +50,7 @@ class StepInputs:
     anchor_length: int | None = None
     chunks: Chunks = WHOLE
     positives: int = 1
+    labels: Tensor | None = None
 
     @property
     def anchors(self) -> Tokens:
@@ -62,7 +65,13 @@ class StepInputs:
     def to(self, device: torch.device) -> StepInputs:
         """The same inputs on ``device``."""
         prepared = {request: value.to(device) for request, value in self.prepared.items()}
-        return replace(self, tokens=self.tokens.to(device), keys=moved(self.keys, device), prepared=prepared)
+        return replace(
+            self,
+            tokens=self.tokens.to(device),
+            keys=moved(self.keys, device),
+            prepared=prepared,
+            labels=None if self.labels is None else moved(self.labels, device),
+        )
 
 
 @dataclass
@@ -108,6 +117,8 @@ class Request(ABC, Generic[T]):
 
     encodes: ClassVar[bool] = True
     """Whether the sentences themselves go through the encoder for it (not only a copy of them)."""
+    label: ClassVar[LabelKind | None] = None
+    """What label of each row it reads, if any."""
 
     @property
     def anchors_only(self) -> bool:

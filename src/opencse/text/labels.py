@@ -1,0 +1,255 @@
+r"""Reads the label of each row of a text: a score, or the name of a class.
+
+The label is in the last of the columns that are named (``--columns sentence1,sentence2,score``). Without names, the
+columns of a file are recognised: ``anchor`` and ``positive``, ``sentence1`` and ``sentence2``, or ``premise`` and
+``hypothesis``, with ``score``, ``similarity`` or ``label``; of a table without header, three columns of which the first
+holds a number, as in files of graded pairs for ``--dev``.
+
+Scores are divided by ``scale``, the largest possible score. Where that is not set, scores that are all from 0 to 1 stay
+as they are, and others are divided by the largest one in the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError, shortened
+from opencse.numerals import whole_number
+from opencse.text.files.formats import RawRow, column_like
+from opencse.text.readers import Source, Texts, checked_texts
+
+LabelKind = Literal["score", "class"]
+_PAIRS = (("anchor", "positive"), ("sentence1", "sentence2"), ("premise", "hypothesis"))
+_NAMES = {"score": ("score", "similarity", "label"), "class": ("label", "class", "gold_label")}
+MOST_CLASSES = 1_000
+
+
+@dataclass(frozen=True)
+class RowLabels:
+    """The labels of all rows as numbers.
+
+    Attributes:
+        values: (M,) scores from 0 to 1, or numbers of classes from 0.
+        scale: what the scores were divided by; None for classes.
+        classes: the names of the classes in the order of their numbers; empty for scores.
+    """
+
+    values: NDArray[np.float64]
+    scale: float | None = None
+    classes: tuple[str, ...] = ()
+
+
+def number_labels(
+    labels: Iterable[tuple[str, object]], kind: LabelKind, source: str, *, scale: float | None = None
+) -> RowLabels:
+    """Checks labels and makes numbers of them.
+
+    Example:
+        >>> number_labels([("line 1", "5.0"), ("line 2", "2.5")], "score", "my file").values.tolist()
+        [1.0, 0.5]
+        >>> number_labels([("line 1", "no"), ("line 2", "yes"), ("line 3", "no")], "class", "my file").values.tolist()
+        [0.0, 1.0, 0.0]
+
+    Args:
+        labels: file and line of each, for messages, and the label as it was read.
+        kind: what they are.
+        source: the name of the data, for messages about all of it.
+        scale: the largest possible score.
+
+    Raises:
+        UserError: naming the file and the line: an empty label, a score that is no finite number from 0 to ``scale``,
+            more than a thousand classes, or fewer than two different labels.
+    """
+    return _scores(labels, source, scale) if kind == "score" else _classes(labels, source)
+
+
+def _scores(labels: Iterable[tuple[str, object]], source: str, scale: float | None) -> RowLabels:
+    scores = []
+    largest = ("", 0.0)
+    for where, value in labels:
+        number = _number(value, where)
+        if number < 0:
+            raise UserError(f"{where}: the score {number:g} is below 0; scores are from 0 (unlike) upwards")
+        if scale is not None and number > scale:
+            raise UserError(f"{where}: the score {number:g} is above data.scale = {scale:g}; correct one of them")
+        largest = max(largest, (where, number), key=lambda one: one[1])
+        scores.append(number)
+    values = np.asarray(scores, dtype=np.float64)
+    if not len(values) or (values == values[0]).all():
+        raise UserError(f"{source}: all {len(values):,} scores are equal, so there is nothing to learn from them")
+    divisor = scale or (1.0 if largest[1] <= 1 else largest[1])
+    return RowLabels(values / divisor, divisor)
+
+
+def _number(value: object, where: str) -> float:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise UserError(f"{where}: the score is empty; fill it or drop the row")
+    if isinstance(value, bool) or not isinstance(value, Real | str):
+        raise UserError(f"{where}: the score is {type(value).__name__}, not a number")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"{where}: the score {shortened(repr(value))} is not a number; name the column of scores last in --columns"
+        ) from None
+    if not math.isfinite(number):
+        raise UserError(f"{where}: the score is {number}; a finite number is expected, fill it or drop the row")
+    return number
+
+
+def _classes(labels: Iterable[tuple[str, object]], source: str) -> RowLabels:
+    numbers: dict[str, int] = {}
+    values = []
+    for where, value in labels:
+        name = "" if value is None else str(value).strip()
+        if not name or isinstance(value, list | dict):
+            raise UserError(f"{where}: the class is {'empty' if not name else 'no name or number'}; fill it or drop it")
+        if len(numbers) == MOST_CLASSES and name not in numbers:
+            raise UserError(
+                f"{where}: more than {MOST_CLASSES:,} different classes up to here, such as {shortened(repr(name))}; "
+                "name the column of classes last in --columns"
+            )
+        values.append(numbers.setdefault(name, len(numbers)))
+    if len(numbers) < 2:
+        raise UserError(f"{source}: all rows have the class {', '.join(numbers)!r}; give rows of at least two classes")
+    names = sorted(numbers, key=_class_order)
+    positions = np.empty(len(names), dtype=np.float64)
+    positions[[numbers[name] for name in names]] = np.arange(len(names))
+    return RowLabels(positions[values], classes=tuple(names))
+
+
+def _class_order(name: str) -> tuple[bool, int, str]:
+    """Whole numbers by value, before the other names in alphabetical order."""
+    number = whole_number(name.removeprefix("-"))
+    if number is None:
+        return True, 0, name
+    return False, -number if name.startswith("-") else number, name
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    r"""A text whose rows have a label each, with the methods of a `Source`.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> path = Path(tempfile.mkdtemp()) / "pairs.csv"
+        >>> _ = path.write_text("sentence1,sentence2,score\nA cat.,A kitten.,4\nRain.,A train.,0\n")
+        >>> texts = LabelledTexts(Source(str(path)), "score")
+        >>> texts.read().rows[0], texts.row_labels().values.tolist()
+        (('A cat.', 'A kitten.'), [1.0, 0.0])
+
+    Attributes:
+        source: what is read; the last of its columns is the label, or columns are recognised.
+        kind: what the label is.
+        scale: the largest possible score.
+    """
+
+    source: Source
+    kind: LabelKind
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.source.columns is not None and len(self.source.columns) < 2:
+            raise UserError(
+                f"{self.source.name}: the recipe learns from the {self.kind} of each row, and --columns names one "
+                f"column; name the texts, and the column of the {self.kind} last"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        return self.source.name
+
+    @property
+    def location(self) -> str:
+        """Where it is, for messages."""
+        return self.source.location
+
+    @property
+    def unit(self) -> str:
+        """What rows are called in messages: lines or rows."""
+        return self.source.unit
+
+    def fingerprint(self) -> str:
+        """A hash of the content and of how it is read."""
+        how = [self.source.fingerprint(), self.kind, self.scale, self.columns]
+        return hashlib.sha256(repr(how).encode()).hexdigest()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the texts, then that of the label.
+
+        Raises:
+            UserError: if none are named and they cannot be recognised, naming those that are there.
+        """
+        if self.source.columns is not None:
+            return self.source.columns
+        first = self.source.files[0]
+        present = first.present()
+        for pair in _PAIRS:
+            texts = [column_like(name, present) for name in pair]
+            label = next(filter(None, (column_like(name, present) for name in _NAMES[self.kind])), None)
+            if label is not None and all(texts):
+                return (*(name for name in texts if name), label)
+        if self.kind == "score" and first.is_file and first.kind.name == "table" and _is_graded(present):
+            return ("2", "3", "1")
+        listed = ", ".join(name[:40] for name in present[:40]) or "none"
+        raise UserError(
+            f"{self.name}: no columns for pairs with a {self.kind} (such as sentence1, sentence2, "
+            f"{_NAMES[self.kind][0]}); columns there: {listed}; name yours with --columns, that of the {self.kind} "
+            "last (or by position, --columns 1,2,3, if the file has no header)"
+        )
+
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yields the texts of the rows, each with the number of its document; at least one."""
+        return ((record.document, texts) for record, texts in self.examples())
+
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
+        """Yields the texts of the rows, each with the record that it is from; at least one.
+
+        Raises:
+            UserError: naming the file, the line and the fix.
+        """
+        empty = True
+        for record in self._records():
+            texts = record._replace(names=record.names[:-1], values=record.values[:-1])
+            yield texts, checked_texts(texts, self.location, self.unit)
+            empty = False
+        if empty:
+            raise UserError(f"{self.name}: no rows in it; give at least two")
+
+    def count_rows(self) -> int:
+        """The number of rows."""
+        return sum(1 for _ in self.examples())
+
+    def read(self) -> Texts:
+        """The texts of all rows."""
+        return Texts([texts for _, texts in self.examples()], None, self.name)
+
+    def row_labels(self) -> RowLabels:
+        """The labels of all rows; see `number_labels`."""
+        labels = ((f"{self.location}, {self.unit} {record.number}", record.values[-1]) for record in self._records())
+        return number_labels(labels, self.kind, self.name, scale=self.scale)
+
+    def _records(self) -> Iterator[RawRow]:
+        return self.source.records(self.columns)
+
+
+def _is_graded(first_row: Sequence[str]) -> bool:
+    """Whether the first row of a table is a score and two texts."""
+    if len(first_row) != 3:
+        return False
+    try:
+        float(first_row[0])
+    except ValueError:
+        return False
+    return True
