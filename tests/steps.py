@@ -44,6 +44,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "encoder.head.kind=projection",
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="layers"}, {kind="momentum_queue"}]',
     ),
+    "hardest": (
+        'objective.negatives=[{kind="in_batch"}, {kind="gaussian", pool=4, hardest="anchor"}, {kind="gmm", pool=3, '
+        'components=2}, {kind="noisy_anchor", pool=3}]',
+    ),
     "mixed": ('objective.negatives=[{kind="in_batch", hardness=9}, {kind="mixed", columns="all", mirrored=true}]',),
     "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
 }

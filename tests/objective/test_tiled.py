@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.dense import Dense
-from opencse.objective.negatives import gaussian
+from opencse.objective.negatives import gaussian, pool
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -59,6 +59,9 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "empty queue": {"negatives": [IN_BATCH, {"kind": "momentum_queue", "size": 1_000}]},
     "noisy anchors": {"negatives": [IN_BATCH, {"kind": "noisy_anchor"}]},
     "noisy anchors of others": {"negatives": [{"kind": "noisy_anchor", "own": False}]},
+    "hardest of many": {"negatives": [IN_BATCH, {"kind": "vae", "latent": 3, "hidden": 5, "pool": 4}]},
+    "hardest of each": {"negatives": [IN_BATCH, {"kind": "gaussian", "count": 0.5, "pool": 4, "hardest": "anchor"}]},
+    "hardest noise": {"negatives": [IN_BATCH, {"kind": "noisy_anchor", "pool": 3}]},
     "mixed": {"negatives": [IN_BATCH, {"kind": "mixed"}]},
     "every mixture": {
         "negatives": [IN_BATCH, {"kind": "mixed", "columns": "all", "mirrored": True, "collisions": "zero"}]
@@ -277,7 +280,7 @@ def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEnco
 BIG = 600
 
 
-_ALL_AT_ONCE = ("gmm", "empty queue", "guided to zero", "every mixture")
+_ALL_AT_ONCE = ("gmm", "empty queue", "guided to zero", "every mixture", "hardest of each")
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in _ALL_AT_ONCE])
@@ -286,6 +289,7 @@ def test_no_tensor_of_a_batch_by_batch_size_is_made(
 ) -> None:
     tile = 4 * 6_000
     monkeypatch.setattr(gaussian, "DRAWN_BYTES", tile)
+    monkeypatch.setattr(pool, "POOL_BYTES", tile)
     vectors = 4 * BIG * D  # the largest set of vectors: two layers of both views
     most = largest(BIG, tile, OBJECTIVES[name], encoder)
     assert most <= max(vectors, tile // 4, 8 * BIG) < BIG * BIG / 20

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
-from typing import Any
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Scoring, VectorColumns
 from opencse.objective.losses.similarity import at_least_float32
+from opencse.objective.negatives.pool import nearest_of_each, nearest_of_pool
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.noise import centre_and_spread
 from opencse.objective.part import Part
@@ -57,10 +58,23 @@ class GeneratedSettings(PartSettings):
         count: columns per anchor, as a multiple of the batch (1 = N, as in Table 5 of the thesis), rounded; 0 for none,
             which leaves the loss as it is without this source.
         weight: of each column.
+        pool: how many vectors are drawn, as a multiple of the batch, of which the ``count`` times N hardest are
+            columns: those with the highest cosine to an anchor (Park's thesis, sections 7.3 and 8, which leaves the
+            measure open). Unset: as many as there are columns.
+        hardest: whether all anchors share the columns nearest to any of them (``batch``), or each anchor has those
+            nearest to itself (``anchor``; the pool stays in memory then).
     """
 
     count: float = Field(default=1.0, ge=0, le=1_048_576)
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    pool: float | None = Field(default=None, gt=0, le=1_048_576)
+    hardest: Literal["batch", "anchor"] = "batch"
+
+    @model_validator(mode="after")
+    def _pool_is_large_enough(self) -> Self:
+        if self.pool is not None and self.pool < self.count:
+            raise ValueError(f"a pool of {self.pool:g} times the batch has no {self.count:g} to keep; raise pool")
+        return self
 
     def rows(self, batch_size: int) -> int:
         """The number of vectors to sample for a batch of ``batch_size``."""
@@ -92,14 +106,25 @@ class Generated(NegativeSource):
         return self.settings.rows(batch_size)
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
-        """(N, K) columns, K = ``count`` times the anchors of this step, rounded."""
-        anchors = at_least_float32(reps.anchor.detach())
-        rows = self.settings.rows(len(anchors))
-        samples = anchors[:0]
+        """(N, K) columns, K = ``count`` times the anchors of this step, rounded; so many count of each anchor."""
+        anchors, settings = at_least_float32(reps.anchor.detach()), self.settings
+        rows = settings.rows(len(anchors))
+        samples, far = anchors[:0], None
         if rows:
+            noise = self.noise(reps)
+
+            def draw(some: int) -> Tensor:
+                return self.generate(anchors, some, noise).to(anchors)
+
             with torch.autocast(anchors.device.type, enabled=False):
-                samples = self.generate(anchors, rows, self.noise(reps)).to(anchors)
-        return VectorColumns(reps.anchor, samples, scoring, log_weight=math.log(self.settings.weight))
+                pool = rows if settings.pool is None else max(rows, round(settings.pool * len(anchors)))
+                if pool == rows:
+                    samples = draw(rows)
+                elif settings.hardest == "batch":
+                    samples = nearest_of_pool(anchors, draw, pool, rows)
+                else:
+                    samples, far = nearest_of_each(anchors, draw, pool, rows)
+        return VectorColumns(reps.anchor, samples, scoring, log_weight=math.log(settings.weight), false=far)
 
     @abstractmethod
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
