@@ -34,6 +34,7 @@ OWN: dict[PartRole, list[str]] = {
         "input_gaussian_dropout",
         "insert_mask",
         "insert_stopwords",
+        "insert_words",
         "mlm_substitute",
         "next_sentence",
         "output_bernoulli",

@@ -37,6 +37,7 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "repeat_words", "rate": 0.9},
     {"kind": "repeat_words", "rate": 0.9, "rule": "reference"},
     {"kind": "insert_stopwords", "rate": 0.9},
+    {"kind": "insert_words", "rate": 0.9},
     {"kind": "insert_mask", "rate": 0.9},
     {"kind": "crop", "rate": 0.3},
     {"kind": "delete_words", "rate": 0.3},
@@ -44,7 +45,7 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "synonym", "count": 3},
     {"kind": "mlm_substitute", "rate": 0.5},
 ]
-LENGTHENING = ("repeat_subwords", "repeat_words", "insert_stopwords", "insert_mask", "synonym")
+LENGTHENING = ("repeat_subwords", "repeat_words", "insert_stopwords", "insert_words", "insert_mask", "synonym")
 every_view = pytest.mark.parametrize("settings", KINDS, ids=lambda s: "-".join(map(str, s.values())))
 
 DICTIONARY = {
@@ -239,6 +240,7 @@ def test_a_view_that_was_not_begun_says_so(settings: dict[str, Any], encoder: Se
         ("repeat_subwords", [1, 0.01], [0, 1.01]),
         ("repeat_words", [1, 0.01], [0, 1.01]),
         ("insert_stopwords", [1, 0.01], [0, 1.01]),
+        ("insert_words", [1, 0.01], [0, 1.01]),
         ("insert_mask", [1, 0.01], [0, 1.01]),
         ("crop", [0.99, 0.01], [0, 1]),
         ("delete_words", [0.99, 0.01], [0, 1]),

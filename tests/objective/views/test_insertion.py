@@ -11,7 +11,9 @@ from scipy.stats import chisquare
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.views.insertion import InsertMask, InsertStopwords
+from opencse.objective.views.insertion import InsertMask, InsertStopwords, InsertWords
+from opencse.text.corpus import tokenise
+from opencse.text.readers import Source
 from opencse.text.tokenizer import TokenisedText, Tokenizer
 from opencse.text.words import FUNCTION_WORDS, find_words
 
@@ -91,6 +93,45 @@ def test_the_built_in_stop_words(encoder: SentenceEncoder, sentence: TokenisedTe
     view.begin(encoder, batch_size=4, seed=0)
     assert [ids.tolist() for ids in view.pieces] == [spelt(word, encoder.tokenizer) for word in FUNCTION_WORDS]
     assert {ids.dtype for ids in view.pieces} == {np.dtype(np.int32)}
+
+
+def test_words_of_the_text_stand_after_drawn_words(encoder: SentenceEncoder, sentence: TokenisedText) -> None:
+    """How many there are follows the law; what is inserted is drawn from all words alike, in one piece."""
+    view = InsertWords(InsertWords.Settings())
+    view.begin(encoder, batch_size=4, seed=0)
+    made = view.positives([sentence] * DRAWS, np.random.default_rng(2))
+    assert sentence.words is not None
+    pieces = [tuple(spelt(word, encoder.tokenizer)) for word in SENTENCE.split()]
+    assert len({len(ids) for ids in pieces}) > 1
+    singles = [piece for piece in pieces if len(piece) == 1]
+    assert len(set(singles)) == len(singles) > 5
+    counts: Counter[tuple[int, ...]] = Counter()
+    for ids in made:
+        more = Counter(ids.tolist())
+        more.subtract(sentence.ids.tolist())
+        assert min(more.values()) >= 0, "nothing is lost"
+        counts.update({piece: more[piece[0]] for piece in singles})
+    assert chisquare([counts[piece] for piece in singles]).pvalue > 1e-3
+
+
+def test_words_of_the_corpus_are_those_that_were_drawn(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("red red red blue\nred blue red red\n")
+    corpus = tokenise(Source(str(path)), encoder.tokenizer, 12, words=True, cache=tmp_path / "cache")
+    view = InsertWords(InsertWords.Settings(rate=1.0, source="corpus"))
+    view.begin(encoder, batch_size=4, seed=0)
+    examples = view.examples(corpus, np.random.default_rng(3))
+    assert examples.tolist() == [[[0, 0], [0, 0]], [[1, 0], [1, 0]]]
+    red, blue = (tuple(spelt(word, encoder.tokenizer)) for word in ("red", "blue"))
+    drawn = Counter(tuple(piece.tolist()) for piece in view.pieces)
+    assert set(drawn) == {red, blue}
+    assert chisquare([drawn[red], drawn[blue]], [7_500, 2_500]).pvalue > 1e-3, "as often as they are in the text"
+    text = encoder.tokenizer.encode_words(["a man plays"], None)[0]
+    found = [inserted(ids.tolist(), text, {red, blue}) for ids in view.positives([text] * 50, np.random.default_rng(0))]
+    assert {piece for each in found for piece in each.values()} == {red, blue}
+    again = InsertWords(InsertWords.Settings(rate=1.0, source="corpus"))
+    again.examples(corpus, np.random.default_rng(3))
+    assert all(np.array_equal(a, b) for a, b in zip(view.pieces, again.pieces, strict=True)), "the same after a stop"
 
 
 def test_a_stop_word_that_does_not_fit_is_left_out(encoder: SentenceEncoder, sentence: TokenisedText) -> None:
