@@ -30,6 +30,7 @@ PUBLISHED = {
     "sscl-bert": 62.42,
     "dcl-post": 67.07,
     "diffcse": 78.49,
+    "sg-opt": 74.62,
     "dclr": 77.22,
     "mixcse": 77.66,
     "gaussian-sampling": 76.38,
@@ -43,7 +44,7 @@ WITHOUT_CODE = {"gaussian-sampling", "output-noise", "input-noise", "weight-pert
 SEEDS = (19984, 5838, 16822, 19294, 17173)
 LABELLED = {"sbert", "sbert-regression", "cosent", "angle", "triplet"}
 OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++", "gist"}
-LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"} | {"declutr"}
+LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"} | {"declutr", "sg-opt"}
 MISPRINTED = {
     ("sbert", "bert-base"): 74.863,
     ("sscl-progressive", "bert-base"): 77.749,

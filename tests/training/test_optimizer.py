@@ -176,3 +176,10 @@ def test_four_processes_clip_at_one_what_is_clipped_at_four_here() -> None:
         torch.testing.assert_close(clipped(given / 4, 1.0), clipped(given, at) / 4, rtol=1e-12, atol=0)
         assert scale == 0.2 or not torch.allclose(clipped(given / 4, 1.0), clipped(given, 1.0) / 4)
     assert (at, load_recipe("simcse-supervised").training.max_grad_norm) == (4.0, 1.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_betas_are_those_of_the_settings(kind: str) -> None:
+    settings = TrainingSettings.model_validate({"adamw": kind, "betas": (0.9, 0.8)})
+    optimizer = build_optimizer([torch.nn.Parameter(torch.zeros(1, 1))], settings)
+    assert [tuple(group["betas"]) for group in optimizer.param_groups] == [(0.9, 0.8)]

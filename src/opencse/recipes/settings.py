@@ -49,6 +49,7 @@ class EncoderSettings(Settings):
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
         layers: how many of the backbone's layers are used, from the first on (0: only its embeddings); unset uses all.
         lora: train adapters and freeze the backbone; unset trains the backbone. See `LoraSettings`.
+        freeze_embeddings: leave the backbone's embeddings (of tokens and positions, and their LayerNorm) as they are.
         token_weights: weight of each token in a mean; ``idf`` gives rare tokens more (see
             `opencse.modules.token_weights`); ``own``, or unset, keeps the start's.
     """
@@ -58,6 +59,7 @@ class EncoderSettings(Settings):
     dropout: float | None = Field(default=None, ge=0, lt=1)
     layers: int | None = Field(default=None, ge=0, le=1_000)
     lora: LoraSettings | None = None
+    freeze_embeddings: bool = False
     token_weights: Literal["idf"] | None = None
 
     @field_validator("pooling", "token_weights", mode="before")

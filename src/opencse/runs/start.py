@@ -257,6 +257,14 @@ def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_c
             "set it with --set encoder.pooling=mean"
         )
     head = _new_head(recipe, encoder)
+    if settings.freeze_embeddings:
+        if encoder.depth == 0:
+            raise UserError(
+                f"{model}: has embeddings alone, so with encoder.freeze_embeddings nothing would be trained; set it to "
+                "false"
+            )
+        backbone = encoder.backbone
+        dict(backbone.named_children()).get("embeddings", backbone.get_input_embeddings()).requires_grad_(False)
     if settings.lora is not None:
         _add_adapters(encoder, settings.lora, model, recipe.training.seed)
     if head is not None and settings.head.keep:

@@ -68,7 +68,7 @@ class TransformersAdamW(torch.optim.Optimizer):
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Makes AdamW (betas 0.9, 0.999; eps 1e-8), with weight decay for matrices and without for other weights."""
+    """Makes AdamW (eps 1e-8), with weight decay for matrices and without for other weights."""
     trained = [p for p in parameters if p.requires_grad]
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
@@ -76,9 +76,9 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
     ]
     groups = [group for group in groups if group["params"]]
     if settings.adamw == "transformers":
-        return TransformersAdamW(groups, settings.learning_rate)
+        return TransformersAdamW(groups, settings.learning_rate, betas=settings.betas)
     fused = all(p.device.type in ("cpu", "cuda") for p in trained)
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=fused)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
 
 
 def learning_rate(step: int, steps: int, settings: TrainingSettings) -> float:

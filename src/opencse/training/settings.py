@@ -38,6 +38,7 @@ class TrainingSettings(Settings):
         warmup: share of the steps over which the rate rises linearly from 0.
         adamw: ``torch`` is AdamW as published; ``transformers`` is that of transformers 4, with which the authors' code
             trains: eps is added before the bias correction, which makes it count more in the first steps.
+        betas: AdamW's decay rates of the moving averages of the gradient and of its square.
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
         worst_case: a second pass of each step at adversarial weights (SAM, AWP), and inputs if set; its gradient
@@ -67,6 +68,7 @@ class TrainingSettings(Settings):
     schedule: Literal["linear", "constant"] = "linear"
     warmup: float = Field(default=0.0, ge=0, lt=1)
     adamw: Literal["torch", "transformers"] = "torch"
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
     max_grad_norm: float = Field(default=1.0, gt=0)
     worst_case: WorstCaseSettings | None = None

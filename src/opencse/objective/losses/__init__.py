@@ -24,6 +24,7 @@ from opencse.objective.losses.graded import (
     triplet_shortfall,
 )
 from opencse.objective.losses.negatives import hardness_log_weight, mixed_vectors
+from opencse.objective.losses.self_guided import self_guided
 from opencse.objective.losses.similarity import (
     SimilarityKind,
     at_least_float32,
@@ -54,6 +55,7 @@ __all__ = [
     "ranked",
     "replaced_tokens",
     "rowwise_similarity",
+    "self_guided",
     "triplet",
     "triplet_shortfall",
 ]
