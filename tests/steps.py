@@ -40,6 +40,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         'objective.negatives=[{kind="in_batch", guide={strategy="fixed", limit=0.1, centred=true, pooling="mean"}}, '
         '{kind="gaussian", mean="zero", sd="one", ascend={steps=2, rate=0.5}}]',
     ),
+    "distilled": (
+        'objective.terms=[{kind="distill", teachers=[{}, {pooling="cls", weight=2}], shuffle=0.5}, '
+        '{kind="consistency", scaling="reference"}]',
+    ),
+    "ranked": ('objective.terms=[{kind="rank_vectors", corpus=10, least=5, low=-1, high=1}]',),
     "projection": (
         "encoder.head.kind=projection",
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="layers"}, {kind="momentum_queue"}]',

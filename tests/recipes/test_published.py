@@ -33,6 +33,8 @@ PUBLISHED = {
     "sg-opt": 74.62,
     "dclr": 77.22,
     "mixcse": 77.66,
+    "distillcse": 78.02,
+    "rankcse": 80.36,
     "gaussian-sampling": 76.38,
     "output-noise": 50.21,
     "input-noise": 75.57,
@@ -45,6 +47,7 @@ SEEDS = (19984, 5838, 16822, 19294, 17173)
 LABELLED = {"sbert", "sbert-regression", "cosent", "angle", "triplet"}
 OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++", "gist"}
 LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"} | {"declutr", "sg-opt"}
+OWN |= {"rankencoder"}
 MISPRINTED = {
     ("sbert", "bert-base"): 74.863,
     ("sscl-progressive", "bert-base"): 77.749,

@@ -10,8 +10,25 @@ import importlib
 import warnings
 from typing import TYPE_CHECKING
 
-from opencse.objective.losses.contrastive import info_nce, info_nce_from_logits
-from opencse.objective.losses.dimensions import barlow_twins, barlow_twins_rank, dcl, dcl_rank
+from opencse.objective.losses.contrastive import (
+    info_nce,
+    info_nce_from_logits,
+)
+from opencse.objective.losses.dimensions import (
+    barlow_twins,
+    barlow_twins_rank,
+    dcl,
+    dcl_rank,
+)
+from opencse.objective.losses.distillation import (
+    bounded_mse,
+    jensen_shannon,
+    list_mle,
+    list_net,
+    negative_entropy,
+    rank_correlations,
+    shuffled_in_groups,
+)
 from opencse.objective.losses.graded import (
     angle,
     angle_similarity,
@@ -23,15 +40,23 @@ from opencse.objective.losses.graded import (
     triplet,
     triplet_shortfall,
 )
-from opencse.objective.losses.negatives import hardness_log_weight, mixed_vectors
-from opencse.objective.losses.self_guided import self_guided
+from opencse.objective.losses.negatives import (
+    hardness_log_weight,
+    mixed_vectors,
+)
+from opencse.objective.losses.self_guided import (
+    self_guided,
+)
 from opencse.objective.losses.similarity import (
     SimilarityKind,
     at_least_float32,
     pairwise_similarity,
     rowwise_similarity,
 )
-from opencse.objective.losses.tokens import masked_lm, replaced_tokens
+from opencse.objective.losses.tokens import (
+    masked_lm,
+    replaced_tokens,
+)
 
 __all__ = [
     "SimilarityKind",
@@ -40,6 +65,7 @@ __all__ = [
     "at_least_float32",
     "barlow_twins",
     "barlow_twins_rank",
+    "bounded_mse",
     "cosent",
     "cosine_regression",
     "dcl",
@@ -47,15 +73,21 @@ __all__ = [
     "hardness_log_weight",
     "info_nce",
     "info_nce_from_logits",
+    "jensen_shannon",
+    "list_mle",
+    "list_net",
     "masked_lm",
     "mixed_vectors",
+    "negative_entropy",
     "pair_features",
     "pair_softmax",
     "pairwise_similarity",
+    "rank_correlations",
     "ranked",
     "replaced_tokens",
     "rowwise_similarity",
     "self_guided",
+    "shuffled_in_groups",
     "triplet",
     "triplet_shortfall",
 ]
