@@ -30,6 +30,8 @@ class Stream(IntEnum):
     """First means of the mixture."""
     MOMENTUM_WEIGHTS = 11
     """First weights of a momentum encoder that does not start from the pretrained ones."""
+    AUGMENT_ANCHORS = 12
+    """The changes that a view makes to the anchors' tokens."""
 
 
 def seed_of(number: int, name: str) -> int:

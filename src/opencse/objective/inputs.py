@@ -155,7 +155,11 @@ class InputBuilder:
             if self.corpus.unpooled:
                 unpooled += [self.corpus.unpooled[int(column)] for column in cells[:, role, 1]]
             texts = [self.corpus.text(int(r), int(c)) for r, c in cells[:, role]]
-            if role == 1 and isinstance(self.view, ChangesTokens):
+            if role == 0 and isinstance(self.view, ChangesTokens):
+                rows += self.view.changed_anchors(
+                    texts, np.random.default_rng([self.seed, Stream.AUGMENT_ANCHORS, step])
+                )
+            elif role == 1 and isinstance(self.view, ChangesTokens):
                 rows += self.view.positives(texts, augment)
             else:
                 rows += [text.ids for text in texts]

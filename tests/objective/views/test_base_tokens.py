@@ -15,6 +15,7 @@ from opencse.errors import UserError
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
+from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.views.base import (
@@ -25,6 +26,7 @@ from opencse.objective.views.base import (
     DerivesPositives,
     View,
 )
+from opencse.objective.views.deletion import DeleteOneWord
 from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
@@ -114,6 +116,31 @@ def changed(view: View, texts: list[TokenisedText], seed: int) -> Sequence[Ids]:
 
 def drawn(view: View, texts: list[TokenisedText], seed: int) -> list[list[int]]:
     return [ids.tolist() for ids in changed(view, texts, seed)]
+
+
+class BothSides(DeleteOneWord):
+    """Deletes a word of the anchor too."""
+
+    def changed_anchors(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        return self.positives(texts, random)
+
+
+def test_a_view_may_change_the_anchors_too(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(SENTENCES[:2]) + "\n")
+    corpus = tokenise(Source(str(path)), encoder.tokenizer, 32, words=True)
+    both, one = Objective(BothSides(), negatives=[InBatch()]), Objective(DeleteOneWord(), negatives=[InBatch()])
+    examples = np.arange(2)
+    for step in range(8):
+        changed_both, changed_one = (
+            InputBuilder(corpus, encoder.tokenizer, one_or_both, seed=1).build(examples, step)
+            for one_or_both in (both, one)
+        )
+        lengths = changed_both.tokens.attention_mask.sum(dim=1)
+        plain = changed_one.tokens.attention_mask.sum(dim=1)
+        assert (lengths[:2] < plain[:2]).all(), "a word is missing in the anchors"
+        assert torch.equal(changed_both.tokens.input_ids[2:, :8], changed_one.tokens.input_ids[2:, :8])
+        assert torch.equal(changed_both.keys, changed_one.keys), "equal texts are still equal"
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
@@ -88,6 +89,24 @@ def test_only_the_positives_are_disturbed(view: dict[str, Any], encoder: Sentenc
     assert torch.equal(reps.anchor, plain.anchor)
     changed = (reps.positive - plain.positive).abs().amax(dim=1)
     assert (changed > 1e-4).all()
+
+
+class NoisyAnchors(InputGaussian):
+    """A view that changes the inputs of both sides: other noise on the anchors than on the positives."""
+
+    def disturb_anchors(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
+        return embeddings + torch.randn(embeddings.shape, generator=noise)
+
+
+def test_a_view_may_disturb_the_anchors_too(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    encoder.eval()
+    inputs = step(encoder, sentences)
+    plain = build({"kind": "input_gaussian", "sd": 0.1}).represent(encoder, inputs)
+    both = Objective(NoisyAnchors(InputGaussian.Settings(sd=0.1)), negatives=[InBatch()])
+    both.view.name = "view"
+    reps = both.represent(encoder, inputs)
+    assert ((reps.anchor - plain.anchor).abs().amax(dim=1) > 1e-4).all()
+    assert torch.equal(reps.positive, plain.positive), "the draws of the two sides are apart"
 
 
 @pytest.mark.parametrize("view", NOTHING, ids=str)

@@ -51,6 +51,7 @@ class Passes:
         derive: Derive | None = None,
         merge: Merge | None = None,
         shared_mask: bool = False,
+        change_anchors: RowDisturb | None = None,
         change_positives: RowDisturb | None = None,
     ) -> Representations:
         """Makes the vectors of the step, with gradient; see `represent`.
@@ -59,11 +60,15 @@ class Passes:
             derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
             merge: makes one vector of an anchor's positives, if there may be several.
             shared_mask: whether the positives go through under the dropout masks of the anchors.
+            change_anchors: changes the input embeddings of some anchors, given with the number of the first.
             change_positives: changes the input embeddings of some positives, given with the number of the first.
         """
         disturb = self.disturb
+        n = self.inputs.examples
+        if change_anchors is not None:
+            disturb = _then(disturb, 0, n, change_anchors)
         if change_positives is not None:
-            disturb = _then_positives(disturb, self.inputs.examples, change_positives)
+            disturb = _then(disturb, n, 2 * n, change_positives)
         return self._represent(disturb, derive=derive, merge=merge, shared_mask=shared_mask)
 
     def input_gradients(self) -> GradientWatch:
@@ -107,15 +112,15 @@ class Passes:
         )
 
 
-def _then_positives(disturb: RowDisturb | None, n: int, change: RowDisturb) -> RowDisturb:
-    """Applies ``disturb`` to all rows, then ``change`` to those of the N positives, counted from the first positive."""
+def _then(disturb: RowDisturb | None, begin: int, end: int, change: RowDisturb) -> RowDisturb:
+    """Applies ``disturb`` to all rows, then ``change`` to those from ``begin`` to ``end``, counted from ``begin``."""
 
     def both(words: Tensor, start: int) -> Tensor:
         words = words if disturb is None else disturb(words, start)
-        first, stop = max(n - start, 0), min(2 * n - start, len(words))
+        first, stop = max(begin - start, 0), min(end - start, len(words))
         if first >= stop:
             return words
-        return torch.cat([words[:first], change(words[first:stop], start + first - n), words[stop:]])
+        return torch.cat([words[:first], change(words[first:stop], start + first - begin), words[stop:]])
 
     return both
 

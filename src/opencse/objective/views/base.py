@@ -78,23 +78,39 @@ class View(Part, ABC):
 
 
 class ChangesTokens(View):
-    """A view that changes the positives' tokens."""
+    """A view that changes the positives' tokens, and the anchors' too if it defines `changed_anchors`."""
 
     @abstractmethod
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """Draws the positives' ids, again at each step; the texts have the numbers of their words."""
 
+    def changed_anchors(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        """Draws the anchors' ids, again at each step, by draws apart from the positives'; by default unchanged."""
+        del random
+        return [text.ids for text in texts]
+
 
 class ChangesInputs(View):
-    """A view that changes the positives' input embeddings."""
+    """A view that changes the positives' input embeddings, and the anchors' too if it defines `disturb_anchors`."""
 
     @abstractmethod
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """Changes the positives' input embeddings: (N, length, hidden) -> the same shape."""
 
+    def disturb_anchors(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
+        """Changes the anchors' input embeddings: (N, length, hidden) -> the same shape; by default unchanged."""
+        del noise
+        return embeddings
+
     def represent(self, passes: Passes) -> Representations:
-        """Makes one forward pass in which the positives' input embeddings are changed."""
-        return passes.forward(change_positives=RowNoise(self.noise(passes.inputs), self.disturb))
+        """Makes one forward pass in which the views' input embeddings are changed."""
+        changes_anchors = type(self).disturb_anchors is not ChangesInputs.disturb_anchors
+        return passes.forward(
+            change_anchors=RowNoise(self.noise(passes.inputs, "anchors"), self.disturb_anchors)
+            if changes_anchors
+            else None,
+            change_positives=RowNoise(self.noise(passes.inputs), self.disturb),
+        )
 
     def check(self, context: Context) -> None:
         """Refuses means over dropout draws, which are of unchanged texts, and a second encoder."""
