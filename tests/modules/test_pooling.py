@@ -13,6 +13,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.pooling import Pooling
 
 DEPTH = 3
+OTHERS = [kind for kind in Pooling if kind is not Pooling.MASK]
+"""The poolings of any text; MASK needs one with a mask token."""
 LENGTHS = (1, 2, 5, 7)
 
 
@@ -60,25 +62,25 @@ def pooled(kind: Pooling, states: list[Tensor], mask: Tensor) -> Tensor:
     return kind([states[layer] for layer in kind.layers(DEPTH)], mask)
 
 
-@pytest.mark.parametrize("kind", list(Pooling))
+@pytest.mark.parametrize("kind", OTHERS)
 def test_equals_a_loop_over_tokens(kind: Pooling, states: list[Tensor], mask: Tensor) -> None:
     expected = torch.stack([naive(kind, states, row, length) for row, length in enumerate(LENGTHS)])
     torch.testing.assert_close(pooled(kind, states, mask), expected, atol=1e-6, rtol=0)
 
 
 def test_the_kinds_differ(states: list[Tensor], mask: Tensor) -> None:
-    for a, b in combinations(Pooling, 2):
+    for a, b in combinations(OTHERS, 2):
         assert not torch.allclose(pooled(a, states, mask), pooled(b, states, mask)), (a, b)
 
 
-@pytest.mark.parametrize("kind", list(Pooling))
+@pytest.mark.parametrize("kind", OTHERS)
 def test_values_at_padding_are_not_read(kind: Pooling, states: list[Tensor], mask: Tensor) -> None:
     changed = [torch.where(mask.unsqueeze(-1) == 0, 1e6, state) for state in states]
     assert any(not torch.equal(a, b) for a, b in zip(changed, states, strict=True))
     torch.testing.assert_close(pooled(kind, changed, mask), pooled(kind, states, mask), atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("kind", list(Pooling))
+@pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_low_precision_states_are_pooled_in_float32(
     kind: Pooling, dtype: torch.dtype, states: list[Tensor], mask: Tensor
@@ -107,7 +109,7 @@ def test_layers(kind: Pooling, depth: int, layers: tuple[int, ...]) -> None:
     assert kind.layers(depth) == layers
 
 
-@pytest.mark.parametrize("kind", list(Pooling))
+@pytest.mark.parametrize("kind", OTHERS)
 def test_alone_equals_in_a_batch_of_longer_texts(kind: Pooling, tiny_folder: Path, sentences: list[str]) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling=kind, device="cpu")
     rows = encoder.tokenize(["A dog.", "", *sorted(sentences, key=len)[-3:]])
@@ -118,3 +120,9 @@ def test_alone_equals_in_a_batch_of_longer_texts(kind: Pooling, tiny_folder: Pat
         alone = torch.cat([encoder.embed(encoder.tokenizer.pad([row])) for row in rows])
     assert not torch.allclose(alone[0], alone[1], atol=1e-3)
     torch.testing.assert_close(together, alone, atol=1e-6, rtol=0)
+
+
+def test_mask_reads_the_last_one() -> None:
+    states = torch.arange(12.0).reshape(2, 3, 2)
+    masks = torch.tensor([[1, 0, 1], [0, 1, 0]])
+    assert Pooling.MASK([states], masks).tolist() == [[4.0, 5.0], [8.0, 9.0]]

@@ -22,6 +22,7 @@ class LoadOptions(TypedDict, total=False):
     """Options of opening an encoder; see `SentenceEncoder`, which documents each."""
 
     pooling: str | Pooling | None
+    template: str | None
     max_length: int | None
     dropout: float | None
     layers: int | None

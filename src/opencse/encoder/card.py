@@ -11,6 +11,7 @@ from opencse.environment import installed
 from opencse.markdown import as_text, without_home
 from opencse.model_folder.layout import THIS_FOLDER
 from opencse.modules.parts import TABLE
+from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.version import __version__
 
@@ -30,7 +31,7 @@ _ENCODER = """## The encoder
 | network | {network}, {parameters:.1f}M parameters, {layers} layers |
 | vectors | {dimension} dimensions, pooling {pooling}, {normalized} |
 | longest text | {max_length:,} ids; longer texts are truncated |
-| prompts | {prompt} |
+| prompts | {prompt} |{template}
 | written by | {versions} |
 
 """
@@ -105,12 +106,23 @@ def framed(body: str, encoder: EncoderNetwork, *, base: str | None = None, limit
         normalized="L2-normalised" if encoder.normalize else "not normalised",
         max_length=encoder.max_length,
         prompt=as_text(encoder.prompts.line(*Role) + encoder.prompts.note) if encoder.prompts else "none",
+        template=_template(encoder),
         versions=", ".join([f"opencse {__version__}", *(f"{name} {version}" for name, version in packages if version)]),
     )
     limits_list = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
     use = _USE + (_RETRIEVAL if encoder.prompts.differ else "") + ("" if config.model_type == TABLE else _ONNX)
     head = front_matter("sentence-transformers", ["sentence-transformers"], base)
     return without_home(f"{head}{body}{description}## Limits\n\n{limits_list}\n{use.format(here=THIS_FOLDER)}")
+
+
+def _template(encoder: EncoderNetwork) -> str:
+    template = encoder.tokenizer.template
+    if template is None:
+        return ""
+    how = (
+        "; its last mask token has an id of its own, which WordWeights reads" if encoder.pooling is Pooling.MASK else ""
+    )
+    return f"\n| template | {as_text(template.text)}, put around every text by tokenizer.json{how} |"
 
 
 def _weighing(encoder: EncoderNetwork) -> str:

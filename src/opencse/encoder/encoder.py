@@ -68,6 +68,7 @@ class SentenceEncoder(EncoderNetwork):
         model: str | Path = "opencse-mini",
         *,
         pooling: str | Pooling | None = None,
+        template: str | None = None,
         max_length: int | None = None,
         dropout: float | None = None,
         layers: int | None = None,
@@ -79,6 +80,8 @@ class SentenceEncoder(EncoderNetwork):
         Args:
             model: the built-in encoder's name, a folder, or a Hub id.
             pooling: replaces the folder's own; plain transformers folders have none and get ``mean``.
+            template: text with a slot that every text is put into, such as
+                ``This sentence of "{text}" means {mask}.``; replaces the folder's own.
             max_length: replaces the folder's own.
             dropout: rate of every dropout of the backbone; None keeps the configuration's.
             layers: how many of the backbone's layers are kept, from the first on (0: its embeddings alone); None
@@ -98,6 +101,7 @@ class SentenceEncoder(EncoderNetwork):
         parts = read_folder(
             model,
             pooling=pooling,
+            template=template,
             max_length=max_length,
             dropout=dropout,
             layers=layers,
@@ -141,6 +145,8 @@ class SentenceEncoder(EncoderNetwork):
 
         if masked_lm and self.lm_head is None:
             raise RuntimeError("the encoder has no masked-LM head to save")
+        if masked_lm and self.pooling is Pooling.MASK:
+            raise UserError("the masked-LM head cannot be saved with pooling mask; set masked_lm to False")
         merged = self.merged() if self.adapted else self
         content = Content(merged.parts, card or plain_card(merged), merged.lm_head if masked_lm else None)
         adapted = Content(self.parts, card or plain_card(self)) if self.adapted else None

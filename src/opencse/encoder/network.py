@@ -10,6 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from opencse.errors import UserError
 from opencse.kernels.inference import InferenceForward
 from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
 from opencse.kernels.states import plain_states, trained_states
@@ -72,6 +73,27 @@ class EncoderNetwork(nn.Module):
         self.own_dropout = dict(parts.own_dropout)
         self.adapted = False
         self.together = ALONE
+        template = self.tokenizer.template
+        if self.pooling is Pooling.MASK and (template is None or not template.ends_in_mask):
+            raise UserError(
+                "pooling mask reads the mask token that the encoder's template puts after the text, and "
+                + ("there is no template" if template is None else f"{template.text!r} has none there")
+                + "; give one, such as 'This sentence of \"{text}\" means {mask}.'"
+            )
+        if template is not None and not self.pool_prompt:
+            raise UserError("a template goes with a pooling that counts the prompt's tokens (include_prompt is false)")
+
+    @property
+    def mask_id(self) -> int:
+        """The id of the tokenizer's mask token.
+
+        Raises:
+            UserError: if it has none.
+        """
+        number = self.tokenizer.hf.mask_token_id
+        if number is None:
+            raise UserError(f"{self.tokenizer.hf.name_or_path}: the tokenizer has no mask token")
+        return int(number)
 
     @property
     def parts(self) -> Parts:
@@ -236,6 +258,8 @@ class EncoderNetwork(nn.Module):
 
     def pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """Pools averaged hidden states (rows, length, hidden) into one vector per sentence, (rows, hidden)."""
+        if self.pooling is Pooling.MASK:
+            return self.pooling(states, (tokens.input_ids == self.mask_id).long() * tokens.attention_mask)
         weights = None if self.token_weights is None else self.token_weights(tokens.input_ids)
         return self.pooling(states, tokens.pooled_mask, weights)
 

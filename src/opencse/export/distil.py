@@ -162,7 +162,7 @@ def _frequent_words(encoder: SentenceEncoder, texts: Sequence[str], settings: Di
     known = encoder.tokenizer.hf.get_vocab()
     often = [word for word, count in counts.most_common() if count >= settings.fewest and word not in known]
     ids = encoder.tokenizer.encode(often, None)
-    extra = encoder.tokenizer.hf.num_special_tokens_to_add()
+    extra = encoder.tokenizer.special_count
     return [word for word, row in zip(often, ids, strict=True) if len(row) > 1 + extra][: settings.words]
 
 

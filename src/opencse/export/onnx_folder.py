@@ -222,6 +222,7 @@ def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str])
             "users need; save the model with a fast tokenizer"
         )
     backend = Tokenizer.from_str(hf.backend_tokenizer.to_str())
+    encoder.tokenizer.put_template(backend)
     backend.enable_truncation(encoder.max_length, direction=hf.truncation_side)
     backend.enable_padding(pad_id=encoder.tokenizer.pad_id, pad_token=str(hf.pad_token))
     backend.save(str(file))

@@ -29,9 +29,11 @@ from opencse.model_folder.sentence_config import (
     read_similarity,
     require_all_dimensions,
 )
+from opencse.model_folder.templates import read_template, restore
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.similarity import Similarity
+from opencse.text.template import Template
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
@@ -75,6 +77,7 @@ def read_folder(
     max_length: int | None,
     dropout: float | None,
     layers: int | None = None,
+    template: str | None = None,
     trust_remote_code: bool = False,
 ) -> Parts:
     """Reads the parts of the encoder in a folder; the arguments are those of `SentenceEncoder`."""
@@ -82,6 +85,8 @@ def read_folder(
     sources = _find(locate(model, code=trust_remote_code))
     folder, modules, transformer = sources.folder, sources.modules, sources.transformer
     if modules is not None and modules.table:
+        if template is not None:
+            raise UserError(f"{model}: a table of word vectors has no template; leave it out")
         return _read_table(model, folder, modules, mode, max_length, dropout, layers)
     if sources.adapters is not None:
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
@@ -94,12 +99,19 @@ def read_folder(
         sources.adapters.merge_into(backbone)
     tokenizer = Tokenizer.load(sources.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
+    saved = read_template(folder)
+    if saved is not None:
+        restore(saved, tokenizer, backbone, folder)
+    wrapped = saved.template if template is None and saved is not None else None
+    wrapped = wrapped if template is None else Template(template)
+    tokenizer = Tokenizer(tokenizer.hf, template=wrapped) if saved or wrapped else tokenizer
     require_all_dimensions(folder)
     prompts = read_prompts(folder)
     dense = [read_dense(path) for path in modules.dense] if modules else []
     require_chain(folder, int(backbone.config.hidden_size), dense)
     if mode is None:
         mode = read_pooling(modules, backbone.config.to_dict()) if modules else Pooling.MEAN
+        mode = Pooling.MASK if saved is not None and saved.pools_mask else mode
     pool_prompt = modules is None or not mode.is_mean or pools_prompt(modules)
     depth = int(backbone.config.num_hidden_layers)
     if not 0 <= mode.layers(depth)[0] <= depth:
@@ -108,7 +120,7 @@ def read_folder(
     if modules and modules.normalize:
         require_sentence_names(modules.normalize)
     weights = None
-    if modules and modules.token_weights and mode.is_mean:
+    if modules and modules.token_weights and mode.is_mean and not (saved and saved.pools_mask):
         if not pool_prompt:
             raise UserError(
                 f"{modules.pooling}: include_prompt is false: a mean that leaves out the prompt and weighs tokens "
@@ -194,8 +206,17 @@ def own_pooling(model: str | Path) -> Pooling | None:
         return None
     if sources.modules.table:
         return Pooling.MEAN
+    saved = read_template(sources.folder)
+    if saved is not None and saved.pools_mask:
+        return Pooling.MASK
     stated = read_config(sources.transformer / "config.json")
     return read_pooling(sources.modules, stated)
+
+
+def own_template(model: str | Path) -> str | None:
+    """The template that the folder names, that of `SentenceEncoder`; None if it has none."""
+    saved = read_template(_find(locate(model)).folder)
+    return None if saved is None else saved.template.text
 
 
 def own_similarity(model: str | Path) -> Similarity:
@@ -256,7 +277,7 @@ def _length(
     limit: object = tokenizer.hf.model_max_length
     if requested is None and (not isinstance(limit, int | float) or limit < 1):
         raise UserError(f"{model}: tokenizer_config.json: model_max_length is {limit!r}; a whole number was expected")
-    special = tokenizer.hf.num_special_tokens_to_add()
+    special = tokenizer.special_count
     length = int(min(table, stated or tokenizer.hf.model_max_length)) if requested is None else requested
     if length <= special:
         where = f"max_length {length}" if requested is not None else f"{model}: its longest input of {length} ids"

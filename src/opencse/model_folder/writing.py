@@ -27,6 +27,7 @@ from opencse.model_folder.layout import (
     read_config,
 )
 from opencse.model_folder.table import write_table
+from opencse.model_folder.templates import extended, mask_weights, template_entry, write_template
 from opencse.modules.dense import Dense
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.modules.parts import Parts
@@ -113,12 +114,12 @@ def is_ours(folder: Path) -> bool:
 def _write_adapted(content: Content, folder: Path) -> None:
     """Writes the adapters alone, with everything but the backbone next to them.
 
-    A mean over several layers is named in the backbone's configuration, so of such an encoder only the adapters are
-    written.
+    A mean over several layers is named in the backbone's configuration, and pooling at a template's mask adds to its
+    weights, so of such an encoder only the adapters are written.
     """
     folder.mkdir()
     write_adapters(content.parts.backbone, folder)
-    if len(content.parts.pooled_layers) == 1:
+    if len(content.parts.pooled_layers) == 1 and content.parts.pooling is not Pooling.MASK:
         _write(content, folder, torch.float32, adapted=True)
 
 
@@ -144,6 +145,8 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
         _write_layer_weights(parts, new_module("WeightedLayerPooling"))
     if parts.token_weights is not None and not parts.is_table:  # a table's only leave out its unknown token
         _write_token_weights(parts.token_weights, parts.tokenizer, new_module(TOKEN_WEIGHTS))
+    if parts.pooling is Pooling.MASK:
+        _write_token_weights(mask_weights(parts), parts.tokenizer, new_module(TOKEN_WEIGHTS))
     if not parts.is_table:
         _write_pooling(parts, new_module("Pooling"))
     for layer in parts.dense:
@@ -163,6 +166,8 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
 
 def _write_transformer(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
     state = {name: _stored(tensor, dtype) for name, tensor in parts.backbone.state_dict().items()}
+    if parts.pooling is Pooling.MASK:
+        state = extended(parts, state)
     with quiet_transformers():
         parts.backbone.save_pretrained(folder, state_dict=state)
     # Half-precision weights still compute in float32 wherever the folder is opened.
@@ -170,6 +175,8 @@ def _write_transformer(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
     config.pop("output_hidden_states", None)
     if len(parts.pooled_layers) > 1:
         config["output_hidden_states"] = True
+    if parts.pooling is Pooling.MASK:
+        config["vocab_size"] = len(mask_weights(parts).weights)
     io.write_new_json(folder / "config.json", config, allow_nan=True)  # transformers' own values
     _write_text(parts, folder)
 
@@ -178,6 +185,7 @@ def _write_text(parts: Parts, folder: Path) -> None:
     """Writes how text becomes ids: the tokenizer, the longest text, lower-casing."""
     with quiet_transformers():
         _write_tokenizer(parts.tokenizer, folder)
+    write_template(parts, folder)
     sentence = {"max_seq_length": parts.max_length, "do_lower_case": parts.lower_case}
     io.write_new_json(folder / "sentence_bert_config.json", sentence)
 
@@ -223,7 +231,8 @@ def _write_token_weights(token_weights: TokenWeights, tokenizer: Tokenizer, path
     from safetensors.torch import save_file
 
     weights = token_weights.weights
-    tokens = tokenizer.hf.convert_ids_to_tokens(list(range(len(weights))))
+    known = range(min(len(weights), tokenizer.vocabulary_size))
+    tokens = [*tokenizer.hf.convert_ids_to_tokens(list(known)), *[None] * (len(weights) - len(known))]
     words = [f"[unused id {number}]" if token is None else token for number, token in enumerate(tokens)]
     by_word = dict(zip(words, weights.tolist(), strict=True))
     io.write_new_json(path / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
@@ -231,7 +240,8 @@ def _write_token_weights(token_weights: TokenWeights, tokenizer: Tokenizer, path
 
 
 def _write_pooling(parts: Parts, path: Path) -> None:
-    mode = Pooling.MEAN if len(parts.pooled_layers) > 1 else parts.pooling
+    mean = len(parts.pooled_layers) > 1 or parts.pooling is Pooling.MASK
+    mode = Pooling.MEAN if mean else parts.pooling
     flags = {flag: POOLING_MODES.get(name) is mode for flag, name in POOLING_FLAGS.items()}
     size = {"word_embedding_dimension": int(parts.backbone.config.hidden_size)}
     prompt = {} if parts.pool_prompt else {"include_prompt": False}
@@ -258,6 +268,7 @@ def _write_sentence_config(parts: Parts, folder: Path) -> None:
         "__version__": {WRITTEN_BY: __version__},
         **parts.prompts.entries,
         SIMILARITY: parts.similarity_fn_name.value,
+        **template_entry(parts),
     }
     io.write_new_json(folder / SENTENCE_CONFIG, config)
 

@@ -26,4 +26,4 @@ def lower_casing(tokenizer: Tokenizer) -> Tokenizer:
     if any(isinstance(part, normalizers.Lowercase) for part in parts):
         return tokenizer
     backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
-    return Tokenizer(tokenizer.hf)
+    return Tokenizer(tokenizer.hf, template=tokenizer.template)

@@ -22,6 +22,7 @@ class Pooling(StrEnum):
     - ``first_last_0``: mean of (h_0 + h_L) / 2, the paper's "first-last avg." (published 56.70 for BERT-base).
     - ``first_last_1``: mean of (h_1 + h_L) / 2, what the authors' code computes since January 2022 (60.73).
     - ``top2``: mean of (h_{L-1} + h_L) / 2.
+    - ``mask``: h_L of the last mask token; the encoder's template puts it into every text (PromptBERT).
     - ``max``, ``last_token``: of h_L; for models of other libraries.
 
     Example:
@@ -39,11 +40,12 @@ class Pooling(StrEnum):
     TOP2 = "top2"
     MAX = "max"
     LAST_TOKEN = "last_token"
+    MASK = "mask"
 
     @property
     def is_mean(self) -> bool:
         """Whether it is a mean over tokens, in which they may count differently."""
-        return self not in (Pooling.CLS, Pooling.LAST_TOKEN, Pooling.MAX)
+        return self not in (Pooling.CLS, Pooling.LAST_TOKEN, Pooling.MAX, Pooling.MASK)
 
     def layers(self, depth: int) -> tuple[int, ...]:
         """The layers averaged, from 0 (embedding output) to ``depth`` (last)."""
@@ -55,7 +57,8 @@ class Pooling(StrEnum):
 
         Args:
             states: the hidden states to average, each (rows, length, hidden).
-            mask: (rows, length), 1 for real tokens; padding on the right.
+            mask: (rows, length), 1 for real tokens; padding on the right. For ``mask``: 1 for mask tokens, of which
+                each row has one.
             weights: (rows, length), how much each token counts in a mean, from 0 on; None if all count the same.
 
         Returns:
@@ -67,6 +70,9 @@ class Pooling(StrEnum):
             return hidden[:, 0]
         if self is Pooling.LAST_TOKEN:
             last = mask.sum(dim=1) - 1
+            return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
+        if self is Pooling.MASK:
+            last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(dim=1)
             return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
         real = mask.unsqueeze(-1).to(hidden.dtype)
         if self is Pooling.MAX:

@@ -6,10 +6,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from opencse.errors import UserError
 from opencse.model_folder.adapters import LoraSettings
 from opencse.modules.dense import HeadSettings
 from opencse.modules.pooling import Pooling
 from opencse.settings import Settings
+from opencse.text.template import MASK, Template
 
 
 class DataSettings(Settings):
@@ -43,8 +45,14 @@ class EncoderSettings(Settings):
 
     Setting ``encoder.pooling`` also brings the recipe's head; setting ``encoder.head`` brings that head.
 
+    A recipe with a template is about what its pooling reads of it, so there its pooling and head are used with every
+    start; ``template = "own"`` makes the rules above hold again.
+
     Attributes:
         pooling: from token vectors to a sentence vector; ``own``, or unset, is the start's own, or mean if it has none.
+        template: text that every text is put into, in training and ever after, such as
+            ``This sentence of "{text}" means {mask}.`` with ``{mask}`` for the model's own mask token; ``own``, or
+            unset, is the start's own. Its ids count in ``data.max_length``; a long text is truncated inside it.
         head: the projection head of training.
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
         layers: how many of the backbone's layers are used, from the first on (0: only its embeddings); unset uses all.
@@ -55,6 +63,7 @@ class EncoderSettings(Settings):
     """
 
     pooling: Pooling | None = None
+    template: str | None = None
     head: HeadSettings = HeadSettings()
     dropout: float | None = Field(default=None, ge=0, lt=1)
     layers: int | None = Field(default=None, ge=0, le=1_000)
@@ -62,10 +71,21 @@ class EncoderSettings(Settings):
     freeze_embeddings: bool = False
     token_weights: Literal["idf"] | None = None
 
-    @field_validator("pooling", "token_weights", mode="before")
+    @field_validator("pooling", "template", "token_weights", mode="before")
     @classmethod
     def _own_is_unset(cls, value: object) -> object:
         return None if value == "own" else value
+
+    @model_validator(mode="after")
+    def _template_has_what_pooling_reads(self) -> EncoderSettings:
+        if self.template is not None:
+            try:
+                template = Template(self.template)
+            except UserError as error:
+                raise ValueError(str(error)) from None
+            if self.pooling is Pooling.MASK and not template.ends_in_mask:
+                raise ValueError(f"pooling mask needs {MASK} after the slot of the template, as in means {MASK}.")
+        return self
 
     @model_validator(mode="after")
     def _adapters_have_a_whole_model(self) -> EncoderSettings:

@@ -189,6 +189,7 @@ def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
     Raises:
         UserError: for more than the model can read, or than a batch can hold.
     """
+    around = encoder.tokenizer.special_count
     limit, batch_tokens = recipe.data.max_length, recipe.training.batch_tokens
     if limit == "auto":
         longest = min(encoder.max_length, AUTO_LENGTH)
@@ -202,6 +203,11 @@ def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
         raise UserError(
             f"data.max_length {limit} is more than {model} reads ({encoder.max_length} ids); "
             f"set it with --set data.max_length={encoder.max_length}"
+        )
+    if limit <= around:
+        raise UserError(
+            f"data.max_length {limit} leaves no room for text next to the {around} ids of the template and the special "
+            f"tokens; set it with --set data.max_length={around + 32}"
         )
     return limit
 

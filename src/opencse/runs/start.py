@@ -20,7 +20,7 @@ from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.adapters import CONFIG as ADAPTERS
 from opencse.model_folder.adapters import LoraSettings, add_adapters
 from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import has_own_pooling, own_pooling, transformer_folder
+from opencse.model_folder.reading import has_own_pooling, own_pooling, own_template, transformer_folder
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
@@ -30,7 +30,7 @@ from opencse.recipes.settings import EncoderSettings
 from opencse.streams import seed_of
 from opencse.text.given import TextSource, some_texts
 
-CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN)
+CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN, Pooling.MASK)
 """Poolings that read one token; in a model without layers that is a special token, the same for every text."""
 
 
@@ -110,23 +110,27 @@ class Reading:
         model: the built-in encoder, a folder, or a Hub id.
         pooling: from token vectors to a sentence vector.
         layers: how many of the backbone's layers are used; None for all.
-        unchanged: whether this is the model as it was saved: its own pooling and all of its layers.
+        unchanged: whether this is the model as it was saved: its own pooling and template, and all of its layers.
+        template: that texts are put into; None for the model's own.
     """
 
     model: str
     pooling: Pooling
     layers: int | None = None
     unchanged: bool = False
+    template: str | None = None
 
     def __str__(self) -> str:
         part = EncoderSettings(layers=self.layers).part
-        return f"{'as given' if self.unchanged else 'untrained'}, {self.pooling}{part and f', {part}'}"
+        template = "" if self.template is None else " of a template"
+        return f"{'as given' if self.unchanged else 'untrained'}, {self.pooling}{template}{part and f', {part}'}"
 
     def load(self, device: str | None = None, trust_remote_code: bool = False) -> SentenceEncoder:
         """Opens the model with this pooling and these layers."""
         return SentenceEncoder.load(
             self.model,
             pooling=self.pooling,
+            template=self.template,
             layers=self.layers,
             device=device,
             trust_remote_code=trust_remote_code,
@@ -152,8 +156,9 @@ class Start:
         """The model as it is before the first step, without a head."""
         encoder = self.recipe.encoder
         pooling = encoder.pooling or Pooling.MEAN
-        unchanged = encoder.layers is None and pooling == supported_own_pooling(self.model)
-        return Reading(self.model, pooling, encoder.layers, unchanged)
+        same_text = encoder.template is None or encoder.template == own_template(self.model)
+        unchanged = encoder.layers is None and pooling == supported_own_pooling(self.model) and same_text
+        return Reading(self.model, pooling, encoder.layers, unchanged, encoder.template)
 
     @property
     def readings(self) -> tuple[Reading, ...]:
@@ -180,6 +185,9 @@ def settle(recipe: Recipe, model: str, explicit: Collection[str]) -> Start:
         return _with_pooling(recipe, model, settings.pooling or Pooling.MEAN, settings.head)
     if settings.pooling is not None and "encoder.pooling" in explicit:
         return _with_pooling(recipe, model, settings.pooling, settings.head, "as requested")
+    if settings.template is not None:
+        mode = settings.pooling or Pooling.MEAN
+        return _with_pooling(recipe, model, mode, settings.head, "of the recipe's template")
     pooling = own_pooling(model)
     if pooling is None:
         raise RuntimeError(f"{model}: has modules and no pooling")
@@ -246,12 +254,13 @@ def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_c
     encoder = SentenceEncoder.load(
         model,
         pooling=settings.pooling,
+        template=settings.template,
         dropout=settings.dropout,
         layers=settings.layers,
         device=device,
         trust_remote_code=trust_remote_code,
     )
-    if encoder.depth == 0 and encoder.pooling in CONSTANT and encoder.tokenizer.hf.num_special_tokens_to_add():
+    if encoder.depth == 0 and encoder.pooling in CONSTANT and encoder.tokenizer.special_count:
         raise UserError(
             f"{model}: without layers, pooling {encoder.pooling} reads a special token, the same for every text; "
             "set it with --set encoder.pooling=mean"
@@ -305,7 +314,12 @@ def load_start(
     """
     settings = recipe.encoder
     encoder = SentenceEncoder.load(
-        model, pooling=settings.pooling, layers=settings.layers, device=device, trust_remote_code=trust_remote_code
+        model,
+        pooling=settings.pooling,
+        template=settings.template,
+        layers=settings.layers,
+        device=device,
+        trust_remote_code=trust_remote_code,
     )
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.out_features != encoder.dimension:
@@ -324,9 +338,11 @@ def load_with_own_pooling(
     pooling of the model's own that is not supported here counts as none.
     """
     pooling = supported_own_pooling(model)
-    if pooling is None or (pooling == recipe.encoder.pooling and not weighed):
+    template = recipe.encoder.template
+    templated = template is not None and template != own_template(model)
+    if pooling is None or (pooling == recipe.encoder.pooling and not weighed and not templated):
         return None
-    encoder = recipe.encoder.model_copy(update={"pooling": pooling})
+    encoder = recipe.encoder.model_copy(update={"pooling": pooling, "template": None})
     return load_start(recipe.model_copy(update={"encoder": encoder}), model, device, trust_remote_code)
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_tokenizer
 from opencse.text.moving import moved
+from opencse.text.template import Frame, Template
 from opencse.text.word_ids import WordIds
 
 if TYPE_CHECKING:
@@ -122,12 +123,20 @@ class Tokenizer:
         pad_id: id of its padding token.
         characters_per_id: texts are truncated after so many characters for each id of the longest input, before they
             are split into tokens (model2vec); None truncates by ids alone.
+        template: what every text is put into; its ids count as special tokens, which are never truncated or changed.
+        frame: the ids of the template and of the special tokens around it; None without a template.
 
     Raises:
-        UserError: if it has no padding token.
+        UserError: if it has no padding token, or no Rust backend or mask token where the template needs one.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, characters_per_id: int | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        characters_per_id: int | None = None,
+        template: Template | None = None,
+    ) -> None:
         from transformers import PreTrainedTokenizerFast
 
         if tokenizer.pad_token_id is None:
@@ -137,6 +146,8 @@ class Tokenizer:
             )
         self.hf = tokenizer
         self.characters_per_id = characters_per_id
+        self.template = template
+        self.frame: Frame | None = None
         self.pad_id = int(tokenizer.pad_token_id)
         self._fast: Backend | None = None
         self._limit: int | None = None
@@ -148,6 +159,30 @@ class Tokenizer:
             self._fast.no_padding()
             self._fast.no_truncation()
             self._fast.encode_special_tokens = tokenizer.split_special_tokens
+        if template is not None:
+            if self._fast is None:
+                raise UserError(
+                    f"{tokenizer.name_or_path or type(tokenizer).__name__}: a template needs a tokenizer with "
+                    "tokenizer.json (this one is of Python alone)"
+                )
+            self.frame = Frame.of(template, tokenizer)
+            self.put_template(self._fast)
+
+    def put_template(self, backend: Backend, frame: Frame | None = None) -> None:
+        """Makes a copy of the tokenizer's backend put texts into the template, if there is one.
+
+        Args:
+            backend: changed by this call.
+            frame: other ids of the same template.
+        """
+        frame = frame or self.frame
+        if frame is not None:
+            backend.post_processor = frame.processor(backend)
+
+    @property
+    def special_count(self) -> int:
+        """Number of ids around every text: special tokens, and those of the template."""
+        return len(self.frame) if self.frame is not None else int(self.hf.num_special_tokens_to_add())
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A pickled backend forgets whether it splits special tokens."""

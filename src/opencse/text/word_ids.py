@@ -35,10 +35,11 @@ class WordIds:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._known: dict[str, bytes] = {"": b""}
-        bare, full = (backend.encode("a", add_special_tokens=special).ids for special in (False, True))
-        start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
-        self._before, self._after = _bytes(full[:start]), _bytes(full[start + len(bare) :])
-        self.special = len(full) - len(bare)
+        encoded = backend.encode("a")
+        full, special = encoded.ids, encoded.special_tokens_mask
+        start, stop = special.index(0), len(special) - special[::-1].index(0)
+        self._before, self._after = _bytes(full[:start]), _bytes(full[stop:])
+        self.special = sum(special)
 
     @staticmethod
     def fits(backend: Backend) -> bool:

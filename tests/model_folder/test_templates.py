@@ -1,0 +1,132 @@
+"""Folders with a template and pooling at its mask: the same vectors everywhere, without code of this package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError
+from opencse.model_folder.layout import SENTENCE_CONFIG
+from opencse.modules.pooling import Pooling
+
+TWO_MASKS = 'the text "{text}" is {mask}, so it is {mask}.'
+
+
+@pytest.fixture(scope="module")
+def texts(sentences: list[str]) -> list[str]:
+    return [*sentences[:12], "", "with a [MASK] of its own", "one two three " * 60]
+
+
+@pytest.fixture(scope="module")
+def templated(tiny_folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(tiny_folder, pooling="mask", template=TWO_MASKS, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def saved(templated: SentenceEncoder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("templated") / "model"
+    templated.save(folder)
+    return folder
+
+
+def test_vector_is_that_of_the_last_mask(templated: SentenceEncoder, texts: list[str]) -> None:
+    vectors = templated.encode(texts)
+    for text, vector in zip(texts, vectors, strict=True):
+        ids = templated.tokenize([text])[0]
+        place = int(np.flatnonzero(ids == templated.mask_id)[-1])
+        assert len(ids) <= templated.max_length
+        assert place == len(ids) - 3
+        with torch.no_grad():
+            states = templated.backbone(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state
+        np.testing.assert_allclose(vector, states[0, place].numpy(), atol=1e-5)
+
+
+def test_training_forwards_read_the_same_token(templated: SentenceEncoder, texts: list[str]) -> None:
+    tokens = templated.tokenizer.pad(templated.tokenize(texts))
+    expected = torch.from_numpy(templated.encode(texts))
+    for packed in (False, True):
+        templated.packed = packed
+        with templated.without_dropout():
+            torch.testing.assert_close(templated(tokens).vectors, expected, atol=1e-5, rtol=0)
+    templated.packed = False
+
+
+def test_reading_a_saved_folder_gives_the_same_encoder(templated: SentenceEncoder, saved: Path) -> None:
+    copy = SentenceEncoder(saved, device="cpu")
+    assert copy.pooling is Pooling.MASK
+    assert copy.tokenizer.template == templated.tokenizer.template
+    assert copy.token_weights is None
+    assert fingerprint(copy) == fingerprint(templated)
+
+
+def test_saving_again_gives_the_same_files(saved: Path, tmp_path: Path) -> None:
+    SentenceEncoder(saved, device="cpu").save(tmp_path / "again")
+    for name in ("tokenizer.json", "model.safetensors", SENTENCE_CONFIG, "1_WordWeights/model.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (saved / name).read_bytes(), name
+
+
+@pytest.mark.slow
+def test_sentence_transformers_gives_the_same_vectors(
+    templated: SentenceEncoder, saved: Path, texts: list[str]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    theirs = SentenceTransformer(str(saved), device="cpu").encode(texts)
+    assert np.abs(theirs - templated.encode(texts)).max() < 1e-5
+    plain = SentenceEncoder(saved, pooling="mean", device="cpu").encode(texts)
+    assert np.abs(theirs - plain).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_template_without_pooling_at_a_mask_is_saved_too(tiny_folder: Path, tmp_path: Path, texts: list[str]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceEncoder(tiny_folder, pooling="mean", template="the text {text} is here", device="cpu")
+    encoder.save(tmp_path / "model")
+    vectors = encoder.encode(texts)
+    assert np.abs(SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts) - vectors).max() < 1e-5
+    np.testing.assert_array_equal(SentenceEncoder(tmp_path / "model", device="cpu").encode(texts), vectors)
+
+
+@pytest.mark.slow
+def test_export_to_onnx_gives_the_same_vectors(
+    templated: SentenceEncoder, saved: Path, tmp_path: Path, texts: list[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    from opencse import export_onnx
+    from opencse.export.runtime import OnnxEncoder
+
+    export_onnx(saved, out=tmp_path / "onnx")
+    theirs = OnnxEncoder(tmp_path / "onnx").encode(texts)
+    assert np.abs(theirs - templated.encode(texts, normalize_embeddings=True)).max() < 1e-5
+
+
+def test_another_template_replaces_that_of_the_folder(saved: Path, texts: list[str]) -> None:
+    other = SentenceEncoder(saved, template="{text} is {mask}", device="cpu")
+    assert np.abs(other.encode(texts) - SentenceEncoder(saved, device="cpu").encode(texts)).max() > 1e-3
+
+
+def test_a_template_without_slot_in_a_folder_is_refused(saved: Path, tmp_path: Path) -> None:
+    import shutil
+
+    folder = shutil.copytree(saved, tmp_path / "model")
+    config = json.loads((folder / SENTENCE_CONFIG).read_text())
+    config["template"]["text"] = "no slot"
+    (folder / SENTENCE_CONFIG).write_text(json.dumps(config))
+    with pytest.raises(UserError, match=f"{SENTENCE_CONFIG}: template: .*write {{text}} once"):
+        SentenceEncoder(folder, device="cpu")
+
+
+def test_masked_lm_heads_are_not_saved_with_it(templated: SentenceEncoder, tmp_path: Path) -> None:
+    templated.lm_head = torch.nn.Identity()  # type: ignore[assignment]
+    try:
+        with pytest.raises(UserError, match="pooling mask"):
+            templated.save(tmp_path / "model", masked_lm=True)
+    finally:
+        templated.lm_head = None
