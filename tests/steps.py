@@ -12,8 +12,10 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.runs.data_sets import GivenSet
 from opencse.runs.job import TrainJob
 from opencse.runs.prepare import Prepared
+from opencse.text.given import open_texts
 from opencse.text.readers import Source
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
@@ -116,6 +118,12 @@ def write_documents(path: Path, sentences: list[str], documents: int = 15, lengt
     return path
 
 
+def also_for(recipe: str, sentences: list[str]) -> tuple[GivenSet, ...]:
+    """A text of 20 sentences for each further data set of the recipe."""
+    text = open_texts(sentences[100:120])
+    return tuple((text, None) for _ in load_recipe(recipe).datasets or ())
+
+
 def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:
     """A recipe or variant, ready for steps in float64 on a little text."""
     recipe = "simcse" if name in VARIANTS else name
@@ -126,7 +134,12 @@ def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: 
     if load_recipe(recipe).objective.view.kind == "spans":
         settings.append("objective.view.shortest=6")
     job = TrainJob(
-        text=source, recipe=recipe, model=str(model), settings=(*settings, *VARIANTS.get(name, ()), *more), dev=None
+        text=source,
+        recipe=recipe,
+        model=str(model),
+        settings=(*settings, *VARIANTS.get(name, ()), *more),
+        dev=None,
+        also=also_for(recipe, sentences),
     )
     made = job.prepare(Silent())
     made.encoder.double()

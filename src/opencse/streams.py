@@ -32,6 +32,8 @@ class Stream(IntEnum):
     """First weights of a momentum encoder that does not start from the pretrained ones."""
     AUGMENT_ANCHORS = 12
     """The changes that a view makes to the anchors' tokens."""
+    MIXTURE = 20
+    """The order of the data sets of an epoch."""
 
 
 def seed_of(number: int, name: str) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +11,7 @@ from safetensors.torch import load_file
 
 import opencse
 from helpers import filled
+from opencse.objective.objective import Objective
 from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.text import sample
 from steps import write_documents
@@ -89,17 +89,21 @@ def record_run(name: str, model: Path, folder: Path) -> dict[str, Any]:
     recipe, steps, settings = runs()[name]
     loaded = load_recipe(recipe)
     sentences = filled(sample.TRAIN)
-    rows: Sequence[str] | Sequence[tuple[str, ...]] = sentences[:ROWS]
+    rows: Any = sentences[:ROWS]
     if loaded.objective.view.kind == "pair":
         rows = [(sentences[i], sentences[i + ROWS], sentences[i + 2 * ROWS]) for i in range(ROWS)]
+    label = Objective.from_settings(loaded.objective).label
+    if label is not None:
+        rows = [(sentences[i], sentences[i + ROWS], i % 3) for i in range(ROWS)]
     settings = (*settings, f"training.max_steps={steps}")
-    text: str | Sequence[str] | Sequence[tuple[str, ...]] = rows
+    text: Any = rows
     if loaded.objective.view.kind == "spans":
         text = str(write_documents(folder.with_name(f"{folder.name}.txt"), sentences, documents=ROWS // 5))
     if loaded.training.batch_tokens is not None:
         settings = (*settings, "training.batch_tokens=200")
     dev: Literal["sample"] | None = "sample" if name in JUDGED else None
-    opencse.train(text, folder, recipe=recipe, model=model, settings=settings, dev=dev, device="cpu")
+    also = [sentences[-ROWS:] for _ in loaded.datasets or ()]
+    opencse.train(text, folder, recipe=recipe, model=model, settings=settings, dev=dev, device="cpu", also=also)
     records: list[dict[str, Any]] = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     columns: dict[str, dict[int, float]] = {}
     for one in records:

@@ -13,7 +13,7 @@ from helpers import Broken
 from opencse.errors import InterruptedRunError
 from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.runs.job import TrainJob
-from steps import text_for
+from steps import also_for, text_for
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +47,12 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
     if load_recipe(name).training.batch_tokens is not None:
         settings = (*settings, "training.batch_tokens=200")
     job = TrainJob(
-        text=text_for(name, tmp_path, sentences), recipe=name, model=str(tiny_folder), settings=settings, dev=None
+        text=text_for(name, tmp_path, sentences),
+        recipe=name,
+        model=str(tiny_folder),
+        settings=settings,
+        dev=None,
+        also=also_for(name, sentences),
     )
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):

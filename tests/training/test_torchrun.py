@@ -118,3 +118,29 @@ def test_masks_that_depend_on_the_number_of_processes_are_refused(
     trainer.encoder.eval()
     trainer.chunks = Chunks(3, world=Processes(0, 2, 0))
     assert trainer._restore() == 1
+
+
+def test_several_data_sets_in_several_processes_are_those_of_one(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    plain, graded, out = tmp_path / "text.txt", tmp_path / "graded.tsv", tmp_path / "together"
+    plain.write_text("\n".join(sentences[:20]))
+    graded.write_text("".join(f"{n % 4}\t{sentences[n]}\t{sentences[n + 30]}\n" for n in range(20)))
+    more = ("training.max_steps=12", "training.log_every=1")
+    settings = [part for setting in more for part in ("--set", setting)]
+    run = launched(plain, out, tiny_folder, *settings, "--also", f"{graded}=cosent")
+    _, told = run.communicate(timeout=240)
+    assert run.returncode == 0, told
+    job = TrainJob(
+        text=Source(str(plain)), recipe="simcse", model=str(tiny_folder), settings=(*RUN, *more), dev=None,
+        device="cpu", also=((Source(str(graded)), "cosent"),),
+    )  # fmt: skip
+    job.run(tmp_path / "alone")
+    one, other = (load_file(folder / "model.safetensors") for folder in (out, tmp_path / "alone"))
+    before = load_file(tiny_folder / "model.safetensors")
+    moved = max(float((other[name] - before[f"bert.{name}"]).abs().max()) for name in other)
+    assert max(float((one[name] - other[name]).abs().max()) for name in one) < 1e-3 * moved
+    logs = [(folder / "metrics.jsonl").read_text().splitlines() for folder in (out, tmp_path / "alone")]
+    sets = [[json.loads(line)["data_set"] for line in log] for log in logs]
+    assert sets[0] == sets[1]
+    assert set(sets[0]) == {1, 2}

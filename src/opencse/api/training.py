@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from opencse.outputs import paths_of
 from opencse.processes import started
 from opencse.progress import Silent
 from opencse.runs.best_so_far import after_kill
+from opencse.runs.data_sets import GivenSet
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
@@ -72,6 +74,7 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
         begin=encoder,
         metric=options["metric"],
         keep_identical_ids=options["keep_identical_ids"],
+        also=tuple(_open_further(one) for one in options["also"]),
     )
     return _run_or_plan(job, out, options)
 
@@ -202,6 +205,17 @@ def adapt(
         trust_remote_code=options["trust_remote_code"],
     )
     return _run_or_plan(job, out, options)
+
+
+def _open_further(given: Text | tuple[Text, str]) -> GivenSet:
+    """Opens a further text, with the recipe that it is given with: ``FILE=RECIPE`` or (text, recipe)."""
+    text, recipe = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    if isinstance(text, str) and recipe is None and not os.path.lexists(text):
+        location, equals, name = text.rpartition("=")
+        text, recipe = (location, name) if equals else (text, None)
+        if equals and not (location and name):
+            raise UserError(f"--also {given}: FILE=RECIPE is expected, for instance wiki.txt=simcse; or FILE alone")
+    return open_texts(text, labels=True), None if recipe is None else str(recipe)
 
 
 def _open_texts(text: Text, options: TrainOptions | PretrainOptions) -> TextSource:

@@ -17,9 +17,11 @@ from opencse.errors import UserError, nearest, reason, shortened
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.backbones import FILE, completed
+from opencse.recipes.data_sets import DataSetSettings, check_data_sets
 from opencse.recipes.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
 from opencse.recipes.settings import DataSettings, EncoderSettings
 from opencse.settings import Settings, described, validate
+from opencse.training.mixture import Mixing
 from opencse.training.settings import TrainingSettings
 
 __all__ = [
@@ -97,6 +99,9 @@ class Recipe(Settings):
         encoder: pooling, head and other changes to the model.
         objective: the loss.
         training: batches, steps, rates and evaluation.
+        datasets: further data sets, each with an objective of its own; see `DataSetSettings`.
+        mixing: which data set a step works on: ``proportional`` (the default; all examples of all data sets are seen in
+            an epoch) or ``round_robin`` (in turns, until the smallest is through).
         seeds: of the paper's comparison; a single run uses ``training.seed``.
         presets: other settings, by name. ``paper`` and ``reference`` are the paper and the authors' public code where
             they differ; ``paper`` is the recipe itself and need not be listed.
@@ -115,6 +120,8 @@ class Recipe(Settings):
     encoder: EncoderSettings = EncoderSettings()
     objective: ObjectiveSettings = ObjectiveSettings()
     training: TrainingSettings = TrainingSettings()
+    datasets: tuple[DataSetSettings, ...] | None = None
+    mixing: Mixing | None = None
     seeds: tuple[int, ...] = ()
     presets: dict[str, Preset] = Field(default_factory=dict)
 
@@ -122,6 +129,11 @@ class Recipe(Settings):
     def _objective_goes_together(self) -> Recipe:
         try:
             objective = Objective.from_settings(self.objective)
+            check_data_sets(self.datasets or (), self.mixing, batch_tokens=self.training.batch_tokens)
+            for one in self.datasets or ():
+                other = Objective.from_settings(one.objective or self.objective)
+                if self.training.worst_case is not None and not (other.encodes and other.one_forward):
+                    raise UserError(f"datasets: training.worst_case does not go with the objective of {one.name}")
         except UserError as error:
             raise ValueError(str(error)) from None
         if self.training.batch_tokens is not None:

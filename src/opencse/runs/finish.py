@@ -170,7 +170,18 @@ def add_masked_lm_head(
 
 
 def _loss_verdict(trainer: Trainer) -> str:
-    losses = [line["loss"] for line in trainer.metrics.read() if "loss" in line]
+    lines = [line for line in trainer.metrics.read() if "loss" in line]
+    by_set = {one.name: number for number, one in enumerate(trainer.sets, start=1)}
+    return "; ".join(
+        (f"{name}: " if trainer.others else "")
+        + _loss_in_words([line["loss"] for line in lines if line.get("data_set", 1) == number])
+        for name, number in by_set.items()
+    )
+
+
+def _loss_in_words(losses: list[float]) -> str:
+    if not losses:
+        return "no step"
     last = losses[-10:]
     mean = sum(last) / len(last)
     return f"loss {losses[0]:.3f} at the first step, {mean:.3f} over the last {len(last)} lines of the log"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from opencse.processes import ALONE, Processes, joined, started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe, Resolved, resolve_recipe
 from opencse.runs.best_so_far import after_kill, after_stop
+from opencse.runs.data_sets import FurtherSet, GivenSet, further_sets, with_given_sets
 from opencse.runs.finish import TrainResult, start_score, write_outcome
 from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
@@ -41,6 +42,7 @@ class TrainJob:
 
     Attributes:
         begin: writes a new start to the run's folder, which ``model`` then names; None opens ``model``.
+        also: further texts, each with the recipe of its objective; see `with_given_sets`.
 
     Example:
         >>> import tempfile
@@ -68,10 +70,37 @@ class TrainJob:
     callbacks: tuple[Callback, ...] = ()
     track: str | None = None
     keep_identical_ids: bool = False
+    also: tuple[GivenSet, ...] = ()
+
+    @property
+    def resolved(self) -> Resolved:
+        """The recipe with presets, settings and further data sets, and the model that it is for; computed once.
+
+        Raises:
+            UserError: for a fault in the recipe or a setting, or a data set without a text.
+        """
+        return self._with_sets[0]
 
     @cached_property
-    def resolved(self) -> Resolved:
-        """The recipe with presets and settings applied, and the model that it is for; computed once.
+    def _with_sets(self) -> tuple[Resolved, tuple[TextSource | None, ...]]:
+        """The recipe with further data sets, and the text of each that was given."""
+        resolved = self._resolved
+        recipe, texts = with_given_sets(resolved.recipe, self.also)
+        return replace(resolved, recipe=recipe), texts
+
+    @cached_property
+    def further(self) -> list[FurtherSet]:
+        """The further data sets of the run.
+
+        Raises:
+            UserError: for one that cannot be opened, or has no labels where its objective reads them.
+        """
+        resolved, texts = self._with_sets
+        return further_sets(resolved.recipe, texts)
+
+    @cached_property
+    def _resolved(self) -> Resolved:
+        """The recipe with presets and settings applied, and the model that it is for.
 
         Raises:
             UserError: for a fault in the recipe or a setting.
@@ -135,7 +164,8 @@ class TrainJob:
         start = self.start(location)
         selector = load_selector(self.dev, self.training_text, self.metric, keep_identical_ids=self.keep_identical_ids)
         if selector is not None:
-            selector, notes = without_trained(selector, (row for _, row in self.training_text.rows_with_documents()))
+            texts = (self.training_text, *(one.text for one in self.further))
+            selector, notes = without_trained(selector, (row for one in texts for _, row in one.rows_with_documents()))
             for line in notes:
                 progress.say(line)
         return prepare(
@@ -143,6 +173,7 @@ class TrainJob:
             self.resolved,
             self.training_text,
             selector,
+            further=self.further,
             model=self.start_model,
             device=device_of_process(self.device),
             trust_remote_code=self.trust_remote_code,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from opencse.adapting.selection import Selector
 from opencse.adapting.selection_by_questions import QuestionSelector
@@ -14,8 +16,10 @@ from opencse.modules.prompts import Prompts, Role
 from opencse.modules.token_weights import TokenWeights
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
+from opencse.runs.data_sets import PreparedSet
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text.corpus import CorpusFacts
+from opencse.training.mixture import MixingPlan
 
 _MOST_SHOWN = 12
 _WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf); the weights are saved with the model"
@@ -53,6 +57,8 @@ class Plan:
     replaced: tuple[str, ...] = ()
     bounded: tuple[str, ...] = ()
     prompts: Prompts = field(default_factory=Prompts)
+    others: tuple[PreparedSet, ...] = ()
+    mixture: MixingPlan | None = None
 
     def lines(self) -> list[str]:
         """The plan in lines, for the user."""
@@ -82,7 +88,8 @@ class Plan:
                 if self.near_duplicates is not None
                 else []
             ),
-            *self._labels(),
+            *self._labels(self.corpus, self.recipe.data.scale),
+            *self._data_sets(),
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
@@ -93,7 +100,7 @@ class Plan:
             f"recipe     {self.recipe.name} ({preset})",
             *(f"setting    {line}" for line in self.replaced),
             f"steps      {self.steps:,} of {self._batch()}; "
-            f"{self.examples:,} examples are {self.batches_per_epoch:,} batches per epoch, so {epochs:.2f} epochs",
+            f"{self._examples()} are {self.batches_per_epoch:,} batches per epoch, so {epochs:.2f} epochs",
             *(f"limit      {line}" for line in self.bounded),
             *self._passes(),
             *self._chunks(),
@@ -108,15 +115,29 @@ class Plan:
     def identity(self) -> Identity:
         """The values that make it this run, for `RunRecord`."""
         return Identity(
-            recipe=self.recipe.model_dump(mode="json", exclude={"presets"}),
+            recipe=self._settings(),
             model=self.model,
-            text=self.corpus.fingerprint,
+            text=self._fingerprint(),
             precision=self.precision.name,
             dev=self.dev.name if self.dev else None,
             code=list(self.code) or None,
             start=hash_model(self.model),
             dev_pairs=self.dev.fingerprint() if self.dev else None,
         )
+
+    def _settings(self) -> dict[str, Any]:
+        """Every setting; of data sets, not where their files are."""
+        settings = self.recipe.model_dump(mode="json", exclude={"presets"})
+        for one in settings["datasets"] or ():
+            one["data"] = None
+        return settings
+
+    def _fingerprint(self) -> str:
+        """A hash of all texts and of how they are read."""
+        if not self.others:
+            return self.corpus.fingerprint
+        every = [self.corpus.fingerprint, *(one.facts.fingerprint for one in self.others)]
+        return hashlib.sha256(" ".join(every).encode()).hexdigest()
 
     def record(self) -> RunRecord:
         """The record of the run at its beginning."""
@@ -130,17 +151,37 @@ class Plan:
             measure=self.dev.measure if self.dev else None,
         )
 
-    def _labels(self) -> list[str]:
+    def _data_sets(self) -> list[str]:
+        """The further data sets, and how they are mixed."""
+        if self.mixture is None:
+            return []
+        lines = []
+        for one, steps in zip(self.others, self.mixture.steps[1:], strict=True):
+            lines.append(f"also       {one.line(steps, one.data_set.inputs.corpus.width)}")
+            lines += self._labels(one.facts, one.settings.scale)
+        turns = "in turns" if self.mixture.rule == "round_robin" else "by proportion, in an order drawn every epoch"
+        return [
+            *lines,
+            f"mixing     {turns}: {self.mixture.steps[0]:,} steps of the text per epoch; one data set a step",
+        ]
+
+    @staticmethod
+    def _labels(facts: CorpusFacts, scale: float | None) -> list[str]:
         """What label the rows have, where they have any."""
-        facts = self.corpus
         if facts.scale is not None:
             divided = "as they are" if facts.scale == 1 else f"the file's, divided by {facts.scale:g}"
-            reason = "data.scale" if self.recipe.data.scale is not None else "the largest in the file"
+            reason = "set by scale" if scale is not None else "the largest in the file"
             return [f"labels     scores from 0 to 1: {divided}" + ("" if facts.scale == 1 else f" ({reason})")]
         if facts.classes:
             names = ", ".join(facts.classes[:_MOST_SHOWN]) + ", ..." * (len(facts.classes) > _MOST_SHOWN)
             return [f"labels     {len(facts.classes):,} classes: {names}"]
         return []
+
+    def _examples(self) -> str:
+        if not self.others:
+            return f"{self.examples:,} examples"
+        total = self.examples + sum(len(one.data_set.inputs) for one in self.others)
+        return f"{total:,} examples of {1 + len(self.others)} data sets"
 
     def _prompts(self) -> list[str]:
         """The prompts before the texts of each column, where the model has any."""

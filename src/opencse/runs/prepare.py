@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
+import numpy as np
 from torch import nn
 
 from opencse.adapting.selection import DevScore, Selector
@@ -27,14 +28,17 @@ from opencse.processes import Processes
 from opencse.progress import Counted, Progress
 from opencse.recipes.recipe import Recipe, Resolved
 from opencse.runs.bounds import Sizes, bounded_settings
+from opencse.runs.data_sets import FurtherSet, PreparedSet, mixture_of, training_of_set
 from opencse.runs.plan import Plan
 from opencse.runs.start import Start, build_encoder, put_weights, weigh_tokens
+from opencse.streams import seed_of
 from opencse.text.batches import Batches
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.given import TextSource
 from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
+from opencse.training.mixture import FIRST, DataSet, MixingPlan
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.soundness import probes_of, require_known, require_sound
 from opencse.training.trainer import Trainer
@@ -52,6 +56,8 @@ class Prepared:
     objective: Objective
     inputs: InputBuilder
     batches: Batches
+    others: tuple[DataSet, ...] = ()
+    mixture: MixingPlan | None = None
 
     def trainer(
         self,
@@ -77,6 +83,8 @@ class Prepared:
             start=start,
             chunks=self.plan.chunks,
             callbacks=Callbacks(callbacks),
+            others=self.others,
+            mixture=self.mixture,
         )
 
 
@@ -86,6 +94,7 @@ def prepare(
     text: TextSource,
     dev: Selector | None,
     *,
+    further: Sequence[FurtherSet] = (),
     model: str,
     device: str | None,
     trust_remote_code: bool,
@@ -100,6 +109,7 @@ def prepare(
         resolved: the recipe as it was requested, for the plan.
         text: what is trained on.
         dev: selects the encoder to keep; None keeps the last one.
+        further: further data sets, each with an objective of its own.
         model: the start as the user knows it, which differs from ``start.model`` until a new start has moved to the
             run's folder.
         device: where to train; a GPU by default, if there is one.
@@ -117,8 +127,10 @@ def prepare(
     longest = longest_text(encoder, recipe, model)
     objective = Objective.from_settings(recipe.objective).to(encoder.device)
     own_dropout = recipe.encoder.dropout is None
-    objective.check(Context(objective, encoder=encoder, model=start.model, own_dropout=own_dropout))
-    _add_masked_lm_head(encoder, objective, start.model, trust_remote_code)
+    objectives = [objective, *(Objective.from_settings(one.objective).to(encoder.device) for one in further)]
+    for one in objectives:
+        one.check(Context(one, encoder=encoder, model=start.model, own_dropout=own_dropout))
+    _add_masked_lm_head(encoder, objectives, start.model, trust_remote_code)
     attention = choose_forward(encoder, recipe.training.packed)
     corpus = _tokenised(text, encoder, objective, longest, world, progress)
     weights = None
@@ -135,15 +147,28 @@ def prepare(
         raise UserError(f"{text.location}: only one example; contrast needs at least two")
     batches = plan_batches(inputs, recipe.training)
     _begin_parts(encoder, objective, batches, recipe.training.seed, len(corpus.facts.classes))
+    others = [
+        _prepare_set(one, other, encoder, recipe, longest, model, world, progress)
+        for one, other in zip(further, objectives[1:], strict=True)
+    ]
+    if not any(isinstance(request, Masked) for one in objectives for request in one.reads):
+        encoder.lm_head = None  # a part that uses the head without masked texts has made its own copy
+    sets = [DataSet(FIRST, objective, inputs, batches), *(one.data_set for one in others)]
+    mixture = mixture_of(recipe, sets[0], others)
     precision = choose_precision(recipe.training.precision, encoder.device)
+    largest = max(sets, key=lambda one: (2 + one.inputs.hard) * one.batches.batch_size)
+    networks = max(len(one.objective.networks) for one in sets)
     chunks, chunks_reason = choose_chunks(
-        recipe.training.chunk, encoder, inputs, batches.batch_size, precision, world, len(objective.networks)
+        recipe.training.chunk, encoder, largest.inputs, largest.batches.batch_size, precision, world, networks
     )
     if steps is None:
-        steps = _count_steps(encoder, objective, inputs, batches, recipe, precision, chunks, world, progress)
+        steps = _count_steps(encoder, sets, mixture, recipe, precision, chunks, world, progress)
+    batches_per_epoch = batches.steps_per_epoch
+    if mixture is not None:
+        batches_per_epoch = mixture.steps_per_epoch * recipe.training.accumulate
     sizes = Sizes(
         examples=len(inputs),
-        batches_per_epoch=batches.steps_per_epoch,
+        batches_per_epoch=batches_per_epoch,
         steps=steps,
         batch_size=batches.batch_size,
         texts_per_step=inputs.texts_per_example * batches.batch_size,
@@ -162,7 +187,9 @@ def prepare(
         token_weights=weights,
         examples=len(inputs),
         steps=steps,
-        batches_per_epoch=batches.steps_per_epoch,
+        batches_per_epoch=batches_per_epoch,
+        others=tuple(others),
+        mixture=mixture,
         batch_size=batches.batch_size,
         tokens_per_step=int(inputs.lengths.sum()) // batches.steps_per_epoch * recipe.training.accumulate,
         hard=inputs.hard,
@@ -180,7 +207,7 @@ def prepare(
         chunks_reason=chunks_reason,
         bounded=tuple(bounded_settings(recipe.training, resolved.explicit, sizes)),
     )
-    return Prepared(plan, encoder, objective, inputs, batches)
+    return Prepared(plan, encoder, objective, inputs, batches, tuple(sets[1:]), mixture)
 
 
 def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
@@ -249,9 +276,11 @@ def _left_out(dev: Selector | None, near: Flags | None) -> Flags | None:
     return near | held_out
 
 
-def _add_masked_lm_head(encoder: SentenceEncoder, objective: Objective, model: str, trust_remote_code: bool) -> None:
+def _add_masked_lm_head(
+    encoder: SentenceEncoder, objectives: Sequence[Objective], model: str, trust_remote_code: bool
+) -> None:
     """Opens the masked-LM head of the model if a term reads it."""
-    requests = [request for request in objective.reads if isinstance(request, LmHead)]
+    requests = [request for one in objectives for request in one.reads if isinstance(request, LmHead)]
     if requests:
         embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
         tied = all(request.tied for request in requests)
@@ -288,15 +317,36 @@ def _tokenised(
 def _begin_parts(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int, classes: int) -> None:
     """Lets the parts of the objective create their state, for the largest batch."""
     objective.begin(encoder, batch_size=batches.batch_size, seed=seed, classes=classes)
-    if not any(isinstance(request, Masked) for request in objective.reads):
-        encoder.lm_head = None  # a part that uses the head without masked texts has made its own copy
+
+
+def _prepare_set(
+    further: FurtherSet,
+    objective: Objective,
+    encoder: SentenceEncoder,
+    recipe: Recipe,
+    longest: int,
+    model: str,
+    world: Processes,
+    progress: Progress,
+) -> PreparedSet:
+    """Tokenises a further data set, plans its batches, and begins its objective; its draws have a seed of their own."""
+    name, seed = further.settings.name, seed_of(recipe.training.seed, f"data set {further.settings.name}")
+    corpus = _tokenised(further.text, encoder, objective, longest, world, progress)
+    require_known(encoder, corpus, model)
+    near = near_duplicates(further.text, recipe, progress)
+    inputs = InputBuilder(corpus, encoder.tokenizer, objective, seed, near)
+    if len(inputs) < 2:
+        raise UserError(f"data set {name}: {further.text.location}: only one example; at least two are needed")
+    batches = plan_batches(inputs, training_of_set(recipe.training, further.settings, seed))
+    _begin_parts(encoder, objective, batches, seed, len(corpus.facts.classes))
+    data_set = DataSet(name, objective, inputs, batches)
+    return PreparedSet(data_set, further.settings, corpus.facts, None if near is None else int(near.sum()))
 
 
 def _count_steps(
     encoder: SentenceEncoder,
-    objective: Objective,
-    inputs: InputBuilder,
-    batches: Batches,
+    sets: Sequence[DataSet],
+    mixture: MixingPlan | None,
     recipe: Recipe,
     precision: Precision,
     chunks: Chunks,
@@ -306,7 +356,17 @@ def _count_steps(
     """Steps that the training budget allows; a budget of minutes needs the pace, which is measured."""
     training, pace = recipe.training, None
     if training.minutes is not None:
-        pace = seconds_per_step(encoder, objective, inputs, batches, training, precision, chunks)
-        pace = world.share(pace)
+        paces = [
+            seconds_per_step(encoder, one.objective, one.inputs, one.batches, training, precision, chunks)
+            for one in sets
+        ]
+        pace = world.share(float(np.average(paces, weights=None if mixture is None else mixture.steps)))
         progress.say(f"pace       {pace:.3f} s per step, measured")
-    return training.steps(batches.steps_per_epoch, int(inputs.lengths.sum()), pace)
+    if mixture is None:
+        return training.steps(sets[0].batches.steps_per_epoch, int(sets[0].inputs.lengths.sum()), pace)
+    seen = [
+        count * training.accumulate / one.batches.steps_per_epoch
+        for one, count in zip(sets, mixture.steps, strict=True)
+    ]
+    tokens = sum(float(one.inputs.lengths.sum()) * share for one, share in zip(sets, seen, strict=True))
+    return training.steps(mixture.steps_per_epoch * training.accumulate, round(tokens), pace)

@@ -202,6 +202,8 @@ def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float
 
     Where most lines of the log are from such batches (an epoch is as long as ``training.log_every``), only these.
     """
+    if any("data_set" in line for line in log):  # several data sets have losses of their own: the first one's
+        return series([line for line in log if line.get("data_set") == 1], "loss")
     losses, training = series(log, "loss"), TrainingSettings.model_validate(record.identity.recipe["training"])
     if record.examples is None or training.batch_tokens is not None or training.accumulate > 1:
         return losses

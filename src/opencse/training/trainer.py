@@ -38,6 +38,7 @@ from opencse.training.checkpoint import (
     save_checkpoint,
 )
 from opencse.training.metrics import METRICS, MetricsLog
+from opencse.training.mixture import FIRST, DataSet, MixingPlan
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
@@ -70,6 +71,8 @@ class Trainer:
         start: dev score of the encoder before the first step, in the first process; None without dev.
         chunks: how a step's rows are encoded, and by which processes; the first process writes and evaluates.
         callbacks: notified of the run's events.
+        others: further data sets, each with an objective of its own; their numbers begin after that of the first.
+        mixture: which data set each step works on; None with one alone.
     """
 
     encoder: SentenceEncoder
@@ -85,6 +88,8 @@ class Trainer:
     start: DevScore | None = None
     chunks: Chunks = WHOLE
     callbacks: Callbacks = field(default_factory=Callbacks)
+    others: tuple[DataSet, ...] = ()
+    mixture: MixingPlan | None = None
 
     def __post_init__(self) -> None:
         self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.notify)
@@ -94,7 +99,9 @@ class Trainer:
         weights = self._weights() if averaged else {}
         self.start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
         self.probes = probes_of(self.inputs.corpus)
-        self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
+        self.sets = (DataSet(FIRST, self.objective, self.inputs, self.batches), *self.others)
+        parameters = [p for one in self.sets for p in one.objective.parameters()]
+        self.optimizer = build_optimizer([*self.encoder.parameters(), *parameters], self.settings)
         worst_case = self.settings.worst_case
         self.step = Step(
             self.encoder,
@@ -152,24 +159,31 @@ class Trainer:
             self.metrics.write({"step": 0, **self.start.record()})
 
     def _make_step(self, step: int) -> StepLosses:
+        number, own_step = self._set_of(step)
+        data_set = self.sets[number]
         self.encoder.train()
-        self.objective.train()
+        data_set.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.steps, self.settings)
         inputs = step_inputs(
-            self.inputs, self.batches, step, self.settings.accumulate, self.encoder.device, self.chunks
+            data_set.inputs, data_set.batches, own_step, self.settings.accumulate, self.encoder.device, self.chunks
         )
-        reps, outcome = self.step.gradients(inputs)
+        reps, outcome = replace(self.step, objective=data_set.objective).gradients(inputs)
         with torch.no_grad():
-            figures = self.objective.diagnose(reps) if self._logged(step + 1) else {}
+            figures = data_set.objective.diagnose(reps) if self._logged(step + 1) else {}
         norm = nn.utils.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return StepLosses(outcome.losses, outcome.report | figures | {"gradient_norm": norm})
 
     def _logged(self, step: int) -> bool:
-        """Whether the log has a line for ``step`` (from 1)."""
-        return step % self.settings.log_every == 0 or step in (1, self.steps)
+        """Whether the log has a line for ``step`` (from 1): every few steps of each data set."""
+        own_step = self._set_of(step - 1)[1] + 1
+        return own_step % self.settings.log_every == 0 or own_step == 1 or step == self.steps
+
+    def _set_of(self, step: int) -> tuple[int, int]:
+        """The number of the data set that ``step`` (from 0) works on, and which of its own steps that is."""
+        return (0, step) if self.mixture is None else self.mixture.at(step)
 
     def _trained(self) -> list[nn.Parameter]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -198,9 +212,11 @@ class Trainer:
             )
         report = {name: float(value) for name, value in outcome.report.items()}
         rate = learning_rate(step - 1, self.steps, self.settings)
+        number = self._set_of(step - 1)[0]
+        which = {"data_set": number + 1} if self.others else {}
         if self.world.first:
-            self.metrics.write({"step": step, "loss": total, **losses, **report, "learning_rate": rate})
-        self.progress.advance(step, f"loss {total:.4f}")
+            self.metrics.write({"step": step, **which, "loss": total, **losses, **report, "learning_rate": rate})
+        self.progress.advance(step, f"loss {total:.4f}" + (f" ({self.sets[number].name})" if self.others else ""))
 
     def _evaluate(self, step: int, dev: Selector) -> None:
         weights = self._weights()
@@ -240,6 +256,7 @@ class Trainer:
         tensors = {
             **prefixed("encoder", self.encoder.state_dict()),
             **prefixed("objective", self.objective.state_dict()),
+            **self._states_of_others(),
             **prefixed("optimizer", optimizer_tensors(self.optimizer)),
             **prefixed("best", self.best),
             **prefixed("random", random_states(self.encoder.device)),
@@ -248,6 +265,11 @@ class Trainer:
         values = {"step": step, "history": self.history.plain(), "chunks": chunks}
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
         self.callbacks.on_checkpoint(step, self.checkpoint_folder)
+
+    def _states_of_others(self) -> dict[str, Tensor]:
+        """The states of the objectives of the further data sets, by the names of the checkpoint."""
+        states = {_owner(number): one.objective.state_dict() for number, one in enumerate(self.others)}
+        return {name: t for owner, state in states.items() for name, t in prefixed(owner, state).items()}
 
     def _restore(self) -> int:
         checkpoint = load_checkpoint(self.checkpoint_folder, self.progress.say)
@@ -270,6 +292,8 @@ class Trainer:
         self._take_chunks(checkpoint.values.get("chunks", {}))
         self.encoder.load_state_dict(checkpoint.of("encoder"))
         self.objective.load_state_dict(checkpoint.of("objective"))
+        for number, one in enumerate(self.others):
+            one.objective.load_state_dict(checkpoint.of(_owner(number)))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.best = checkpoint.of("best")
         self.history = History.read(checkpoint.values["history"])
@@ -299,6 +323,11 @@ class Trainer:
                 f"training.chunk dropout masks depend on their number, now {self.world.count}; start {processes}, or "
                 "begin a run with training.chunk, which continues in any number of processes"
             )
+
+
+def _owner(number: int) -> str:
+    """The owner of the state of a further data set's objective, in the checkpoint."""
+    return f"data_set_{number + 2}"
 
 
 def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:

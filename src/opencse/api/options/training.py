@@ -123,6 +123,20 @@ class TrainOptions(QuestionOptions, RunOptions, RowColumnOptions, LineOptions, S
         ),
     ]
 
+    also: Annotated[
+        Sequence[Text | tuple[Text, str]],
+        Option(
+            (),
+            "A further text to train on, FILE or FILE=RECIPE; may be repeated. A batch is from one text at a time. It "
+            "has the objective of RECIPE, else of the recipe's next [[datasets]] table, else of TEXT.",
+            repeated=True,
+            rank=4,
+            in_python="further texts to train on, each a text or (text, recipe): a batch is from one text at a time. A "
+            "text has the objective of its recipe, or of the next ``[[datasets]]`` table of ``recipe``, or that of "
+            "``text``.",
+        ),
+    ]
+
 
 class PretrainOptions(RunOptions, RowColumnOptions, LineOptions, SplitOptions, total=False):
     """How a backbone is pretrained."""

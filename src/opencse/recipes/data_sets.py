@@ -1,0 +1,59 @@
+"""The ``[[datasets]]`` tables of a recipe: further data sets of a run, each with an objective of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from opencse.errors import UserError
+from opencse.objective.settings import ObjectiveSettings
+from opencse.settings import Settings
+from opencse.training.mixture import FIRST, Mixing
+
+
+class DataSetSettings(Settings):
+    """A further data set of a run. A batch is from one data set at a time.
+
+    Attributes:
+        name: for the plan and the log.
+        data: a file, a pattern, a folder or a Hub data set; a relative path is relative to the working folder. Unset:
+            it is given with ``--also``.
+        columns: of ``data``; see `opencse.text.readers.Source`.
+        scale: of graded pairs: the largest possible score; see `DataSettings`.
+        objective: the loss of its batches; unset takes the recipe's.
+        weight: of mixing by proportion: how often its examples are seen in an epoch, where those of the first data set
+            are seen once. Unset is 1.
+        batch_size: examples in its batches; unset takes ``training.batch_size``.
+    """
+
+    name: str = Field(min_length=1)
+    data: str | None = Field(default=None, min_length=1)
+    columns: tuple[str, ...] | None = None
+    scale: float | None = Field(default=None, gt=0)
+    objective: ObjectiveSettings | None = None
+    weight: float | None = Field(default=None, gt=0, le=1_000)
+    batch_size: int | None = Field(default=None, ge=2, le=1_048_576)
+
+
+def check_data_sets(
+    data_sets: Sequence[DataSetSettings], mixing: Mixing | None, *, batch_tokens: int | None = None
+) -> None:
+    """Refuses data sets that cannot be mixed.
+
+    Raises:
+        UserError: in one line.
+    """
+    for name, count in Counter([FIRST, *(one.name for one in data_sets)]).items():
+        if count > 1:
+            taken = " (the first data set's)" if name == FIRST else ""
+            raise UserError(f"datasets: the name {name!r}{taken} is used twice; give each data set a name of its own")
+    weighted = [one.name for one in data_sets if one.weight is not None]
+    if mixing == "round_robin" and weighted:
+        raise UserError(
+            f"datasets: {', '.join(weighted)} has a weight, and in turns (mixing = round_robin) all data sets have as "
+            "many batches; leave weights out, or mix by proportion"
+        )
+    if data_sets and batch_tokens is not None:
+        raise UserError("training.batch_tokens does not go with several data sets; set training.batch_size instead")
