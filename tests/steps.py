@@ -47,6 +47,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         '{kind="consistency", scaling="reference"}]',
     ),
     "ranked": ('objective.terms=[{kind="rank_vectors", corpus=10, least=5, low=-1, high=1}]',),
+    "near-start": (
+        "encoder.head.kind=none",
+        'objective.terms=[{kind="near_start", vectors=2.0, weights=0.5, distance="mse"}]',
+    ),
     "projection": (
         "encoder.head.kind=projection",
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="layers"}, {kind="momentum_queue"}]',

@@ -77,6 +77,7 @@ OWN: dict[PartRole, list[str]] = {
         "dcl",
         "distill",
         "mlm",
+        "near_start",
         "rank_vectors",
         "replaced_tokens",
         "self_guided",

@@ -28,6 +28,7 @@ from opencse.objective.losses.distillation import (
     negative_entropy,
     rank_correlations,
     shuffled_in_groups,
+    vector_distance,
 )
 from opencse.objective.losses.graded import (
     angle,
@@ -90,6 +91,7 @@ __all__ = [
     "shuffled_in_groups",
     "triplet",
     "triplet_shortfall",
+    "vector_distance",
 ]
 
 if not TYPE_CHECKING:  # a type checker reports the old name instead

@@ -6,12 +6,13 @@ A student's and a teacher's similarities are (N, K): of N texts with K others, i
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from opencse.objective.losses.similarity import at_least_float32
+from opencse.objective.losses.similarity import at_least_float32, rowwise_similarity
 
 
 def list_net(
@@ -188,3 +189,22 @@ def bounded_mse(student: Tensor, teacher: Tensor, low: float, high: float) -> Te
     counts = (teacher >= low) & (teacher <= high)
     squares = (at_least_float32(student) - teacher).square()
     return (squares * counts).sum() / counts.sum().clamp(min=1)
+
+
+def vector_distance(student: Tensor, teacher: Tensor, kind: Literal["cosine", "mse"]) -> Tensor:
+    """The mean over the rows of ``1 - cos``, or of the mean squared difference per dimension.
+
+    Args:
+        student: (N, d).
+        teacher: (N, d).
+        kind: of distance.
+
+    Example:
+        >>> vector_distance(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]), "cosine")
+        tensor(1.)
+        >>> vector_distance(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]), "mse")
+        tensor(2.5000)
+    """
+    if kind == "cosine":
+        return (1 - rowwise_similarity(student, teacher, "cosine")).mean()
+    return (at_least_float32(student) - at_least_float32(teacher)).square().mean()
