@@ -137,12 +137,14 @@ def reproduce(
         recipes=[recipe],
         starts=[row.start],
         seeds=row.seeds if seeds is None else list(seeds),
-        suites=_suites(data, options),
+        suites=_suites(data, options, apart=row.judged.on_target),
         dev=dev,
         settings=settings,
         judge="kept",
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
+        judged=row.judged,
+        aggregations=row.aggregations,
     )
     _require_apart(study, [recipe])
     for line in row.lines("none" if dev is None else str(dev), len(settings)):
@@ -161,9 +163,9 @@ def _require_apart(study: Study, recipes: Sequence[str]) -> None:
     require_study(study.out)
 
 
-def _suites(data: str | Path, options: StudyOptions) -> list[SuiteChoice]:
-    """The suites that are evaluated, each with its folder."""
-    names, how = options["suites"], Options(fast=options["fast"], device=options["device"])
+def _suites(data: str | Path, options: StudyOptions, *, apart: bool = False) -> list[SuiteChoice]:
+    """The suites that are evaluated, each with its folder; ``apart``: each task by itself."""
+    names, how = options["suites"], Options(fast=options["fast"], device=options["device"], apart=apart)
     return [SuiteChoice(suite_named(name).name, suite_folder(data, name, alone=len(names) == 1), how) for name in names]
 
 

@@ -31,7 +31,7 @@ SEED = 42
 def postprocessed(
     model: EmbeddingModel,
     kind: TransformKind,
-    fit: str | Path,
+    fit: str | Path | TextSource,
     *,
     dimension: int | None = None,
     sentences: int = SENTENCES,
@@ -47,7 +47,7 @@ def postprocessed(
     Args:
         model: without the map.
         kind: ``whitening`` (see `Whitening`) or ``flow`` (see `Flow`, with its default settings).
-        fit: ``target``, or a text file whose sentences the map is fitted on.
+        fit: ``target``, or a text file or source whose sentences the map is fitted on.
         dimension: dimensions after a whitening; None: all.
         sentences: different texts of the file that are drawn at random; all if there are fewer.
         progress: called while a flow is trained.
@@ -61,12 +61,13 @@ def postprocessed(
     if kind == "flow" and dimension is not None:
         raise UserError("a flow keeps all dimensions; a smaller dimension goes with whitening")
     make = partial(_fit, kind, dimension=dimension, progress=progress, say=say)
-    name = f"{model.name} + {kind} ({fit})"
+    source = Source(str(fit)) if isinstance(fit, str | Path) else fit
+    name = f"{model.name} + {kind} ({source.location})"
     if str(fit) == TARGET:
         fitted = _FittedOnFirstCall(make)
         return model.mapped(lambda encode: partial(fitted, encode), name=name)
-    texts = sample_texts(Source(str(fit)), sentences)
-    mapped = make(np.asarray(model.encode(texts)), f"{len(texts):,} texts of {fit}")
+    texts = sample_texts(source, sentences)
+    mapped = make(np.asarray(model.encode(texts)), f"{len(texts):,} texts of {source.location}")
     return model.mapped(lambda encode: lambda texts: mapped(np.asarray(encode(texts))), name=name)
 
 

@@ -18,6 +18,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.backbones import FILE, completed
 from opencse.recipes.data_sets import DataSetSettings, check_data_sets
+from opencse.recipes.judged import Judged
 from opencse.recipes.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
 from opencse.recipes.settings import DataSettings, EncoderSettings
 from opencse.settings import Settings, described, validate
@@ -77,6 +78,7 @@ class Preset(Settings):
         settings: dotted keys and values that replace the recipe's own; complete lists and tables too.
         reference: more changes, applied where the preset ``reference`` is named too.
         expected: published or measured scores, by dotted name (``sts.average``); of ablations, with BERT-base.
+        judged: how the row's encoder is evaluated by `opencse reproduce`; it does not change training.
         note: the source of the numbers.
     """
 
@@ -84,6 +86,7 @@ class Preset(Settings):
     settings: dict[str, Any] = Field(default_factory=dict)
     reference: dict[str, Any] = Field(default_factory=dict)
     expected: dict[str, float] = Field(default_factory=dict)
+    judged: Judged = Judged()
     note: str = ""
 
 

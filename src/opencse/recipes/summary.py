@@ -79,9 +79,13 @@ def scores(preset: Preset) -> list[str]:
 
 
 def preset_changes(preset: Preset) -> list[str]:
-    """Returns the changes of a preset, one line each; its changes in addition to ``reference`` come last."""
+    """Returns the changes of a preset, one line each.
+
+    What it adds to ``reference`` comes after its own changes, and how its row is evaluated last.
+    """
     lines = [f"{key} = {setting_text(value)}" for key, value in preset.settings.items()]
-    return lines + [f"with reference: {key} = {setting_text(value)}" for key, value in preset.reference.items()]
+    lines += [f"with reference: {key} = {setting_text(value)}" for key, value in preset.reference.items()]
+    return lines + ([f"evaluated: {preset.judged}"] if str(preset.judged) else [])
 
 
 def setting_text(value: object) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
 from opencse.errors import UserError
+from opencse.recipes.judged import Judged
 from opencse.recipes.recipe import resolve_recipe
 from opencse.statistics import Summary, summary
 from opencse.studies.comparison import shared_scores
@@ -34,6 +36,7 @@ class PaperRow:
         start: the model that training begins with here.
         seeds: the paper's where it names them, else the recipe's single seed.
         expected: the published scores by name, in percent.
+        judged: how the encoder is evaluated.
     """
 
     recipe: str
@@ -43,6 +46,13 @@ class PaperRow:
     start: str
     seeds: Sequence[int]
     expected: dict[str, float]
+    judged: Judged = field(default_factory=Judged)
+
+    @property
+    def aggregations(self) -> list[Literal["mean", "wmean"]]:
+        """The aggregations of STS's subsets, other than all pairs at once, that scores were published of."""
+        named = {name.partition(".")[0] for name in self.expected}
+        return [aggregation for aggregation in get_args(Literal["mean", "wmean"]) if f"sts_{aggregation}" in named]
 
     def lines(self, dev: str, settings: int) -> list[str]:
         """Says which row is reproduced, and how this run differs from the paper's."""
@@ -51,10 +61,11 @@ class PaperRow:
             differences.append(f"the start is {self.start}, the paper's {self.paper_start}")
         if settings:
             differences.append(f"{settings} setting{'s' * (settings > 1)} changed by --set")
-        if dev in NOT_STSB:
+        if dev in NOT_STSB and self.judged.trained:
             differences.append(f"selection on {NOT_STSB[dev]}, not STS-B dev")
         return [
             f"row        {self.recipe}: {self.paper or 'our own'}{f' ({self.note})' if self.note else ''}",
+            *([f"evaluated  {self.judged}"] if str(self.judged) else []),
             f"differs    {'; '.join(differences) or 'in nothing known'}",
         ]
 
@@ -92,15 +103,17 @@ def paper_row(recipe: str, model: str | None = None) -> PaperRow:
         start=model or start,
         seeds=base.seeds or (base.training.seed,),
         expected=row.expected,
+        judged=row.judged,
     )
 
 
 def reproduced(records: Sequence[StudyRecord]) -> dict[str, Summary]:
     """Summarises every score over the seeds.
 
-    Where no suite gave ``dev.stsb``, the kept encoders' score on the user's dev pairs is reported as that.
+    Of an untrained row the only record is that of the start. Where no suite gave ``dev.stsb``, the kept encoders' score
+    on the user's dev pairs is reported as that.
     """
-    runs = [record for record in records if record.recipe is not None]
+    runs = [record for record in records if record.recipe is not None] or list(records)
     scores = {name: summary([run.results[name] for run in runs]) for name in shared_scores(runs)}
     selected = [run.outcome.score for run in runs if run.outcome and run.asked.get("dev") not in (None, *NOT_STSB)]
     known = [score for score in selected if score is not None]

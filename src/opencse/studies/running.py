@@ -21,8 +21,10 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.record import DataRecord
+from opencse.evaluation.sts.score import StsResult
 from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import SUITES, suite_named
+from opencse.evaluation.transforms import postprocessed, refitted_each_call
 from opencse.io import writing
 from opencse.outputs import LOCK, names_in, require_empty
 from opencse.progress import Counted, Progress, Silent
@@ -77,7 +79,7 @@ def require_study(folder: Path) -> None:
     names = names_in(folder)
     if names <= {"starts", "runs"} and (was_locked(folder / LOCK) or _holds_only_scores(folder)):
         return  # killed, or out of disk, before any run was finished
-    if any(StudyRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
+    if any(StudyRecord.read(one) for one in (*folder.glob("starts/*/*"), *folder.glob("runs/*/*/*"))):
         return
     if any(RunFolder(one).state() in (FolderState.BEGUN, FolderState.FINISHED) for one in folder.glob("runs/*/*/*")):
         return
@@ -92,14 +94,14 @@ def _holds_only_scores(folder: Path) -> bool:
 
 
 def _run_missing(study: Study, workers: int | None, engine: Engine, progress: Progress) -> list[StudyRecord]:
-    requests = {run: study.request_of(run) for run in study.runs()}
+    requests = {run: study.request_of(run) for run in study.runs()} if study.judged.trained else {}
     contents = _contents(study)
     suites = open_suites(study)
     records = {run: _finished(study, run, requests[run], contents[run.start], suites) for run in requests}
     starts = [
         judge_start(study, start, reading, contents[start], suites, progress)
         for start in study.starts
-        for reading in study.readings(start)
+        for reading in study.readings(start)[: None if study.judged.trained else 1]
     ]
     for start in starts:
         if study.metric is not None and study.metric not in start.results:
@@ -135,7 +137,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         trust_remote_code=study.trust_remote_code,
         precision=study.precision,
     )
-    results, data, seconds = _evaluate(model, suites, folder, progress)
+    results, data, seconds = _evaluate(_transformed(model, study, progress), suites, study, folder, progress)
     record = StudyRecord(
         recipe=run.recipe,
         start=run.start,
@@ -167,6 +169,8 @@ def judge_start(
     folder = study.start_folder(start, reading)
     how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
     request = {**how, **{key: study.evaluation_settings()[key] for key in ("suites", "precision")}}
+    if not study.judged.trained:
+        request["judged"] = str(study.judged)
     record = StudyRecord.read(folder)
     if record is not None:
         _require_same_request(record, request, folder)
@@ -176,7 +180,9 @@ def judge_start(
     encoder = reading.load(study.device, study.trust_remote_code)
     model = open_model(encoder, progress=Counted(progress, "encoding"), precision=study.precision)
     model = replace(model, name=reading.model)
-    results, data, seconds = _evaluate(model, suites, folder, progress)
+    if not study.judged.trained:
+        model = _transformed(model, study, progress)
+    results, data, seconds = _evaluate(model, suites, study, folder, progress)
     record = StudyRecord(
         start=start,
         reading=str(reading),
@@ -207,7 +213,7 @@ def read_arrays(folder: Path, suite: str) -> dict[str, Floats]:
 
 
 def _evaluate(
-    model: EmbeddingModel, suites: Suites, folder: Path, progress: Progress
+    model: EmbeddingModel, suites: Suites, study: Study, folder: Path, progress: Progress
 ) -> tuple[dict[str, float], dict[str, DataRecord], float]:
     started = time.perf_counter()
     results: dict[str, float] = {}
@@ -219,8 +225,21 @@ def _evaluate(
             _write_arrays(folder / f"{name}.npz", evaluated.arrays)
         save_json(folder / f"{name}.json", evaluated.record.to_dict())
         results |= evaluated.record.values()
+        if isinstance(evaluated.record, StsResult):
+            for aggregation in study.aggregations:
+                results |= evaluated.record.sts.aggregated(aggregation)
         data[name] = evaluated.record.data
     return results, data, time.perf_counter() - started
+
+
+def _transformed(model: EmbeddingModel, study: Study, progress: Progress) -> EmbeddingModel:
+    """The model with the whitening or flow of a published row, if it has one."""
+    transform = study.judged.transform
+    if transform is None:
+        return model
+    if study.judged.on_target:
+        return refitted_each_call(model, transform, say=progress.say)
+    return postprocessed(model, transform, study.text, say=progress.say)
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, Floats]) -> None:

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from opencse.errors import UserError
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.kernels.precision import PrecisionName
+from opencse.recipes.judged import Judged
 from opencse.runs.job import TrainJob
 from opencse.runs.start import Reading
 from opencse.studies.record import Which
@@ -68,6 +69,8 @@ class Study:
         device: where to run.
         trust_remote_code: run the Python code that the starts' folders bring; see `SentenceEncoder.load`.
         precision: arithmetic in which encoders are evaluated; that of training is a setting.
+        judged: whether the runs are trained, and what is applied to the vectors of their encoders.
+        aggregations: of STS's subsets, whose scores are added to the results as ``sts_wmean.TASK``.
         metric: the score that will be compared, so that one that no suite gives is refused before the first run.
     """
 
@@ -84,6 +87,8 @@ class Study:
     trust_remote_code: bool = False
     metric: str | None = None
     precision: PrecisionName = "float32"
+    judged: Judged = field(default_factory=Judged)
+    aggregations: Sequence[Literal["mean", "wmean"]] = ()
 
     def __post_init__(self) -> None:
         if self.out.exists() and not self.out.is_dir():
@@ -169,6 +174,7 @@ class Study:
             "judge": self.judge,
             "precision": None if self.precision == "float32" else self.precision,
             "trust_remote_code": self.trust_remote_code or None,
+            "judged": str(self.judged) or None,
             "suites": {
                 choice.name: {
                     "folder": str(choice.folder),

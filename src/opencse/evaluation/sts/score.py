@@ -127,6 +127,12 @@ class StsScores(Settings):
         scores = cls(tasks=dict(tasks), average=None)
         return cls(tasks=scores.tasks, average=scores.mean_over_tasks("spearman", "all"))
 
+    def aggregated(self, aggregation: Aggregation) -> dict[str, float]:
+        """Spearman x 100 by ``sts_AGGREGATION.TASK``, with the average where all seven are given."""
+        scores = {name: task.by("spearman", aggregation) for name, task in self.tasks.items()}
+        scores["average"] = self.mean_over_tasks("spearman", aggregation)
+        return {f"sts_{aggregation}.{name}": score for name, score in scores.items() if score is not None}
+
     def mean_over_tasks(self, correlation: Correlation, aggregation: Aggregation) -> float | None:
         """Plain mean over the seven tasks, x 100; None unless all seven have that value.
 
