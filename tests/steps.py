@@ -59,6 +59,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         'objective.negatives=[{kind="in_batch"}, {kind="gaussian", pool=4, hardest="anchor"}, {kind="gmm", pool=3, '
         'components=2}, {kind="noisy_anchor", pool=3}]',
     ),
+    "both-learned": (
+        'objective.directions="both"',
+        'objective.partition="joint"',
+        "objective.learned_temperature=true",
+    ),
     "mixed": ('objective.negatives=[{kind="in_batch", hardness=9}, {kind="mixed", columns="all", mirrored=true}]',),
     "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
 }

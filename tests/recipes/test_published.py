@@ -48,7 +48,7 @@ SEEDS = (19984, 5838, 16822, 19294, 17173)
 LABELLED = {"sbert", "sbert-regression", "cosent", "angle", "triplet", "simcse-joint"}
 OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++", "gist"}
 LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"} | {"declutr", "sg-opt"}
-OWN |= {"rankencoder"}
+OWN |= {"rankencoder", "nt-xent", "ct", "ct-improved"}
 MISPRINTED = {
     ("simcse", "untrained-sbert"): 74.86,
     ("sbert", "bert-base"): 74.863,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.tiled import tiled_info_nce
 
 TILE_BYTES = 16 * 2**20
+Directions = Literal["rows", "columns", "both"]
+Partition = Literal["separate", "joint"]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.columns import Pairs, Scoring
+from opencse.objective.columns import AnyColumns, Pairs, Scoring
 from opencse.objective.context import Context
-from opencse.objective.contrast import TILE_BYTES, Contrast, contrast
+from opencse.objective.contrast import TILE_BYTES, Contrast, Directions, Partition, contrast
+from opencse.objective.learned_temperature import LearnedTemperature
 from opencse.objective.losses.similarity import SimilarityKind
 from opencse.objective.matryoshka import Matryoshka
 from opencse.objective.negatives.base import NegativeSource
@@ -96,6 +97,10 @@ class Objective(nn.Module):
         terms: extra losses, each kind once.
         similarity: cosine or dot.
         temperature: tau of SimCSE's eq. 1.
+        learned_temperature: whether tau is trained, from ``temperature`` on; see `LearnedTemperature`.
+        directions: what the softmax is taken over: the ``rows`` of the similarities (the columns of each anchor), the
+            ``columns`` (those of each positive: anchors and positives exchanged), or ``both``.
+        partition: whether both directions have a softmax each (``separate``; the loss is their mean), or one together.
         label_smoothing: epsilon.
         mask_duplicates: whether equal texts of a batch are never each other's negatives.
         dual_encoder: whether a second encoder, trained too, reads the positives.
@@ -115,6 +120,9 @@ class Objective(nn.Module):
         terms: Sequence[Term] = (),
         similarity: SimilarityKind = "cosine",
         temperature: float = 0.05,
+        learned_temperature: bool = False,
+        directions: Directions = "rows",
+        partition: Partition = "separate",
         label_smoothing: float = 0.0,
         mask_duplicates: bool = True,
         dual_encoder: bool = False,
@@ -133,7 +141,13 @@ class Objective(nn.Module):
         self.dual_encoder = dual_encoder
         self.tile_bytes = tile_bytes
         self.matryoshka = matryoshka
+        self.directions: Directions = directions
+        self.partition: Partition = partition
+        self.learned_temperature: LearnedTemperature | None = None
         self.scoring = Scoring(similarity, temperature, mask_duplicates)
+        if learned_temperature:
+            self.learned_temperature = LearnedTemperature(temperature, similarity, mask_duplicates=mask_duplicates)
+            self.scoring = self.learned_temperature.scoring
         self.view.name, self.positive.of.name = "view", "positive"
         _assign_names("negatives", self.negatives)
         _assign_names("terms", self.terms)
@@ -154,6 +168,9 @@ class Objective(nn.Module):
             terms=[build(term) for term in settings.terms],
             similarity=settings.similarity,
             temperature=settings.temperature,
+            learned_temperature=settings.learned_temperature,
+            directions=settings.directions,
+            partition=settings.partition,
             label_smoothing=settings.label_smoothing,
             mask_duplicates=settings.mask_duplicates,
             dual_encoder=settings.dual_encoder,
@@ -194,6 +211,15 @@ class Objective(nn.Module):
         """
         if self.matryoshka is not None and not self.negatives:
             raise UserError("objective.matryoshka needs at least one negative source; add one, or leave it out")
+        if self.matryoshka is not None and self.learned_temperature is not None:
+            raise UserError(
+                "objective.matryoshka normalises truncated vectors again, which undoes objective.learned_temperature; "
+                "leave one of them out"
+            )
+        if self.directions == "columns" and not any(source.of_both_sides for source in self.negatives):
+            raise UserError(
+                "objective.directions = columns leaves no negatives: hard ones are of the anchors; set it to rows"
+            )
         if not self.negatives and not self.terms:
             raise UserError("an objective needs at least one negative source or one term")
         kinds = [term.kind for term in self.terms]
@@ -270,27 +296,47 @@ class Objective(nn.Module):
             report["positive_similarity"] = contrasted.positive_similarity
             report["negative_similarity"] = contrasted.negative_similarity
             report["duplicates_masked"] = contrasted.duplicates
+            if self.learned_temperature is not None:
+                report["temperature"] = 1 / self.learned_temperature.scale.detach()
         for term in self.terms:
             losses[term.kind] = term.weight * term.loss(reps)
         return StepLosses(losses, report)
 
     def _contrast(self, reps: Representations) -> Contrast:
-        """The contrastive loss over the columns of all sources.
+        """The contrastive loss over the columns of all sources, in the directions of the objective.
 
         If a source has ``averaged_with_plain``, it is the mean of the losses with and without its columns.
         """
         sides = self.positive.of
         positive = Pairs(*sides.of(reps, lambda: sides.noise(reps)), self.scoring, self.positive.scale)
-        columns = [source.columns(reps, self.scoring) for source in self.negatives]
-        every = range(len(columns))
-        plain = [number for number in every if not self.negatives[number].averaged_with_plain]
+        columns: list[AnyColumns] = []
+        softmaxes: list[list[int]] = []
+        for mirrored in (False, True):
+            if self.directions == ("rows" if mirrored else "columns"):
+                continue
+            vectors = reps.mirrored() if mirrored else reps
+            sources = [source for source in self.negatives if source.of_both_sides or not mirrored]
+            numbers = range(len(columns), len(columns) + len(sources))
+            columns += [source.columns(vectors, self.scoring) for source in sources]
+            plain = [n for n, source in zip(numbers, sources, strict=True) if not source.averaged_with_plain]
+            softmaxes += [list(numbers)] if len(plain) == len(numbers) else [list(numbers), plain]
+        if self.directions == "both" and self.partition == "joint":
+            each = len(softmaxes) // 2
+            softmaxes = [[*softmaxes[n], *softmaxes[each + n]] for n in range(each)]
+        learned = self.learned_temperature
+        if learned is not None:
+            positive, columns = learned.scaled(positive, columns)
         function = contrast if self.matryoshka is None else self.matryoshka.contrast
-        return function(
-            positive,
-            columns,
-            [every] if len(plain) == len(columns) else [every, plain],
-            label_smoothing=self.label_smoothing,
-            tile_bytes=self.tile_bytes,
+        contrasted = function(
+            positive, columns, softmaxes, label_smoothing=self.label_smoothing, tile_bytes=self.tile_bytes
+        )
+        if learned is None:
+            return contrasted
+        scale = learned.scale.detach()
+        return replace(
+            contrasted,
+            positive_similarity=contrasted.positive_similarity / scale,
+            negative_similarity=contrasted.negative_similarity / scale,
         )
 
     def after_backward(

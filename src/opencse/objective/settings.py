@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from opencse.objective.contrast import TILE_BYTES
+from opencse.objective.contrast import TILE_BYTES, Directions, Partition
 from opencse.objective.losses.similarity import SimilarityKind
 from opencse.objective.matryoshka import MatryoshkaSettings
 from opencse.objective.registry import PartOf
@@ -49,6 +49,14 @@ class ObjectiveSettings(Settings):
         terms: extra losses, each kind once.
         similarity: cosine or dot.
         temperature: tau of SimCSE's eq. 1.
+        learned_temperature: whether tau is trained, from ``temperature`` on: logits are sim * exp(s) (CLIP,
+            CT-improved).
+        directions: ``rows`` contrasts each anchor with its columns, ``columns`` each positive (anchors and positives
+            exchanged), ``both`` both; hard negatives are columns of the anchors alone. With ``both`` and ``in_batch``
+            negatives of ``columns = "positives_and_anchors"`` it is NT-Xent (Chen et al. 2020).
+        partition: with ``both``: ``separate`` takes the mean of two losses, ``joint`` puts the columns of both
+            directions into one softmax (Li et al. 2023, arXiv:2308.03281, eq. 2, where the positive is counted once per
+            direction; here once).
         label_smoothing: epsilon.
         mask_duplicates: whether equal texts of a batch are never each other's negatives.
         dual_encoder: whether a second encoder, trained too, reads the positives (SimCSE, Table 2); the first is saved.
@@ -64,6 +72,9 @@ class ObjectiveSettings(Settings):
     terms: tuple[Annotated[PartSettings, PartOf("term")], ...] = ()
     similarity: SimilarityKind = "cosine"
     temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+    learned_temperature: bool = False
+    directions: Directions = "rows"
+    partition: Partition = "separate"
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     mask_duplicates: bool = True
     dual_encoder: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -31,6 +31,9 @@ class NegativeSource(Part, ABC):
     def reads(self) -> Set[Request[Any]]:
         """The vectors of the views."""
         return {Sentences()}
+
+    of_both_sides: ClassVar[bool] = True
+    """Whether it has columns of the positives too, if `Objective.directions` reads the columns."""
 
     @property
     def averaged_with_plain(self) -> bool:

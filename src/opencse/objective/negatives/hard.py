@@ -30,6 +30,8 @@ class Hard(NegativeSource):
     negatives (sentence-transformers' ``hardness_mode="hard_negatives"``; EmbeddingGemma, Vera et al. 2025, takes 5),
     the others' (with ``in_batch.hardness``, its ``"in_batch_negatives"``), or all (with it, its ``"all_negatives"``).
 
+    If ``objective.directions`` has the columns' direction, that one has none: they are negatives of the anchors.
+
     The authors' code takes log(alpha) itself as its setting (0 there is ``alpha = 1`` here); here the
     logarithm is taken inside. A hard negative that is the same text as anchor i or its positive is left
     out of row i (unless ``mask_duplicates`` is off); with ``guide`` also one that a teacher takes for too near to
@@ -43,6 +45,8 @@ class Hard(NegativeSource):
         tensor([[1.4003, 0.7071],
                 [0.7071, 1.4003]])
     """
+
+    of_both_sides = False
 
     class Settings(PartSettings):
         """Settings of `Hard`."""

@@ -219,6 +219,10 @@ class TeacherVectors(Request[TaughtVectors]):
         prepared: OneText = inputs.prepared.get(self, OneText())
         return lambda encoded: self.teacher.read(inputs, views, self.of, one_text=prepared.holds)
 
+    def mirrored(self, answer: TaughtVectors) -> TaughtVectors:
+        """The same vectors with anchors and positives exchanged."""
+        return TaughtVectors(answer.positive, answer.anchor, answer.hard[:, :0])
+
     def detached(self, answer: TaughtVectors) -> TaughtVectors:
         """The same vectors, which have no gradient."""
         return answer

@@ -76,6 +76,10 @@ class Layer(Request[Tensor]):
         forward.layers.add(self.number)
         return lambda encoded: encoded.layers[self.number][: forward.views]
 
+    def mirrored(self, answer: Tensor) -> Tensor:
+        """The positives first."""
+        return torch.cat(answer.chunk(2)[::-1])
+
 
 @dataclass(frozen=True)
 class Means(Request[Tensor]):
@@ -110,6 +114,10 @@ class Means(Request[Tensor]):
             return means.expand(2, n, -1)
 
         return mean
+
+    def mirrored(self, answer: Tensor) -> Tensor:
+        """The positives first."""
+        return answer.flip(0)
 
 
 @dataclass(frozen=True)

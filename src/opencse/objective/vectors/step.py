@@ -154,6 +154,10 @@ class Request(ABC, Generic[T]):
     def ask(self, forward: Forward) -> Callable[[Encoded], T]:
         """Adds what it needs to ``forward``; returns a function from the outcome of the pass to the answer."""
 
+    def mirrored(self, answer: Any) -> Any:  # noqa: ANN401 - what `ask` gave
+        """The answer with anchors and positives exchanged; by default it does not depend on which is which."""
+        return answer
+
     def detached(self, answer: Any) -> Any:  # noqa: ANN401 - what `ask` gave
         """The answer without gradient, as parts see it after the backward pass; None if it is dropped."""
         return answer.detach() if isinstance(answer, Tensor) else None
@@ -216,6 +220,17 @@ class Representations:
         if self.noise_seed is None:
             raise RuntimeError("these vectors have no noise_seed, so nothing can be drawn for them")
         return _generator(self.noise_seed, name, self.keys.device)
+
+    def mirrored(self) -> Representations:
+        """The same vectors with anchors and positives exchanged, without hard negatives, which are the anchors'."""
+        return replace(
+            self,
+            anchor=self.positive,
+            positive=self.anchor,
+            hard=self.hard[:, :0],
+            keys=self.keys[:, [1, 0]],
+            answers={request: request.mirrored(answer) for request, answer in self.answers.items()},
+        )
 
     def detached(self) -> Representations:
         """The same vectors without gradient; answers that cannot be detached are dropped."""
