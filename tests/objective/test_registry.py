@@ -83,6 +83,7 @@ OWN: dict[PartRole, list[str]] = {
         "self_guided",
         "softmax",
         "triplet",
+        "whitened",
     ],
 }
 BASES: dict[PartRole, type] = {"view": View, "sides": Sides, "negatives": NegativeSource, "term": Term}

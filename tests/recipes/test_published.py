@@ -32,6 +32,7 @@ PUBLISHED = {
     "dcl-post": 67.07,
     "diffcse": 78.49,
     "sg-opt": 74.62,
+    "whitenedcse": 78.78,
     "dclr": 77.22,
     "mixcse": 77.66,
     "distillcse": 78.02,

@@ -58,6 +58,7 @@ from opencse.objective.losses.tokens import (
     masked_lm,
     replaced_tokens,
 )
+from opencse.objective.losses.whitening import group_whitening
 
 __all__ = [
     "SimilarityKind",
@@ -71,6 +72,7 @@ __all__ = [
     "cosine_regression",
     "dcl",
     "dcl_rank",
+    "group_whitening",
     "hardness_log_weight",
     "info_nce",
     "info_nce_from_logits",

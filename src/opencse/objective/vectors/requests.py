@@ -92,16 +92,9 @@ class Means(Request[Tensor]):
 
     def check(self, context: Context) -> None:
         """Refuses a second encoder and shared dropout masks: the draws need one pass with masks of their own."""
-        objective = context.objective
-        for is_set, name in (
-            (objective.dual_encoder, "dual_encoder"),
-            (objective.view.shared_mask, "view.shared_mask"),
-        ):
-            if is_set:
-                raise UserError(
-                    f"means over dropout draws do not go with objective.{name}; set it to false, or choose another "
-                    "kind than mean for the vectors of the similarity"
-                )
+        _require_own_masks(
+            context, "means over dropout draws", "choose another kind than mean for the vectors of the similarity"
+        )
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
         """Encodes the rows of the views K times more."""
@@ -118,6 +111,34 @@ class Means(Request[Tensor]):
     def mirrored(self, answer: Tensor) -> Tensor:
         """The positives first."""
         return answer.flip(0)
+
+
+@dataclass(frozen=True)
+class Draws(Request[Tensor]):
+    """(K, N, d): ``samples`` (K) further dropout draws of each anchor."""
+
+    samples: int
+
+    def check(self, context: Context) -> None:
+        """Refuses a second encoder and shared dropout masks: the draws need one pass with masks of their own."""
+        _require_own_masks(context, "further dropout draws", "drop the part that reads them")
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
+        """Encodes the anchors K times more."""
+        n = forward.inputs.examples
+        rows = forward.again(self.samples, n)
+        return lambda encoded: encoded.vectors[rows].reshape(self.samples, n, -1)
+
+
+def _require_own_masks(context: Context, what_is_drawn: str, fix: str) -> None:
+    """Refuses a second encoder and shared dropout masks."""
+    objective = context.objective
+    for is_set, name in (
+        (objective.dual_encoder, "dual_encoder"),
+        (objective.view.shared_mask, "view.shared_mask"),
+    ):
+        if is_set:
+            raise UserError(f"{what_is_drawn} do not go with objective.{name}; set it to false, or {fix}")
 
 
 @dataclass(frozen=True)

@@ -94,11 +94,16 @@ class Forward:
     layers: set[int] = field(default_factory=set)
     masked: MaskedCopy | None = None
 
-    def again(self, times: int) -> slice:
-        """Encodes the views ``times`` more, under other dropout masks; returns the rows where their vectors will be."""
+    def again(self, times: int, rows: int | None = None) -> slice:
+        """Encodes the views, or their first ``rows``, ``times`` more under other dropout masks.
+
+        Returns:
+            The rows where their vectors will be.
+        """
+        rows = self.views if rows is None else rows
         start = len(self.inputs.tokens) + sum(map(len, self.more))
-        self.more += [self.inputs.tokens.rows(0, self.views)] * times
-        return slice(start, start + self.views * times)
+        self.more += [self.inputs.tokens.rows(0, rows)] * times
+        return slice(start, start + rows * times)
 
     def encode(self, tokens: Tokens) -> Tensor:
         """(rows, d): the vectors of a further pass, for what cannot share the one; the encoder stays in its mode.

@@ -13,13 +13,13 @@ from opencse.arrays import Flags, Integers
 from opencse.errors import UserError
 from opencse.objective.context import Context
 from opencse.objective.vectors.represent import Passes
-from opencse.objective.vectors.requests import Clean, LmHead, Masked, Sentences
+from opencse.objective.vectors.requests import Clean, Draws, LmHead, Masked, Sentences
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.base import View
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, Tokenizer
 
-_KNOWN = (Sentences, Clean, Masked, LmHead)
+_KNOWN = (Sentences, Clean, Draws, Masked, LmHead)
 """Requests that need no vector per row of the positives."""
 
 
