@@ -171,3 +171,19 @@ def test_budgets_of_tokens_and_minutes_count_all_sets(tiny_folder: Path, sentenc
     assert half.plan.steps == 13
     timed = job(tiny_folder, sentences, "training.max_steps=7", "training.minutes=60").prepare(Silent())
     assert timed.plan.steps == 7
+
+
+def test_in_bf16_the_losses_are_about_the_same(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
+    losses = []
+    for precision in ("float32", "bf16"):
+        folder = tmp_path / precision
+        run = job(
+            tiny_folder, sentences, f"training.precision={precision}", "encoder.dropout=0", "training.max_steps=4"
+        )
+        run.run(folder)
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        losses.append([line["loss"] for line in lines])
+    assert losses[1] == pytest.approx(losses[0], rel=0.1)
+    assert losses[1] != losses[0]
+    card = (tmp_path / "bf16" / "README.md").read_text()
+    assert "| further data sets, mixed in | 20 given sentences, 12 given" in card

@@ -23,7 +23,7 @@ _TRAINED = """# Sentence encoder trained with OpenCSE
 | recipe | {recipe} ({title}) |
 | paper | {paper} |
 | started from | {model} |
-| text | {rows:,} rows, {tokens:,} tokens; content hash {fingerprint} |
+| text | {rows:,} rows, {tokens:,} tokens; content hash {fingerprint} |{further}
 | temperature, batch, learning rate, seed | {temperature}, {batch}, {rate:g}, {seed} |
 | kept | {kept}: {verdict} |
 
@@ -112,6 +112,7 @@ def model_card(
             rows=corpus.rows,
             tokens=corpus.tokens,
             fingerprint=corpus.fingerprint[:16],
+            further=_further(recipe),
             temperature=recipe.objective.temperature if recipe.objective.negatives else "-",
             batch=f"{tokens:,} tokens" if tokens else recipe.training.batch_size,
             rate=recipe.training.learning_rate,
@@ -127,6 +128,12 @@ def model_card(
             f"It is one run, with seed {recipe.training.seed}; another seed gives other vectors and other scores.",
         ),
     )
+
+
+def _further(recipe: Recipe) -> str:
+    """The row of a card that names further data sets; empty without any."""
+    names = ", ".join(as_text(one.name) for one in recipe.datasets or ())
+    return f"\n| further data sets, mixed in | {names} |" if names else ""
 
 
 def score_lines(
