@@ -101,13 +101,15 @@ NAMES = [*covering(recipe_names()), *VARIANTS]
 
 
 def text_for(recipe: str, folder: Path, sentences: list[str]) -> Source:
-    """What the recipe reads: 20 sentences, 20 triples, 15 documents, or 20 pairs with a score or class."""
+    """What the recipe reads: 20 sentences, 20 triples, 15 documents, or 20 pairs (triples) with a label."""
     label = Objective.from_settings(load_recipe(recipe).objective).label
     if label is not None:
         path = folder / f"{label}.tsv"
         if not path.is_file():
-            lines = [f"{sentences[i]}\t{sentences[i + 20]}\t{i % 3}" for i in range(20)]
-            path.write_text("\n".join(["anchor\tpositive\tlabel", *lines]))
+            texts = 3 if label == "margin" else 2
+            rows = [[*sentences[i : i + 20 * texts : 20], str(i % 3)] for i in range(20)]
+            names = [*("anchor", "positive", "negative")[:texts], "label"]
+            path.write_text("\n".join("\t".join(row) for row in [names, *rows]))
         return Source(str(path))
     columns = 3 if load_recipe(recipe).objective.view.kind == "pair" else 1
     if load_recipe(recipe).objective.view.kind == "spans":

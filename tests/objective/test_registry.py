@@ -76,6 +76,7 @@ OWN: dict[PartRole, list[str]] = {
         "cosine_regression",
         "dcl",
         "distill",
+        "margin",
         "mlm",
         "near_start",
         "rank_vectors",

@@ -46,7 +46,7 @@ ROBERTA = {"declutr": 69.99}
 """Published on RoBERTa-base alone."""
 WITHOUT_CODE = {"gaussian-sampling", "output-noise", "input-noise", "weight-perturbation"}
 SEEDS = (19984, 5838, 16822, 19294, 17173)
-LABELLED = {"sbert", "sbert-regression", "cosent", "angle", "triplet", "simcse-joint"}
+LABELLED = {"sbert", "sbert-regression", "cosent", "angle", "triplet", "simcse-joint", "margin-mse"}
 OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++", "gist"}
 LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"} | {"declutr", "sg-opt"}
 OWN |= {"rankencoder", "nt-xent", "ct", "ct-improved"}

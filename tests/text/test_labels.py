@@ -193,3 +193,21 @@ def test_a_corpus_keeps_the_labels(tmp_path: Path, tiny_folder: Path) -> None:
         assert (corpus.facts.scale, corpus.facts.classes) == (4.0, ())
         classes = tokenise(LabelledTexts(source, "class"), tokenizer, 16, cache=tmp_path / "cache")
         assert classes.facts.classes == ("0", "1", "2")
+
+
+def test_margins_are_any_numbers_and_belong_to_triples(tmp_path: Path) -> None:
+    path = tmp_path / "margins.csv"
+    path.write_text("query,positive,negative,margin\nA cat?,A kitten.,A train.,7.5\nRain?,Wet.,Dry.,-2\n")
+    texts = LabelledTexts(Source(str(path)), "margin")
+    assert texts.read().rows[1] == ("Rain?", "Wet.", "Dry.")
+    labels = texts.row_labels()
+    assert (labels.values.tolist(), labels.scale, labels.classes) == ([7.5, -2.0], None, ())
+    with pytest.raises(UserError, match="all 2 margins are equal"):
+        number_labels([("line 1", "1"), ("line 2", 1.0)], "margin", "mine")
+    with pytest.raises(UserError, match=r"line 1: the margin 'much' is not a number; name the column of margins last"):
+        number_labels([("line 1", "much")], "margin", "mine")
+    path.write_text("a,b,c,d\n1,2,3,4\n")
+    with pytest.raises(
+        UserError, match=r"no columns for triples with a margin \(such as anchor, positive, negative, m"
+    ):
+        _ = LabelledTexts(Source(str(path)), "margin").columns

@@ -130,7 +130,8 @@ class InputBuilder:
         """What label the examples have; None where the view draws its texts."""
         if self.corpus.labels is None or isinstance(self.view, DrawsTexts):
             return None
-        return "class" if self.corpus.facts.classes else "score"
+        facts = self.corpus.facts
+        return "class" if facts.classes else "margin" if facts.scale is None else "score"
 
     def _labels(self, examples: Integers) -> torch.Tensor | None:
         """(N,) the labels of the anchors' rows."""

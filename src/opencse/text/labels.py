@@ -5,6 +5,9 @@ columns of a file are recognised: ``anchor`` and ``positive``, ``sentence1`` and
 ``hypothesis``, with ``score``, ``similarity`` or ``label``; of a table without header, three columns of which the first
 holds a number, as in files of graded pairs for ``--dev``.
 
+A margin is by how much a teacher scores the positive of a row above its negative: any number, as the file has it, with
+the columns ``anchor`` (or ``query``), ``positive``, ``negative`` and ``margin``.
+
 Scores are divided by ``scale``, the largest possible score. Where that is not set, scores that are all from 0 to 1 stay
 as they are, and others are divided by the largest one in the file.
 """
@@ -26,9 +29,14 @@ from opencse.numerals import whole_number
 from opencse.text.files.formats import RawRow, column_like
 from opencse.text.readers import Source, Texts, checked_texts
 
-LabelKind = Literal["score", "class"]
+LabelKind = Literal["score", "class", "margin"]
 _PAIRS = (("anchor", "positive"), ("sentence1", "sentence2"), ("premise", "hypothesis"))
-_NAMES = {"score": ("score", "similarity", "label"), "class": ("label", "class", "gold_label")}
+_TRIPLES = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
+_NAMES = {
+    "score": ("score", "similarity", "label"),
+    "class": ("label", "class", "gold_label"),
+    "margin": ("margin", "label", "score"),
+}
 MOST_CLASSES = 1_000
 
 
@@ -37,9 +45,9 @@ class RowLabels:
     """The labels of all rows as numbers.
 
     Attributes:
-        values: (M,) scores from 0 to 1, or numbers of classes from 0.
-        scale: what the scores were divided by; None for classes.
-        classes: the names of the classes in the order of their numbers; empty for scores.
+        values: (M,) scores from 0 to 1, numbers of classes from 0, or margins.
+        scale: what the scores were divided by; None for classes and margins.
+        classes: the names of the classes in the order of their numbers; empty for scores and margins.
     """
 
     values: NDArray[np.float64]
@@ -68,7 +76,16 @@ def number_labels(
         UserError: naming the file and the line: an empty label, a score that is no finite number from 0 to ``scale``,
             more than a thousand classes, or fewer than two different labels.
     """
+    if kind == "margin":
+        return _margins(labels, source)
     return _scores(labels, source, scale) if kind == "score" else _classes(labels, source)
+
+
+def _margins(labels: Iterable[tuple[str, object]], source: str) -> RowLabels:
+    values = np.asarray([_number(value, where, "margin") for where, value in labels], dtype=np.float64)
+    if not len(values) or (values == values[0]).all():
+        raise UserError(f"{source}: all {len(values):,} margins are equal, so there is nothing to learn from them")
+    return RowLabels(values)
 
 
 def _scores(labels: Iterable[tuple[str, object]], source: str, scale: float | None) -> RowLabels:
@@ -89,19 +106,20 @@ def _scores(labels: Iterable[tuple[str, object]], source: str, scale: float | No
     return RowLabels(values / divisor, divisor)
 
 
-def _number(value: object, where: str) -> float:
+def _number(value: object, where: str, what: str = "score") -> float:
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise UserError(f"{where}: the score is empty; fill it or drop the row")
+        raise UserError(f"{where}: the {what} is empty; fill it or drop the row")
     if isinstance(value, bool) or not isinstance(value, Real | str):
-        raise UserError(f"{where}: the score is {type(value).__name__}, not a number")
+        raise UserError(f"{where}: the {what} is {type(value).__name__}, not a number")
     try:
         number = float(value)
     except (ValueError, OverflowError):
         raise UserError(
-            f"{where}: the score {shortened(repr(value))} is not a number; name the column of scores last in --columns"
+            f"{where}: the {what} {shortened(repr(value))} is not a number; name the column of {what}s last in "
+            "--columns"
         ) from None
     if not math.isfinite(number):
-        raise UserError(f"{where}: the score is {number}; a finite number is expected, fill it or drop the row")
+        raise UserError(f"{where}: the {what} is {number}; a finite number is expected, fill it or drop the row")
     return number
 
 
@@ -195,8 +213,8 @@ class LabelledTexts:
             return self.source.columns
         first = self.source.files[0]
         present = first.present()
-        for pair in _PAIRS:
-            texts = [column_like(name, present) for name in pair]
+        for roles in _TRIPLES if self.kind == "margin" else _PAIRS:
+            texts = [column_like(name, present) for name in roles]
             label = next(filter(None, (column_like(name, present) for name in _NAMES[self.kind])), None)
             if label is not None and all(texts):
                 return (*(name for name in texts if name), label)
@@ -204,10 +222,20 @@ class LabelledTexts:
             return ("2", "3", "1")
         listed = ", ".join(name[:40] for name in present[:40]) or "none"
         raise UserError(
-            f"{self.name}: no columns for pairs with a {self.kind} (such as sentence1, sentence2, "
+            f"{self.name}: no columns for {self._rows} with a {self.kind} (such as {', '.join(self._usual)}, "
             f"{_NAMES[self.kind][0]}); columns there: {listed}; name yours with --columns, that of the {self.kind} "
             "last (or by position, --columns 1,2,3, if the file has no header)"
         )
+
+    @property
+    def _rows(self) -> str:
+        """What the texts of a row are called in messages."""
+        return "triples" if self.kind == "margin" else "pairs"
+
+    @property
+    def _usual(self) -> tuple[str, ...]:
+        """The names of their columns in messages."""
+        return _TRIPLES[0] if self.kind == "margin" else _PAIRS[1]
 
     def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """Yields the texts of the rows, each with the number of its document; at least one."""

@@ -208,3 +208,49 @@ def vector_distance(student: Tensor, teacher: Tensor, kind: Literal["cosine", "m
     if kind == "cosine":
         return (1 - rowwise_similarity(student, teacher, "cosine")).mean()
     return (at_least_float32(student) - at_least_float32(teacher)).square().mean()
+
+
+def margin_mse(positive: Tensor, negatives: Tensor, margins: Tensor) -> Tensor:
+    """The mean squared difference of the margins of positives above negatives from given ones.
+
+    With p_i the similarity of anchor and positive, n_ih that of anchor and negative h, m_ih the given margin::
+
+        loss = mean over i and h of (p_i - n_ih - m_ih)^2
+
+    Hofstaetter et al. 2021, arXiv:2010.02666, eq. 9; sentence-transformers' ``MarginMSELoss``.
+
+    Args:
+        positive: (N,) similarities, the dot product in the paper.
+        negatives: (N, H) similarities.
+        margins: (N, H), for instance a cross-encoder's score of the positive less its score of the negative.
+
+    Example:
+        >>> margin_mse(torch.tensor([3.0]), torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 3.0]]))
+        tensor(0.5000)
+    """
+    differences = at_least_float32(positive).unsqueeze(1) - at_least_float32(negatives)
+    return (differences - margins).square().mean()
+
+
+def score_kl(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
+    """The divergence of the student's distribution over a row's candidates from that of given scores.
+
+    With p_i and q_i the softmax over k of student_ik / T and teacher_ik / T::
+
+        loss = T^2 * mean_i sum_k q_ik (log q_ik - log p_ik)
+
+    Lin et al. 2020, arXiv:2010.11386, eq. 3; sentence-transformers' ``DistillKLDivLoss``. A number added to all scores
+    of a row changes nothing, so of two candidates their margin is enough.
+
+    Args:
+        student: (N, K) similarities of the anchor with its candidates.
+        teacher: (N, K) given scores of the same.
+        temperature: T.
+
+    Example:
+        >>> score_kl(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 2.0]]))
+        tensor(1.5232)
+    """
+    logs = (at_least_float32(student) / temperature).log_softmax(dim=1)
+    wanted = (at_least_float32(teacher) / temperature).log_softmax(dim=1)
+    return temperature**2 * functional.kl_div(logs, wanted, log_target=True, reduction="batchmean")

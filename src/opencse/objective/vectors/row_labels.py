@@ -1,4 +1,4 @@
-"""Requests for the label of each row of the data: a score, or a class."""
+"""Requests for the label of each row of the data: a score, a class, or a margin."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Scores(Request[Tensor]):
         both = sorted({str(kind) for kind in (getattr(one, "label", None) for one in context.objective.reads) if kind})
         if len(both) > 1:
             raise UserError(
-                "some terms read the scores of rows and others their classes, and a row has one label; use two data "
-                "sets, each with terms of one kind"
+                f"some terms read the {both[0]} of a row and others its {both[1]}, and a row has one label; use two "
+                "data sets, each with terms of one kind"
             )
         if context.hard is not None and context.label != self.label:
             raise UserError(
@@ -54,3 +54,10 @@ class Classes(Scores):
         """Takes the labels of the step as whole numbers."""
         scores = super().ask(forward)
         return lambda encoded: scores(encoded).long()
+
+
+@dataclass(frozen=True)
+class Margins(Scores):
+    """(N,) float32: by how much a teacher scores the positive of a row above its hard negative."""
+
+    label: ClassVar[LabelKind | None] = "margin"
