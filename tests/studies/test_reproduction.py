@@ -36,6 +36,8 @@ def test_departures_are_told() -> None:
     assert "the start is my/bert, the paper's google-bert/bert-base-uncased" in told
     assert "2 settings changed by --set" in told
     assert "the built-in sample, not STS-B dev" in told
+    by_transfer = paper_row("simcse:bert-base").lines("transfer:data", 0)
+    assert "the transfer tasks, not STS-B dev" in "\n".join(by_transfer)
 
 
 def test_what_has_no_published_scores() -> None:
@@ -76,3 +78,4 @@ def test_means_over_the_seeds() -> None:
     assert reproduced([run(1, 60.0, 70.0, dev_stsb=81.0)])["dev.stsb"].mean == 81.0, "what a suite scored stands"
     for unknown in (run(1, 60.0, 70.0, kept="given", step=None), run(1, 60.0, 70.0, chosen_on="sample")):
         assert "dev.stsb" not in reproduced([unknown])
+    assert "dev.stsb" not in reproduced([run(1, 60.0, 70.0, chosen_on="transfer:data", step=3)])

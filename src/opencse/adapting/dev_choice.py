@@ -9,6 +9,7 @@ from opencse.adapting.guard import Guard
 from opencse.adapting.selection import Selector
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.selection_by_questions import Questions, QuestionSelector
+from opencse.adapting.selection_by_transfer import TransferSelector, is_transfer, transfer_folder
 from opencse.adapting.text_questions import FEWEST, text_questions
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.adapting.user_queries import UserQueries
@@ -33,8 +34,9 @@ def load_selector(
     Args:
         dev: ``text`` (questions from a held-out share of the text), ``auto`` (the same where the text is large enough,
             else ``sample``; of rows with labels always ``sample``), ``sample`` (the built-in graded pairs), a file of
-            graded pairs, a folder in BEIR's layout (queries with relevant documents), rows of (score, sentence,
-            sentence), ``none`` or None; or a selector, which is returned unchanged.
+            graded pairs, a folder in BEIR's layout (queries with relevant documents), ``transfer:FOLDER`` (the mean dev
+            accuracy of the transfer tasks there), rows of (score, sentence, sentence), ``none`` or None; or a selector,
+            which is returned unchanged.
         text: what is trained on.
         metric: by which answers are scored, ``ndcg@10`` by default; not for graded pairs.
         keep_identical_ids: of a folder of queries: rank a document with the query's own id also where it is not judged
@@ -82,9 +84,26 @@ def load_selector(
         raise UserError(
             f"--metric {metric} needs questions (--dev text, or --dev with a folder of queries), not graded pairs"
         )
+    if is_transfer(dev):
+        folder = transfer_folder(str(dev))
+        if folder is None:
+            raise UserError("--dev transfer needs the folder of the tasks: --dev transfer:FOLDER")
+        return TransferSelector.read(folder)
     if str(dev) in (AUTO, SAMPLE):
         return GradedPairSelector("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
     return GradedPairSelector(str(dev), read_scored_pairs(Path(dev)))
+
+
+def dev_path(dev: DevChoice) -> object:
+    """The file or folder that ``dev`` names, or the data itself; None for a word such as ``auto``.
+
+    Example:
+        >>> dev_path("transfer:senteval"), dev_path("pairs.tsv"), dev_path("auto")
+        (PosixPath('senteval'), 'pairs.tsv', None)
+    """
+    if isinstance(dev, str) and is_transfer(dev):
+        return transfer_folder(dev)
+    return None if isinstance(dev, str) and dev in (AUTO, TEXT, SAMPLE, NONE) else dev
 
 
 def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
@@ -101,7 +120,7 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
         return read_scored_pairs(sample.DEV)
     if not isinstance(dev, str | Path):
         return given_pairs(dev, "dev")
-    built_in = str(dev) in (AUTO, TEXT, SAMPLE) or is_folder(dev)
+    built_in = str(dev) in (AUTO, TEXT, SAMPLE) or is_folder(dev) or is_transfer(dev)
     return read_scored_pairs(sample.DEV if built_in else Path(dev))
 
 

@@ -133,7 +133,14 @@ class GradedPairSelector:
         return choose(history, steps, own_pooling, is_worse)
 
 
-def choose(history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]) -> Choice:
+def choose(
+    history: History,
+    steps: int,
+    own_pooling: OwnPoolingScore | None,
+    is_worse: Callable[[], bool],
+    *,
+    data: str = "dev pairs",
+) -> Choice:
     """Applies the rule of this module.
 
     Args:
@@ -142,6 +149,7 @@ def choose(history: History, steps: int, own_pooling: OwnPoolingScore | None, is
         own_pooling: the score of the start with its own pooling, if training uses another one.
         is_worse: whether the best trained step is worse than the start with the better pooling, by more than chance;
             called only where its score is not above that one's.
+        data: what the scores are computed on, for the verdict.
 
     Example:
         >>> history = History({0: DevScore(70.0), 50: DevScore(72.5), 100: DevScore(71.0)})
@@ -162,9 +170,9 @@ def choose(history: History, steps: int, own_pooling: OwnPoolingScore | None, is
     if not is_worse():
         compared = "the start with its own pooling" if own_is_better else "the start"
         return Choice(
-            "best", f"the best trained model is kept: the dev pairs cannot distinguish it from {compared} ({numbers})"
+            "best", f"the best trained model is kept: the {data} cannot distinguish it from {compared} ({numbers})"
         )
     if own_is_better:
         effect = "training helped, but" if best > start else "training did not help, and"
         return Choice("given", f"{effect} the model with its own pooling is better: that is kept unchanged ({numbers})")
-    return Choice("start", f"training did not help on the dev pairs, so the start is kept unchanged ({numbers})")
+    return Choice("start", f"training did not help on the {data}, so the start is kept unchanged ({numbers})")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from opencse.adapting.dev_choice import NONE, SAMPLE
+from opencse.adapting.dev_choice import dev_path
 from opencse.api.declaring import public
 from opencse.api.options.studies import CompareOptions, ReproduceOptions, StudyOptions
 from opencse.engines.choice import Engine
@@ -15,6 +15,7 @@ from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, nearest
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
+from opencse.evaluation.transfer.score import Transfer
 from opencse.outputs import paths_of, require_apart
 from opencse.progress import Progress, Silent
 from opencse.statistics import Summary
@@ -71,7 +72,7 @@ def compare(
         starts=list(options["starts"]),
         seeds=list(options["seeds"]),
         suites=_suites(data, options),
-        dev=options["dev"],
+        dev=_dev(options["dev"], data),
         settings=tuple(options["settings"]),
         judge="kept" if options["kept"] else "last",
         device=options["device"],
@@ -129,7 +130,7 @@ def reproduce(
     """
     require_packages("opencse reproduce", "train", "scipy")
     progress, settings = options["progress"] or Silent(), tuple(options["settings"])
-    model, seeds, dev = options["model"], options["seeds"], options["dev"]
+    model, seeds, dev = options["model"], options["seeds"], _dev(options["dev"], data)
     row = paper_row(recipe, None if model is None else str(model))
     study = Study(
         text=open_texts(text, columns=options["columns"]),
@@ -154,13 +155,19 @@ def reproduce(
 
 def _require_apart(study: Study, recipes: Sequence[str]) -> None:
     """Refuses an ``out`` that is, or would replace, what the study reads, or that holds anything but a comparison."""
-    dev = None if study.dev in (SAMPLE, NONE) else study.dev
     files = [recipe for recipe in recipes if recipe.endswith(".toml")]
-    read = paths_of(study.text, dev, *files, *(suite.folder for suite in study.suites))
+    read = paths_of(study.text, dev_path(study.dev), *files, *(suite.folder for suite in study.suites))
     require_apart(study.out, read=read, models=paths_of(*study.starts), replaces=False)
     for name in WRITTEN:
         require_apart(study.out / name, read=read)
     require_study(study.out)
+
+
+def _dev(dev: str | Path | None, data: str | Path) -> str | Path | None:
+    """``transfer`` with the folder of the tasks: that of the evaluation data."""
+    if str(dev) != Transfer.name:
+        return dev
+    return f"{Transfer.name}:{suite_folder(data, Transfer.name, alone=True)}"
 
 
 def _suites(data: str | Path, options: StudyOptions, *, apart: bool = False) -> list[SuiteChoice]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Unpack
 
 from opencse.adapting.adaptation import plan_adaptation
-from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
+from opencse.adapting.dev_choice import dev_path
 from opencse.api.declaring import defaults_of, public
 from opencse.api.finishing import can_draw_report
 from opencse.api.options.training import AdaptOptions, PretrainOptions, RunOptions, TrainOptions
@@ -261,9 +261,8 @@ def _require_writable(out: str | Path, options: TrainOptions | PretrainOptions |
     if not started().first:
         return
     dev, recipe = options["dev"], options["recipe"]
-    dev_file = None if isinstance(dev, str) and dev in (AUTO, TEXT, SAMPLE, NONE) else dev
     recipe_file = recipe if isinstance(recipe, str) and recipe.endswith(".toml") else None
-    read = paths_of(dev_file, recipe_file, *inputs)
+    read = paths_of(dev_path(dev), recipe_file, *inputs)
     RunFolder.at(out).require(resume=options["resume"], overwrite=options["overwrite"], start=None, read=read)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
+from opencse.adapting.selection_by_transfer import is_transfer
 from opencse.errors import UserError
 from opencse.recipes.judged import Judged
 from opencse.recipes.recipe import resolve_recipe
@@ -61,8 +62,8 @@ class PaperRow:
             differences.append(f"the start is {self.start}, the paper's {self.paper_start}")
         if settings:
             differences.append(f"{settings} setting{'s' * (settings > 1)} changed by --set")
-        if dev in NOT_STSB and self.judged.trained:
-            differences.append(f"selection on {NOT_STSB[dev]}, not STS-B dev")
+        if (selected_on := _not_stsb(dev)) is not None and self.judged.trained:
+            differences.append(f"selection on {selected_on}, not STS-B dev")
         return [
             f"row        {self.recipe}: {self.paper or 'our own'}{f' ({self.note})' if self.note else ''}",
             *([f"evaluated  {self.judged}"] if str(self.judged) else []),
@@ -115,6 +116,12 @@ def reproduced(records: Sequence[StudyRecord]) -> dict[str, Summary]:
     """
     runs = [record for record in records if record.recipe is not None] or list(records)
     scores = {name: summary([run.results[name] for run in runs]) for name in shared_scores(runs)}
-    selected = [run.outcome.score for run in runs if run.outcome and run.asked.get("dev") not in (None, *NOT_STSB)]
+    by_pairs = [run for run in runs if run.asked.get("dev") is not None and _not_stsb(run.asked["dev"]) is None]
+    selected = [run.outcome.score for run in by_pairs if run.outcome]
     known = [score for score in selected if score is not None]
     return {"dev.stsb": summary(known), **scores} if len(known) == len(runs) else scores
+
+
+def _not_stsb(dev: str) -> str | None:
+    """What ``dev`` selects on, for messages; None where that is the user's graded pairs."""
+    return "the transfer tasks" if is_transfer(dev) else NOT_STSB.get(dev)

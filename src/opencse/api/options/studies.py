@@ -52,7 +52,13 @@ class CompareOptions(StudyOptions, EngineOptions, total=False):
         ),
     ]
     dev: Annotated[
-        str | Path | None, Option("sample", "Graded pairs to select on: a file, 'sample' or 'none'.", rank=2)
+        str | Path | None,
+        Option(
+            "sample",
+            "Data to select on: a file of graded pairs, 'sample', 'transfer' (dev accuracy of the tasks in --data; or "
+            "transfer:FOLDER), or 'none'.",
+            rank=2,
+        ),
     ]
     kept: Annotated[
         bool,
@@ -107,7 +113,8 @@ class ReproduceOptions(StudyOptions, total=False):
         str | Path | None,
         Option(
             "sample",
-            "Graded pairs that the best step is selected by: a file, 'sample' or 'none' (papers take STS-B dev).",
+            "Data that the best step is selected by: a file of graded pairs (papers take STS-B dev), 'sample', "
+            "'transfer' (dev accuracy of the tasks in --data; or transfer:FOLDER), or 'none'.",
             rank=2,
         ),
     ]

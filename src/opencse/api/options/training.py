@@ -114,12 +114,14 @@ class TrainOptions(QuestionOptions, RunOptions, RowColumnOptions, LineOptions, S
             "auto",
             "Data that the best step is selected by: 'text' (questions from a held-out share of TEXT), 'auto' ('text', "
             "or 'sample' where TEXT is small), 'sample' (150 built-in graded pairs), a file of graded pairs, a folder "
-            "of queries with relevant documents (BEIR's layout), or 'none' (keep the last step).",
+            "of queries with relevant documents (BEIR's layout), 'transfer:FOLDER' (mean dev accuracy of the transfer "
+            "tasks in FOLDER), or 'none' (keep the last step).",
             rank=-1,
             in_python="data that the best step is selected by: ``text`` (questions from a held-out share of the text), "
             "``auto`` (``text``, or ``sample`` where the text is small), ``sample`` (built-in graded pairs), a file or "
             "a list of graded pairs (score, sentence, sentence), a folder of queries with relevant documents in BEIR's "
-            "layout, or None (keep the last step).",
+            "layout, ``transfer:FOLDER`` (mean dev accuracy of the transfer tasks there), or None (keep the last "
+            "step).",
         ),
     ]
 

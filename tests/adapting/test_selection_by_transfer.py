@@ -1,0 +1,138 @@
+"""Selection by the mean dev accuracy of transfer tasks, with random numbers of its own."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from opencse import UserError
+from opencse.adapting.dev_choice import dev_path, graded_pairs, load_selector
+from opencse.adapting.selection import DevScore, History
+from opencse.adapting.selection_by_transfer import TransferSelector, is_transfer
+from opencse.adapting.trained_texts import TrainedTexts
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.evaluation.classifiers.settings import MODES
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.transfer.score import Transfer
+from opencse.runs.job import TrainJob
+from opencse.text.given import GivenTexts
+
+TEXT = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)))
+GOOD, BAD = ("good", "fine", "great"), ("bad", "poor", "weak")
+
+
+def lines(n: int, seed: int) -> str:
+    """Sentences whose first word tells the class, most of the time."""
+    numbers = np.random.default_rng(seed)
+    made = []
+    for number in range(n):
+        label = number % 2
+        words = (BAD, GOOD)[label if numbers.random() < 0.8 else 1 - label]
+        made.append(f"{label}\tthe {words[numbers.integers(3)]} film number {number}\n")
+    return "".join(made)
+
+
+def seed_all(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 - the state that must stay
+    torch.manual_seed(seed)
+
+
+def random_states() -> tuple[object, ...]:
+    """The global random states of Python, numpy and torch."""
+    numpy_state = np.random.get_state(legacy=False)["state"]["key"].tolist()  # noqa: NPY002
+    return random.getstate(), numpy_state, torch.get_rng_state().tolist()
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MODES, "fast", replace(MODES["fast"], max_epoch=4, folds=2))
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """MR, CR and SST2, small, in ``transfer/`` of a folder."""
+    for seed, (task, part, n) in enumerate(
+        [("mr", "all", 60), ("cr", "all", 50), ("sst2", "train", 60), ("sst2", "dev", 30), ("sst2", "test", 20)]
+    ):
+        folder = tmp_path / "data" / "transfer" / task
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{part}.tsv").write_text(lines(n, seed))
+    return tmp_path / "data"
+
+
+def test_the_score_is_the_mean_of_the_dev_accuracies(tasks: Path, tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    selector = TransferSelector.read(tasks)
+    score = selector.begin(encoder)
+    suite = Transfer(mode="fast")
+    model = EmbeddingModel("tiny", encoder.encode)
+    record = suite.evaluate(model, suite.load(tasks / "transfer")).record
+    accuracies = {key: one.dev_accuracy for key, one in record.transfer.tasks.items()}
+    assert score.parts == accuracies
+    assert score.value == pytest.approx(np.mean([*accuracies.values()]), abs=1e-12)
+    assert score.value != pytest.approx(record.transfer.average_of_present), "not the test accuracy"
+    assert score.record()["dev_mr"] == accuracies["mr"]
+    assert selector.score(encoder) == score
+
+
+def test_the_global_random_state_stays_as_it_is(tasks: Path, tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    seed_all(3)
+    before = random_states()
+    score = TransferSelector.read(tasks).score(encoder)
+    assert random_states() == before
+    seed_all(4)
+    assert TransferSelector.read(tasks).score(encoder) == score, "no global state decides the score"
+
+
+def test_a_selector_says_what_it_reads(tasks: Path) -> None:
+    selector = load_selector(f"transfer:{tasks}", TEXT)
+    assert isinstance(selector, TransferSelector)
+    missing = "subj, mpqa, trec, mrpc"
+    assert selector.name == f"3 transfer tasks in {tasks / 'transfer'} (without {missing})"
+    assert (selector.size, selector.measure, selector.left_out) == ("140 examples", "mean dev accuracy in %", None)
+    assert selector.without(TrainedTexts.among([], selector.forbidden_texts())) == (selector, [])
+    before = selector.fingerprint()
+    (tasks / "transfer" / "mr" / "all.tsv").write_text(lines(60, 99))
+    assert TransferSelector.read(tasks / "transfer").fingerprint() != before
+    assert len(graded_pairs(f"transfer:{tasks}") or "") == 150, "the report's pairs are the built-in ones"
+
+
+def test_the_option_needs_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--dev transfer needs the folder of the tasks: --dev transfer:FOLDER"):
+        load_selector("transfer", TEXT)
+    with pytest.raises(UserError, match=r"no transfer task there"):
+        load_selector(f"transfer:{tmp_path}", TEXT)
+    with pytest.raises(UserError, match=r"--metric ndcg@10 needs questions"):
+        load_selector(f"transfer:{tmp_path}", TEXT, "ndcg@10")
+    assert dev_path("transfer") is None
+    assert dev_path("none") is None
+    assert not is_transfer(Path("transfer"))
+    assert not is_transfer("transfers.tsv")
+
+
+def test_a_start_is_kept_only_where_it_is_clearly_better(tasks: Path) -> None:
+    selector = TransferSelector.read(tasks)
+    start = DevScore(80.0, parts={"mr": 80.0, "cr": 80.0, "sst2": 80.0})
+    near, far = (DevScore(v, parts=dict.fromkeys(start.parts, v)) for v in (75.0, 60.0))
+    assert not selector.worse(near, start)
+    assert selector.worse(far, start)
+    history = History({0: start, 10: far})
+    choice = selector.choose(history, 10, None, lambda: True)
+    assert choice.kept == "start"
+    assert "training did not help on the transfer tasks" in choice.verdict
+
+
+def test_a_run_selects_its_step_by_transfer(tasks: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    settings = ("training.max_steps=3", "training.batch_size=4", "training.evaluate_every=2", "encoder.pooling=mean")
+    job = TrainJob(text=TEXT, model=str(tiny_folder), settings=settings, dev=f"transfer:{tasks}")
+    result = job.run(tmp_path / "run")
+    assert sorted(result.scores) == [0, 2, 3]
+    assert any("best on 3 transfer tasks" in line for line in result.plan.lines())
+    assert result.kept in ("best", "start")
