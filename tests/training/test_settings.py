@@ -32,3 +32,10 @@ def test_the_smallest_budget_counts(settings: dict[str, Any], steps: int) -> Non
 def test_minutes_need_the_pace() -> None:
     with pytest.raises(ValueError, match="needs the measured pace"):
         TrainingSettings(minutes=1).steps(batches_per_epoch=1, tokens_per_epoch=1)
+
+
+def test_the_seeds_of_order_and_dropout_are_the_run_s_unless_set() -> None:
+    plain, apart = TrainingSettings(seed=5), TrainingSettings(seed=5, data_seed=0, dropout_seed=7)
+    assert (plain.seed_of_order, plain.seed_of_dropout, plain.seeds_in_words) == (5, 5, "seed 5")
+    assert (apart.seed_of_order, apart.seed_of_dropout) == (0, 7)
+    assert apart.seeds_in_words == "seed 5 (data order 0, dropout 7)"

@@ -64,6 +64,15 @@ class InputBuilder:
         return len(self.cells)
 
     @property
+    def anchor_rows(self) -> Integers:
+        """(n,) rows of the text with an example's anchor, ascending."""
+        return np.unique(self.cells[:, 0, 0])
+
+    def keep_rows(self, rows: Integers) -> None:
+        """Drops the examples whose anchor is in none of ``rows``."""
+        self.cells = self.cells[np.isin(self.cells[:, 0, 0], rows)]
+
+    @property
     def hard(self) -> int:
         """Hard negatives per example (H)."""
         return max(0, int(self.cells.shape[1]) - 2)

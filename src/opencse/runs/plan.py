@@ -53,6 +53,7 @@ class Plan:
     chunks: Chunks = WHOLE
     chunks_reason: str = ""
     near_duplicates: int | None = None
+    sample: tuple[int, int] | None = None
     token_weights: TokenWeights | None = None
     replaced: tuple[str, ...] = ()
     bounded: tuple[str, ...] = ()
@@ -90,6 +91,7 @@ class Plan:
             ),
             *self._labels(self.corpus, self.recipe.data.scale),
             *self._data_sets(),
+            *self._sample(),
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
@@ -108,7 +110,7 @@ class Plan:
             if self.recipe.objective.negatives
             else "negatives  none: the objective has terms only, no contrast",
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
-            f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
+            f"rate       {training.learning_rate:g}, {training.schedule} schedule, {training.seeds_in_words}",
             f"selection  {selection}",
         ]
 
@@ -196,6 +198,13 @@ class Plan:
         if isinstance(self.dev, QuestionSelector) and before[:2] != in_search:
             line += f"; selection uses {self.prompts.line(Role.QUERY, Role.DOCUMENT)}"
         return [f"prompts    {line}{self.prompts.note}"]
+
+    def _sample(self) -> list[str]:
+        """How many rows are trained on, where these are drawn from more."""
+        if self.sample is None:
+            return []
+        drawn, rows = self.sample
+        return [f"sample     {drawn:,} of {rows:,} rows, drawn by data.sample_seed {self.recipe.data.sample_seed}"]
 
     def _adapters(self) -> list[str]:
         lora = self.recipe.encoder.lora

@@ -36,6 +36,7 @@ from opencse.text.batches import Batches
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.given import TextSource
+from opencse.text.sampling import sample_rows
 from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
@@ -143,6 +144,7 @@ def prepare(
     require_sound(encoder, probes_of(corpus), f"{model}, untrained", fix)
     near = near_duplicates(text, recipe, progress)
     inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed, _left_out(dev, near))
+    sample = _keep_sample(inputs, recipe, text)
     if len(inputs) < 2:
         raise UserError(f"{text.location}: only one example; contrast needs at least two")
     batches = plan_batches(inputs, recipe.training)
@@ -184,6 +186,7 @@ def prepare(
         corpus=corpus.facts,
         prompts=encoder.prompts,
         near_duplicates=None if near is None else int(near.sum()),
+        sample=sample,
         token_weights=weights,
         examples=len(inputs),
         steps=steps,
@@ -274,6 +277,16 @@ def _left_out(dev: Selector | None, near: Flags | None) -> Flags | None:
     if near is None or held_out is None:
         return held_out if near is None else near
     return near | held_out
+
+
+def _keep_sample(inputs: InputBuilder, recipe: Recipe, text: TextSource) -> tuple[int, int] | None:
+    """Keeps the sample of ``data.rows`` or ``data.share``: (rows drawn, rows to draw from); None without these."""
+    data, rows = recipe.data, inputs.anchor_rows
+    drawn = sample_rows(rows, count=data.rows, share=data.share, seed=data.sample_seed, source=text.location)
+    if drawn is None:
+        return None
+    inputs.keep_rows(drawn)
+    return len(drawn), len(rows)
 
 
 def _add_masked_lm_head(

@@ -207,7 +207,7 @@ def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float
     losses, training = series(log, "loss"), TrainingSettings.model_validate(record.identity.recipe["training"])
     if record.examples is None or training.batch_tokens is not None or training.accumulate > 1:
         return losses
-    plan = BatchPlan(record.examples, training.batch_size, training.seed)
+    plan = BatchPlan(record.examples, training.batch_size, training.seed_of_order)
     if not plan.examples % plan.batch_size:
         return losses
     full = {step: loss for step, loss in losses.items() if step % plan.steps_per_epoch}
@@ -242,7 +242,7 @@ def settings_of(recipe: Recipe, record: RunRecord) -> ReportSection:
         ["paper", recipe.paper or "-"],
         ["started from", record.identity.model],
         ["text", f"{corpus.rows:,} rows, {corpus.tokens:,} tokens, {corpus.duplicates:,} duplicate rows"],
-        ["steps", f"{record.steps:,} of {recipe.training.batch_size}, seed {recipe.training.seed}"],
+        ["steps", f"{record.steps:,} of {recipe.training.batch_size}, {recipe.training.seeds_in_words}"],
         ["time", f"{record.seconds or 0:,.0f} s"],
     ]
     everything = "\n".join(f"{key} = {value!r}" for key, value in flatten(record.identity.recipe).items())

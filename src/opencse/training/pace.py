@@ -25,8 +25,8 @@ _TIMED = 12
 def plan_batches(inputs: InputBuilder, settings: TrainingSettings) -> Batches:
     """Plans the batches: of ``batch_tokens`` tokens if that is set, else of ``batch_size`` examples."""
     if settings.batch_tokens is not None:
-        return TokenBatchPlan(inputs.lengths, settings.batch_tokens, settings.seed)
-    return BatchPlan(len(inputs), settings.batch_size, settings.seed)
+        return TokenBatchPlan(inputs.lengths, settings.batch_tokens, settings.seed_of_order)
+    return BatchPlan(len(inputs), settings.batch_size, settings.seed_of_order)
 
 
 def seconds_per_step(

@@ -54,6 +54,9 @@ class TrainingSettings(Settings):
         checkpoint_every: steps between checkpoints; a kill loses at most these.
         log_every: steps between lines of metrics.jsonl.
         seed: of data order, dropout, augmentation and new weights, each with its own stream of random numbers.
+        data_seed: of the order of the examples alone; unset takes ``seed``. With ``dropout_seed``, `opencse.compare`
+            separates how much of the variation between runs is due to each.
+        dropout_seed: of the dropout masks alone; unset takes ``seed``.
     """
 
     epochs: float = Field(default=1.0, gt=0, le=1_000_000)
@@ -79,6 +82,30 @@ class TrainingSettings(Settings):
     checkpoint_every: int = Field(default=125, gt=0)
     log_every: int = Field(default=10, gt=0)
     seed: int = Field(default=42, ge=0)
+    data_seed: int | None = Field(default=None, ge=0)
+    dropout_seed: int | None = Field(default=None, ge=0)
+
+    @property
+    def seed_of_order(self) -> int:
+        """The seed of the order of the examples: ``data_seed`` where it is set."""
+        return self.seed if self.data_seed is None else self.data_seed
+
+    @property
+    def seed_of_dropout(self) -> int:
+        """The seed of the dropout masks: ``dropout_seed`` where it is set."""
+        return self.seed if self.dropout_seed is None else self.dropout_seed
+
+    @property
+    def seeds_in_words(self) -> str:
+        """The seeds, for the user.
+
+        Example:
+            >>> TrainingSettings(seed=1, dropout_seed=3).seeds_in_words
+            'seed 1 (dropout 3)'
+        """
+        apart = {"data order": self.data_seed, "dropout": self.dropout_seed}
+        own = ", ".join(f"{name} {seed}" for name, seed in apart.items() if seed is not None)
+        return f"seed {self.seed}{own and f' ({own})'}"
 
     def steps(self, batches_per_epoch: int, tokens_per_epoch: int, seconds_per_step: float | None = None) -> int:
         """The optimizer steps of the run.

@@ -151,7 +151,7 @@ class Trainer:
         return self.history
 
     def _begin(self) -> None:
-        torch.manual_seed(self.settings.seed)
+        torch.manual_seed(self.settings.seed_of_dropout)
         if self.world.first:
             self.metrics.clear()
         if self.start is not None:

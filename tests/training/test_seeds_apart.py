@@ -1,0 +1,48 @@
+"""Data order and dropout have seeds of their own, and unset ones are the run's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from opencse.progress import Silent
+from opencse.runs.job import TrainJob
+from opencse.text.given import GivenTexts
+
+TEXT = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(24)))
+QUICK = ("training.max_steps=3", "training.batch_size=4", "training.precision=float32", "training.learning_rate=1e-2")
+Run = tuple[list[list[int]], dict[str, torch.Tensor]]
+
+
+def run(model: Path, folder: Path, *settings: str) -> Run:
+    """The batches of a run, and its last weights."""
+    prepared = TrainJob(text=TEXT, model=str(model), settings=(*QUICK, *settings), dev=None).prepare(Silent())
+    folder.mkdir(parents=True)
+    prepared.trainer(folder, Silent(), dev=None, start=None).run(resume=False)
+    batches = [prepared.batches.batch(step).tolist() for step in range(3)]
+    return batches, {name: tensor.clone() for name, tensor in prepared.encoder.state_dict().items()}
+
+
+def equal(a: Run, b: Run) -> bool:
+    return all(torch.equal(tensor, b[1][name]) for name, tensor in a[1].items())
+
+
+@pytest.mark.parametrize("packed", ["true", "false"])
+def test_each_seed_moves_what_it_names(tiny_folder: Path, tmp_path: Path, packed: str) -> None:
+    def made(name: str, *settings: str) -> Run:
+        return run(tiny_folder, tmp_path / name, f"training.packed={packed}", *settings)
+
+    plain = made("plain", "training.seed=1")
+    assert equal(plain, made("named", "training.seed=1", "training.data_seed=1", "training.dropout_seed=1"))
+    order, dropout = (
+        made("order", "training.seed=1", "training.data_seed=2"),
+        made("dropout", "training.seed=1", "training.dropout_seed=2"),
+    )
+    assert order[0] != plain[0]
+    assert dropout[0] == plain[0]
+    assert not equal(order, plain)
+    assert not equal(dropout, plain)
+    still = ("training.seed=1", "encoder.dropout=0")
+    assert equal(made("none", *still), made("unused", *still, "training.dropout_seed=2")), "it draws masks alone"
