@@ -91,3 +91,16 @@ def test_without_a_file_the_same_is_needed() -> None:
     assert study_of(asked) == StudyFile(text="t", out="o", recipes=("simcse",), data="d")
     with pytest.raises(UserError, match=r"^--recipes missing; add it to the command, or name a study file"):
         study_of(asked | {"recipes": []})
+
+
+def test_a_grid_and_seeds_apart_in_a_file(file: Path) -> None:
+    from opencse.studies.grid import parse_grid
+
+    file.write_text(
+        WHOLE.replace("[settings]", 'data_seeds = "1-3"\ndropout_seeds = [4, 5]\n[settings]')
+        + "[grid]\ntraining.batch_size = [64, 128]\nencoder.pooling = ['cls']\n"
+    )
+    options = read_study(file, {}).options()
+    assert (options["data_seeds"], options["dropout_seeds"]) == ((1, 2, 3), (4, 5))
+    assert parse_grid(options["grid"]) == {"training.batch_size": ["64", "128"], "encoder.pooling": ['"cls"']}
+    assert read_study(file, {"grid": ["training.epochs=1,2"]}).options()["grid"] == ("training.epochs=1,2",)

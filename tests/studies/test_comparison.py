@@ -19,6 +19,8 @@ from opencse.records import read_record, save_json
 from opencse.runs.record import Outcome
 from opencse.statistics import holm, paired_seeds
 from opencse.studies.comparison import Comparison, compare
+from opencse.studies.files import grid_figure
+from opencse.studies.grid import variants
 from opencse.studies.record import StudyRecord
 from opencse.studies.tables import columns, comparison_table, expected_table, headlines, markdown
 
@@ -239,3 +241,45 @@ def test_the_picture_has_every_run(records: list[StudyRecord]) -> None:
 
 
 SCORES_LISTED = {recipe: list(scores.values()) for recipe, scores in SCORES.items()}
+
+
+def test_data_order_and_dropout_are_separated() -> None:
+    table = {(1, 8): 60.0, (1, 9): 61.0, (2, 8): 64.0, (2, 9): 65.5, (3, 8): 62.0, (3, 9): 63.0}
+    better = {"simcse": 0.0, "dcl-post": 1.5}
+    records = [
+        record(recipe, number, {"sts.average": score + gain + (0.1 * number if gain else 0)}).model_copy(
+            update={"data_seed": pair[0], "dropout_seed": pair[1]}
+        )
+        for recipe, gain in better.items()
+        for number, (pair, score) in enumerate(table.items(), start=1)
+    ]
+    base, other = compare(records, "simcse").rows
+    assert base.two_way is not None
+    assert base.two_way.scores == [[60.0, 61.0], [64.0, 65.5], [62.0, 63.0]]
+    assert base.scores == dict(enumerate(table.values(), start=1))
+    assert other.against_baseline is not None
+    assert other.against_baseline.seeds == (1, 2, 3), "means over dropout, paired by data order"
+    assert other.against_baseline.difference == pytest.approx(1.5 + 0.35)
+    text = markdown(compare(records, "simcse"), records, "c")
+    assert "## Data order and dropout" in text
+    assert "Seeds of the data order 1, 2, 3; of dropout 8, 9" in text
+    assert f"| {base.two_way.variance_of_data:.3f} | {base.two_way.variance_of_dropout:.3f} |" in text
+
+
+def test_a_grid_has_its_values_and_a_picture() -> None:
+    def compared(*grid: str) -> Comparison:
+        crossed = variants(["simcse", "dcl-post"], grid)
+        runs = [record(name, 1, {"sts.average": 60.0 + number}) for number, name in enumerate(crossed)]
+        return compare(runs, next(iter(crossed)), variants=crossed)
+
+    one = compared("training.batch_size=64,128")
+    assert [(row.base, row.values) for row in one.rows][1] == ("simcse", {"training.batch_size": "128"})
+    curve = grid_figure(one)
+    assert curve is not None
+    assert "sts.average by training.batch_size" in curve
+    two = grid_figure(compared("training.batch_size=64,128", "training.learning_rate=1e-5,3e-5"))
+    assert two is not None
+    for score in range(8):
+        assert f"{60 + score:.2f}" in two
+    assert grid_figure(compared("training.batch_size=64", "training.epochs=1", "training.warmup=0,0.1")) is None
+    assert grid_figure(compared()) is None

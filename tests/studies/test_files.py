@@ -6,4 +6,4 @@ from opencse.studies.files import WRITTEN
 
 
 def test_the_files_of_a_comparison() -> None:
-    assert WRITTEN == ("comparison.json", "comparison.md", "comparison.svg")
+    assert WRITTEN == ("comparison.json", "comparison.md", "comparison.svg", "grid.svg")

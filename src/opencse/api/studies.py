@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Unpack
 
 from opencse.adapting.dev_choice import dev_path
-from opencse.api.declaring import public
+from opencse.api.declaring import defaults_of, public
 from opencse.api.options.studies import CompareOptions, ReproduceOptions, StudyOptions
 from opencse.engines.choice import Engine
 from opencse.environment import require_packages
@@ -21,9 +22,10 @@ from opencse.progress import Progress, Silent
 from opencse.statistics import Summary
 from opencse.studies.comparison import Comparison
 from opencse.studies.files import WRITTEN, write_comparison
+from opencse.studies.grid import find_baseline, variants
 from opencse.studies.record import StudyRecord
 from opencse.studies.reproduction import PaperRow, paper_row, reproduced
-from opencse.studies.running import require_study, run_study
+from opencse.studies.running import plan_lines, require_study, run_study
 from opencse.studies.study import Study, SuiteChoice
 from opencse.text.given import Text, open_texts
 
@@ -38,7 +40,8 @@ def compare(
     encoder that `opencse.train` would keep, which may be the start. The start is scored too: with the pooling that
     training begins with, and with its own where that differs. Every run is saved when it ends, and after an
     interruption the same call continues. The results are ``comparison.md``, ``comparison.svg`` and
-    ``comparison.json`` in ``out``.
+    ``comparison.json`` in ``out``; with a ``grid`` of one or two settings also ``grid.svg``. A dry run makes no run,
+    and returns a comparison without rows.
 
     Example:
         >>> import opencse
@@ -60,17 +63,18 @@ def compare(
     """
     require_packages("opencse compare", "train", "matplotlib", "scipy")
     progress, names = options["progress"] or Silent(), list(recipes)
-    baseline = options["baseline"] or (names[0] if names else "")
-    if baseline not in names:
-        raise UserError(
-            f"the baseline {baseline!r} is not among the recipes{nearest(baseline, names)}: {', '.join(names)}"
-        )
+    crossed = variants(names, options["grid"], tuple(options["settings"]))
+    baseline = find_baseline(options["baseline"], crossed)
+    if baseline is None:
+        name = options["baseline"] or ""
+        raise UserError(f"the baseline {name!r} is not among the recipes{nearest(name, crossed)}: {', '.join(crossed)}")
+    pairs = _pairs(options)
     study = Study(
         text=open_texts(text, columns=options["columns"]),
         out=Path(out),
-        recipes=names,
+        recipes=list(crossed),
         starts=list(options["starts"]),
-        seeds=list(options["seeds"]),
+        seeds=list(pairs or options["seeds"]),
         suites=_suites(data, options),
         dev=_dev(options["dev"], data),
         settings=tuple(options["settings"]),
@@ -79,8 +83,15 @@ def compare(
         trust_remote_code=options["trust_remote_code"],
         metric=options["metric"],
         precision=options["precision"],
+        variants=crossed if options["grid"] else {},
+        pairs=pairs,
+        training_seed=next(iter(options["seeds"]), 42),
     )
     _require_apart(study, recipes)
+    if options["dry_run"]:
+        for line in plan_lines(study):
+            progress.say(line)
+        return Comparison(metric=options["metric"] or "", baseline=baseline, judged=study.judge, starts=[], rows=[])
     return write_comparison(
         study,
         _run_all(study, progress, options["workers"], options["engine"]),
@@ -161,6 +172,17 @@ def _require_apart(study: Study, recipes: Sequence[str]) -> None:
     for name in WRITTEN:
         require_apart(study.out / name, read=read)
     require_study(study.out)
+
+
+def _pairs(options: CompareOptions) -> dict[int, tuple[int, int]]:
+    """The seeds of data order and dropout of each run by number, from 1; empty where they are not seeded apart."""
+    data, dropout, seeds = options["data_seeds"], options["dropout_seeds"], tuple(options["seeds"])
+    if not data and not dropout:
+        return {}
+    if len(seeds) > 1 and seeds != defaults_of(CompareOptions)["seeds"]:
+        raise UserError("--data-seeds and --dropout-seeds vary; give one seed for everything else: --seeds 42")
+    rest = seeds[:1]
+    return dict(enumerate(product(data or rest, dropout or rest), start=1))
 
 
 def _dev(dev: str | Path | None, data: str | Path) -> str | Path | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, cast, get_args, get_origin
@@ -40,8 +41,8 @@ def seeds_of(text: str, name: str = "--seeds") -> list[int]:
     return seeds
 
 
-def _seeds(value: object) -> object:
-    return seeds_of(value, "seeds") if isinstance(value, str) else value
+def _seeds(value: object, name: str = "seeds") -> object:
+    return seeds_of(value, name) if isinstance(value, str) else value
 
 
 def _settings(value: object) -> object:
@@ -49,6 +50,14 @@ def _settings(value: object) -> object:
     if not isinstance(value, dict):
         return value
     return [f"{key}={json.dumps(value, default=str)}" for key, value in flatten(value).items()]
+
+
+def _grid(value: object) -> object:
+    """A table of lists as a list of ``key.path=value,value``."""
+    if not isinstance(value, dict):
+        return value
+    lists = {key: values if isinstance(values, list) else [values] for key, values in flatten(value).items()}
+    return [f"{key}={','.join(json.dumps(one, default=str) for one in values)}" for key, values in lists.items()]
 
 
 class StudyArguments(Settings):
@@ -88,7 +97,9 @@ def _kind(kind: Any) -> Any:  # noqa: ANN401 - a type
 
 def _field(declared: Declared) -> Any:  # noqa: ANN401 - what pydantic makes a field of
     option, kind = declared.option, _kind(declared.kind)
-    reader = {"seeds": _seeds, "settings": _settings}.get(declared.name)
+    readers: dict[str, Callable[[Any], object]] = {"settings": _settings, "grid": _grid}
+    readers |= {name: partial(_seeds, name=name) for name in ("seeds", "data_seeds", "dropout_seeds")}
+    reader = readers.get(declared.name)
     checked = kind if reader is None else Annotated[kind, BeforeValidator(reader)]
     return checked, Field(default=option.default, ge=option.least, le=option.most)
 

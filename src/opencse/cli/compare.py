@@ -11,7 +11,7 @@ from opencse.api.options.studies import CompareOptions
 from opencse.cli.options import folder_option, listed, with_options
 
 
-@with_options(seeds=str)  # they are read as the study file's are
+@with_options(seeds=str, data_seeds=str, dropout_seeds=str)  # they are read as the study file's are
 def compare(
     ctx: typer.Context,
     text: Annotated[
@@ -63,7 +63,10 @@ def compare(
     study_options = request.options()
     study_options["progress"] = options["progress"]
     study_options["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    show(comparison_table(compare(request.text, request.out, request.recipes, request.data, **study_options)))
+    comparison = compare(request.text, request.out, request.recipes, request.data, **study_options)
+    if study_options["dry_run"]:
+        return
+    show(comparison_table(comparison))
     echo(str(Path(request.out) / "comparison.md"))
 
 

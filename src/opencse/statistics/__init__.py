@@ -24,6 +24,7 @@ from opencse.statistics.difference import (
     verdict,
 )
 from opencse.statistics.seeds import PairedSeeds, Summary, paired_seeds, summary
+from opencse.statistics.two_way import TwoWay, two_way
 from opencse.statistics.williams import DependentCorrelations, williams
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "PairedBootstrapTasks",
     "PairedSeeds",
     "Summary",
+    "TwoWay",
     "after_holm",
     "brief",
     "holm",
@@ -43,6 +45,7 @@ __all__ = [
     "paired_bootstrap_tasks",
     "paired_seeds",
     "summary",
+    "two_way",
     "verdict",
     "williams",
 ]

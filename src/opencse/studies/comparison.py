@@ -15,14 +15,17 @@ from opencse.statistics import (
     PairedBootstrapTasks,
     PairedSeeds,
     Summary,
+    TwoWay,
     after_holm,
     paired_bootstrap_tasks,
     paired_seeds,
     summary,
+    two_way,
     verdict,
     williams,
 )
 from opencse.statistics.correlation import mean_ranks
+from opencse.studies.grid import Variant
 from opencse.studies.record import StudyRecord, Which
 
 Read = Callable[[str, str, int], Mapping[str, Floats]]
@@ -70,12 +73,20 @@ class Row(Settings):
         against_baseline: the metric's difference from the baseline's at the same seeds; None for the baseline.
         over_pairs: the tests over sentence pairs by seed; empty where they were not requested.
         verdict: the difference in one sentence; empty for the baseline.
+        base: the recipe without the values of a grid; None without a grid.
+        values: of a grid, by dotted key.
+        two_way: the variation of the metric over data order and dropout, where these are seeded apart; ``scores`` are
+            then by the number of the pair of seeds, and differences are of means over dropout (or over data order,
+            where that has fewer seeds), so that no run counts twice.
     """
 
     start: str
     reading: str | None = None
     recipe: str
+    base: str | None = None
+    values: dict[str, str] = Field(default_factory=dict)
     scores: dict[int, FiniteFloat]
+    two_way: TwoWay | None = None
     starts_kept: int = 0
     metrics: dict[str, Summary]
     against_start: PairedSeeds | None = None
@@ -107,6 +118,7 @@ def compare(
     baseline: str,
     *,
     metric: str | None = None,
+    variants: Mapping[str, Variant] | None = None,
     arrays: Read | None = None,
     resamples: int = 1_000,
     progress: Callable[[int, int], None] | None = None,
@@ -120,6 +132,7 @@ def compare(
         baseline: a recipe among them.
         metric: a score's name; ``sts.average`` if every run has it, else the first average that every run has, else
             the first score.
+        variants: by recipe in the records, the values of a grid.
         arrays: the pair scores of a run; None leaves the tests over sentence pairs out.
         resamples: of the bootstrap over sentence pairs; 0 leaves it out.
         progress: called with (comparisons over pairs done, all).
@@ -140,10 +153,12 @@ def compare(
         cell: {run.seed: run.results[compared] for run in cell_runs if run.seed is not None}
         for cell, cell_runs in cells.items()
     }
+    layouts = {cell: _two_way(cell_runs, compared) for cell, cell_runs in cells.items()}
+    units = {cell: _units(layouts[cell]) or by_seed for cell, by_seed in scores.items()}
     against_baseline = after_holm(
         {
-            (start, recipe): paired_seeds(values, scores[start, baseline])
-            for (start, recipe), values in scores.items()
+            (start, recipe): paired_seeds(values, units[start, baseline])
+            for (start, recipe), values in units.items()
             if recipe != baseline and (start, baseline) in scores
         }
     )
@@ -152,15 +167,16 @@ def compare(
     before = {cell: starts.get((cell[0], reading), {}).get(compared) for cell, reading in readings.items()}
     against_start = after_holm(
         {
-            cell: paired_seeds(scores[cell], dict.fromkeys(scores[cell], score))
+            cell: paired_seeds(units[cell], dict.fromkeys(units[cell], score))
             for cell, score in before.items()
             if score is not None
         }
     )
     pairs: dict[tuple[str, str], dict[int, OverPairs]] = {}
     if arrays is not None and resamples:
-        for number, ((start, recipe), difference) in enumerate(against_baseline.items(), start=1):
-            pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, difference.seeds, resamples)
+        for number, (start, recipe) in enumerate(against_baseline, start=1):
+            both = sorted(scores[start, recipe].keys() & scores[start, baseline].keys())
+            pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, both, resamples)
             if progress is not None:
                 progress(number, len(against_baseline))
     rows = [
@@ -168,7 +184,10 @@ def compare(
             start=cell[0],
             reading=readings[cell],
             recipe=cell[1],
+            base=None if (variant := (variants or {}).get(cell[1])) is None else variant.recipe,
+            values={} if variant is None else dict(variant.values),
             scores=scores[cell],
+            two_way=layouts[cell],
             starts_kept=sum(run.keeps_start() for run in cell_runs),
             metrics={name: summary([run.results[name] for run in cell_runs]) for name in shared_scores(cell_runs)},
             against_start=against_start.get(cell),
@@ -180,6 +199,25 @@ def compare(
     ]
     untrained = [Untrained(start=start, reading=how, results=results) for (start, how), results in starts.items()]
     return Comparison(metric=compared, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
+
+
+def _two_way(runs: Sequence[StudyRecord], metric: str) -> TwoWay | None:
+    """The variation over data order and dropout, where the runs have seeds of both."""
+    by_pair = {
+        (run.data_seed, run.dropout_seed): run.results[metric]
+        for run in runs
+        if run.data_seed is not None and run.dropout_seed is not None
+    }
+    return two_way(by_pair) if by_pair else None
+
+
+def _units(layout: TwoWay | None) -> dict[int, float]:
+    """Means by the seed that has more values, data order first; empty without a layout."""
+    if layout is None:
+        return {}
+    by_data = len(layout.data_seeds) >= len(layout.dropout_seeds)
+    means = np.array(layout.scores).mean(axis=1 if by_data else 0).tolist()
+    return dict(zip(layout.data_seeds if by_data else layout.dropout_seeds, means, strict=True))
 
 
 def over_pairs(

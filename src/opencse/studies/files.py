@@ -1,10 +1,12 @@
-"""Writes the results of a comparison: ``comparison.json``, ``comparison.md`` and ``comparison.svg``."""
+"""Writes a comparison: ``comparison.json``, ``comparison.md`` and ``comparison.svg``; of a grid also ``grid.svg``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opencse.analysis.figures import scores_by_recipe, standalone
+import numpy as np
+
+from opencse.analysis.figures import heat_maps, scores_by_recipe, standalone, value_curves
 from opencse.arrays import Floats
 from opencse.markdown import without_home
 from opencse.progress import Counted, Progress
@@ -15,7 +17,7 @@ from opencse.studies.running import read_arrays
 from opencse.studies.study import RunSpec, Study
 from opencse.studies.tables import markdown
 
-WRITTEN = ("comparison.json", "comparison.md", "comparison.svg")
+WRITTEN = ("comparison.json", "comparison.md", "comparison.svg", "grid.svg")
 
 
 def write_comparison(
@@ -28,7 +30,7 @@ def write_comparison(
     command: str,
     progress: Progress,
 ) -> Comparison:
-    """Compares the records of a study, writes the three files, and returns the comparison.
+    """Compares the records of a study, writes its files, and returns the comparison.
 
     Raises:
         UserError: see `compare`.
@@ -42,6 +44,7 @@ def write_comparison(
         records,
         baseline,
         metric=metric,
+        variants=study.variants,
         arrays=arrays,
         resamples=resamples,
         progress=Counted(progress, "comparing over pairs"),
@@ -61,4 +64,29 @@ def write_comparison(
     }
     figure = scores_by_recipe(panels, comparison.metric, baseline)
     save_text(study.out / "comparison.svg", standalone(figure))
+    if (grid := grid_figure(comparison)) is not None:
+        save_text(study.out / "grid.svg", standalone(grid))
     return comparison
+
+
+def grid_figure(comparison: Comparison) -> str | None:
+    """The picture of a grid: curves over the values of one setting, heat maps over those of two; else None."""
+    rows = [row for row in comparison.rows if row.values]
+    keys = list(rows[0].values) if rows else []
+    if len(keys) not in (1, 2):
+        return None
+    values = {key: list(dict.fromkeys(row.values[key] for row in rows)) for key in keys}
+    several = len({row.start for row in rows}) > 1
+    series: dict[str, dict[tuple[str, ...], list[float]]] = {}
+    for row in rows:
+        name = f"{row.base} from {row.start}" if several else str(row.base)
+        series.setdefault(name, {})[tuple(row.values.values())] = list(row.scores.values())
+    if len(keys) == 1:
+        curves = {name: [scores[value,] for value in values[keys[0]]] for name, scores in series.items()}
+        return value_curves(values[keys[0]], curves, keys[0], comparison.metric)
+    across, down = keys
+    means = {
+        name: [[float(np.mean(scores[x, y])) for x in values[across]] for y in values[down]]
+        for name, scores in series.items()
+    }
+    return heat_maps((across, values[across]), (down, values[down]), means, comparison.metric)

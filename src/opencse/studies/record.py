@@ -44,7 +44,9 @@ class StudyRecord(Settings):
         start: the model that training began with.
         reading: how the start's vectors are read before training, for instance ``untrained, cls``; of a start, how it
             is evaluated.
-        seed: seed of the run.
+        seed: seed of the run; where data order and dropout are seeded apart, the number of their pair of seeds.
+        data_seed: of the data order, where it is seeded apart.
+        dropout_seed: of dropout, where it is seeded apart.
         asked: everything that determines what the run does, including the resolved recipe.
         text: hash of the training text.
         contents: hashes of the other content that the run depends on; None in older records.
@@ -64,6 +66,8 @@ class StudyRecord(Settings):
     start: str
     reading: str | None = None
     seed: int | None = None
+    data_seed: int | None = None
+    dropout_seed: int | None = None
     asked: dict[str, Any]
     text: str | None = None
     contents: Contents | None = None

@@ -69,6 +69,28 @@ def run_study(
         return _run_missing(study, workers, engine, progress or Silent())
 
 
+def plan_lines(study: Study) -> list[str]:
+    """Says which runs a study has, and how many of them are finished; makes none.
+
+    Raises:
+        UserError: as `run_study` would before its first run.
+    """
+    requests = {run: study.request_of(run) for run in study.runs()}
+    contents, suites = _contents(study), open_suites(study)
+    finished = [
+        run
+        for run, request in requests.items()
+        if _finished(study, run, request, contents[run.start], suites) is not None
+    ]
+    draws = ("pair of seeds", "pairs of seeds") if study.pairs else ("seed", "seeds")
+    sizes = [(study.recipes, ("recipe", "recipes")), (study.starts, ("start", "starts")), (study.seeds, draws)]
+    crossed = " x ".join(f"{len(values)} {names[len(values) != 1]}" for values, names in sizes)
+    return [
+        *(f"run        {run}{' (finished)' if run in finished else ''}" for run in requests),
+        f"runs       {len(requests)}: {crossed}; {len(finished)} of them finished before",
+    ]
+
+
 def require_study(folder: Path) -> None:
     """Refuses a folder that is neither new nor empty nor of a comparison; changes nothing.
 
@@ -143,6 +165,8 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         start=run.start,
         reading=str(study.job(run).start().reading),
         seed=run.seed,
+        data_seed=None if (pair := study.pairs.get(run.seed)) is None else pair[0],
+        dropout_seed=None if pair is None else pair[1],
         asked=study.request_of(run),
         text=identity.text,
         contents=Contents(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ from opencse.kernels.precision import PrecisionName
 from opencse.recipes.judged import Judged
 from opencse.runs.job import TrainJob
 from opencse.runs.start import Reading
+from opencse.studies.grid import Variant
 from opencse.studies.record import Which
 from opencse.text.given import TextSource
 
@@ -41,15 +42,19 @@ class RunSpec:
     Attributes:
         recipe: name with presets, or a TOML file.
         start: the model that training begins with.
-        seed: seed of order, dropout, augmentation and new weights.
+        seed: of order, dropout, augmentation and new weights; the number of the pair in ``Study.pairs`` where there are
+            some.
+        pair: the seeds of data order and dropout, where these are seeded apart; for messages.
     """
 
     recipe: str
     start: str
     seed: int
+    pair: tuple[int, int] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.recipe} from {self.start}, seed {self.seed}"
+        seeds = f"seed {self.seed}" if self.pair is None else "data order {}, dropout {}".format(*self.pair)
+        return f"{self.recipe} from {self.start}, {seeds}"
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Study:
     Attributes:
         text: the text that every run is trained on.
         out: folder of the comparison.
-        recipes: names with presets, or TOML files.
+        recipes: names with presets, or TOML files; or the names of ``variants``.
         starts: folders, Hub ids, ``opencse-mini``.
         seeds: one run each.
         suites: the suites that are evaluated.
@@ -71,6 +76,9 @@ class Study:
         precision: arithmetic in which encoders are evaluated; that of training is a setting.
         judged: whether the runs are trained, and what is applied to the vectors of their encoders.
         aggregations: of STS's subsets, whose scores are added to the results as ``sts_wmean.TASK``.
+        variants: by name, a recipe with values of a grid.
+        pairs: by number, the seeds of data order and dropout, where these are seeded apart; ``seeds`` are the numbers.
+        training_seed: of everything else in runs with ``pairs``.
         metric: the score that will be compared, so that one that no suite gives is refused before the first run.
     """
 
@@ -89,6 +97,9 @@ class Study:
     precision: PrecisionName = "float32"
     judged: Judged = field(default_factory=Judged)
     aggregations: Sequence[Literal["mean", "wmean"]] = ()
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    pairs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    training_seed: int = 42
 
     def __post_init__(self) -> None:
         if self.out.exists() and not self.out.is_dir():
@@ -112,22 +123,32 @@ class Study:
                 f"unknown metric {self.metric!r}; the scores of these suites are called "
                 + ", ".join(f"{name}.TASK" for name in scored)
             )
-        if any(setting.split("=")[0].strip() == "training.seed" for setting in self.settings):
+        keys = {setting.split("=")[0].strip() for setting in self.settings}
+        keys |= {key for variant in self.variants.values() for key in variant.values}
+        if "training.seed" in keys:
             raise UserError("training.seed is set by the comparison; choose its seeds instead")
+        if self.pairs and (set_too := sorted(keys & {"training.data_seed", "training.dropout_seed"})):
+            raise UserError(f"{set_too[0]} is set by the comparison; leave it out of --set and --grid")
 
     def runs(self) -> Iterator[RunSpec]:
         """All runs, seed by seed, so that an interrupted comparison has fewer seeds, not fewer recipes."""
         for seed in self.seeds:
             for start in self.starts:
                 for recipe in self.recipes:
-                    yield RunSpec(recipe, start, seed)
+                    yield RunSpec(recipe, start, seed, self.pairs.get(seed))
 
     def job(self, run: RunSpec) -> TrainJob:
         """The training job of ``run``."""
-        settings = (*self.settings, f"training.seed={run.seed}")
+        variant = self.variants.get(run.recipe, Variant(run.recipe))
+        seeds: tuple[str, ...] = (f"training.seed={run.seed}",)
+        if run.seed in self.pairs:
+            order, dropout = self.pairs[run.seed]
+            seeds = (f"training.seed={self.training_seed}", f"training.data_seed={order}")
+            seeds = (*seeds, f"training.dropout_seed={dropout}")
+        settings = (*self.settings, *variant.settings, *seeds)
         return TrainJob(
             text=self.text,
-            recipe=run.recipe,
+            recipe=variant.recipe,
             model=run.start,
             preset=None,
             settings=settings,
@@ -138,7 +159,9 @@ class Study:
 
     def folder(self, run: RunSpec) -> Path:
         """The folder of ``run``."""
-        return self.out / "runs" / folder_name(run.start) / folder_name(run.recipe) / str(run.seed)
+        pair = self.pairs.get(run.seed)
+        last = str(run.seed) if pair is None else "data-{}-dropout-{}".format(*pair)
+        return self.out / "runs" / folder_name(run.start) / folder_name(run.recipe) / last
 
     def readings(self, start: str) -> list[Reading]:
         """The ways to evaluate ``start``: as training begins with it, and with its own pooling where that differs."""

@@ -84,6 +84,7 @@ def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: st
         f"95% interval; p is after Holm over all comparisons with {baseline}, or all with a start.",
         "",
         *_over_pairs(comparison.rows),
+        *_by_seed(comparison.rows),
         "## Task by task",
         "",
         *Grid(["start", "recipe", *tasks], by_task).markdown(),
@@ -163,6 +164,44 @@ def _over_pairs(rows: Sequence[Row]) -> list[str]:
         "beyond the baseline's (95%).",
         "",
         *Grid(["start", "recipe", "better", "worse", "neither"], cells).markdown(),
+        "",
+    ]
+
+
+def _by_seed(rows: Sequence[Row]) -> list[str]:
+    """How much of the variation is due to data order and to dropout, where these are seeded apart."""
+    layouts = [(row, row.two_way) for row in rows if row.two_way is not None]
+    if not layouts:
+        return []
+    first = layouts[0][1]
+    seeds = [", ".join(map(str, some)) for some in (first.data_seeds, first.dropout_seeds)]
+    cells = [
+        [
+            row.start,
+            row.recipe,
+            *(
+                NOTHING if value is None else f"{value:.3f}"
+                for value in (
+                    layout.mean,
+                    layout.sd_over_data,
+                    layout.sd_over_dropout,
+                    layout.variance_of_data,
+                    layout.variance_of_dropout,
+                    layout.variance_of_rest,
+                )
+            ),
+        ]
+        for row, layout in layouts
+    ]
+    head = ["sd over data order", "sd over dropout", "variance: data order", "dropout", "rest"]
+    return [
+        "## Data order and dropout",
+        "",
+        f"Seeds of the data order {seeds[0]}; of dropout {seeds[1]}; a run for each pair. Standard deviations are of "
+        "means over the other seed; the variances are estimated components, 0 where the estimate is below. Differences "
+        "above are of means over the seed with fewer values.",
+        "",
+        *Grid(["start", "recipe", "mean", *head], cells).markdown(),
         "",
     ]
 

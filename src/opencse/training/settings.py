@@ -104,8 +104,8 @@ class TrainingSettings(Settings):
             'seed 1 (dropout 3)'
         """
         apart = {"data order": self.data_seed, "dropout": self.dropout_seed}
-        own = ", ".join(f"{name} {seed}" for name, seed in apart.items() if seed is not None)
-        return f"seed {self.seed}{own and f' ({own})'}"
+        set_apart = ", ".join(f"{name} {seed}" for name, seed in apart.items() if seed is not None)
+        return f"seed {self.seed}{set_apart and f' ({set_apart})'}"
 
     def steps(self, batches_per_epoch: int, tokens_per_epoch: int, seconds_per_step: float | None = None) -> int:
         """The optimizer steps of the run.

@@ -40,6 +40,34 @@ class CompareOptions(StudyOptions, EngineOptions, total=False):
             in_python="seeds; one run for each.",
         ),
     ]
+    data_seeds: Annotated[
+        Sequence[int] | None,
+        Option(
+            None,
+            "Seeds of the data order alone, like --seeds; each is crossed with --dropout-seeds, and the variance that "
+            "either adds is shown.",
+            in_python="seeds of the data order alone: each is crossed with ``dropout_seeds``, and the variance that "
+            "either adds is computed. The first of ``seeds`` is that of everything else.",
+        ),
+    ]
+    dropout_seeds: Annotated[
+        Sequence[int] | None,
+        Option(
+            None,
+            "Seeds of dropout alone, like --seeds; see --data-seeds.",
+            in_python="seeds of dropout alone; see ``data_seeds``.",
+        ),
+    ]
+    grid: Annotated[
+        Sequence[str],
+        Option(
+            (),
+            "Cross the recipes with values of a setting: training.batch_size=64,128; may be repeated.",
+            repeated=True,
+            rank=2,
+            in_python="values of settings that every recipe is crossed with, ``key.path=value,value`` each.",
+        ),
+    ]
     baseline: Annotated[
         str | None, Option(None, "Recipe that the others are compared with; by default the first.", rank=2)
     ]
@@ -83,6 +111,9 @@ class CompareOptions(StudyOptions, EngineOptions, total=False):
             "That of training is a setting (training.precision).",
             rank=5,
         ),
+    ]
+    dry_run: Annotated[
+        bool, Option(False, "Check everything, print the runs and their number, and stop before the first.", rank=6)
     ]
     command: Annotated[
         str,
