@@ -28,7 +28,7 @@ class Stream(IntEnum):
     """First weights of the auto-encoder."""
     GMM_MEANS = 10
     """First means of the mixture."""
-    SAMPLE = 12
+    SAMPLE = 30
     """Which rows of the text are trained on, where not all are."""
     MOMENTUM_WEIGHTS = 11
     """First weights of a momentum encoder that does not start from the pretrained ones."""

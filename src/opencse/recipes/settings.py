@@ -25,7 +25,8 @@ class DataSettings(Settings):
         scale: of graded pairs: the largest possible score, by which scores are divided. Unset: scores that are all from
             0 to 1 stay as they are, others are divided by the largest one in the data.
         rows: train on so many rows, drawn at random from those that are not left out otherwise; unset uses all. Of a
-            view whose examples are several rows (``next_sentence``), it counts the anchors'.
+            view whose examples are several rows (``next_sentence``), it counts the anchors'. Further data sets
+            are used in full.
         share: instead of ``rows``: this share of them.
         sample_seed: of that draw, whatever ``training.seed`` is; with one seed a smaller sample is part of a larger.
     """

@@ -11,6 +11,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.data_sets import DataSetSettings, check_data_sets
 from opencse.recipes.recipe import Recipe, load_recipe
+from opencse.streams import seed_of
 from opencse.text.corpus import CorpusFacts
 from opencse.text.given import TextSource, open_texts, with_labels
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
@@ -124,7 +125,10 @@ def further_sets(recipe: Recipe, texts: Sequence[TextSource | None]) -> list[Fur
 
 def training_of_set(training: TrainingSettings, settings: DataSetSettings, seed: int) -> TrainingSettings:
     """The run's settings of training with the data set's batch size and a seed of its own."""
-    return training.model_copy(update={"batch_size": settings.batch_size or training.batch_size, "seed": seed})
+    update = {"batch_size": settings.batch_size or training.batch_size, "seed": seed}
+    if training.data_seed is not None:
+        update["data_seed"] = seed_of(training.data_seed, f"data set {settings.name}")
+    return training.model_copy(update=update)
 
 
 def mixture_of(recipe: Recipe, first: DataSet, others: Sequence[PreparedSet]) -> MixingPlan | None:
@@ -134,4 +138,5 @@ def mixture_of(recipe: Recipe, first: DataSet, others: Sequence[PreparedSet]) ->
     accumulate = recipe.training.accumulate
     counts = [first.batches.steps_per_epoch / accumulate]
     counts += [one.data_set.batches.steps_per_epoch / accumulate * (one.settings.weight or 1.0) for one in others]
-    return MixingPlan([max(1, round(count)) for count in counts], recipe.mixing or "proportional", recipe.training.seed)
+    seed = recipe.training.seed_of_order
+    return MixingPlan([max(1, round(count)) for count in counts], recipe.mixing or "proportional", seed)

@@ -31,7 +31,7 @@ def sample_rows(rows: Integers, *, count: int | None, share: float | None, seed:
     Example:
         >>> import numpy as np
         >>> sample_rows(np.arange(10), count=4, share=None, seed=0, source="a.txt").tolist()
-        [1, 2, 5, 6]
+        [1, 3, 5, 9]
     """
     if count is None and share is None:
         return None
