@@ -51,6 +51,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         "encoder.head.kind=none",
         'objective.terms=[{kind="near_start", vectors=2.0, weights=0.5, distance="mse"}]',
     ),
+    "denoising-untied": ('objective.terms=[{kind="denoising", decoder={kind="copy", tied=false}}]',),
     "projection": (
         "encoder.head.kind=projection",
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="layers"}, {kind="momentum_queue"}]',

@@ -75,6 +75,7 @@ OWN: dict[PartRole, list[str]] = {
         "cosent",
         "cosine_regression",
         "dcl",
+        "denoising",
         "distill",
         "margin",
         "mlm",

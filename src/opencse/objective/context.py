@@ -74,6 +74,10 @@ class Composition(Protocol):
         """Whether a second encoder reads the positives."""
 
     @property
+    def reads_positives(self) -> bool:
+        """Whether any part needs the positives' vectors."""
+
+    @property
     def reads(self) -> Set[object]:
         """The requests of all parts together."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from opencse.objective.views.drawn import DrawsTexts
 from opencse.streams import Stream
 from opencse.text.corpus import Corpus
 from opencse.text.labels import LabelKind
-from opencse.text.tokenizer import Ids, Tokenizer
+from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
 _AT_ONCE = 1_000_000
 """Examples whose lengths are added up at once."""
@@ -54,8 +55,8 @@ class InputBuilder:
             self.cells = self.cells[~self._uses(left_out)]
         if isinstance(self.view, DrawsTexts):
             self.cells = self.cells[self.view.suitable(self.cells, corpus, tokenizer)]
-        elif not objective.encodes:
-            self.cells = self.cells[:, :1]  # a term on masked copies reads the anchors alone
+        elif not objective.reads_positives:
+            self.cells = self.cells[:, :1]  # a term on masked copies, or on the anchors' vectors, reads these alone
         elif HardNegatives() not in self.reads:
             self.cells = self.cells[:, :2]
         objective.check(Context(objective, hard=self.hard, source=corpus.facts.source, label=self._label))
@@ -115,7 +116,7 @@ class InputBuilder:
         views = tokens.rows(0, n * (1 + positives))
         prepared = {
             request: request.prepare(
-                views.rows(0, n) if request.anchors_only else views,
+                self._rows_for(request, examples, views, n),
                 self.tokenizer,
                 np.random.default_rng([self.seed, Stream.MASK, step, *request.stream]),
             )
@@ -133,6 +134,16 @@ class InputBuilder:
             positives=max(1, positives),
             labels=self._labels(examples),
         )
+
+    def _rows_for(self, request: Request[Any], examples: Integers, views: Tokens, n: int) -> Tokens:
+        """The rows that ``request`` prepares something of: the view's, or texts as they were before."""
+        if request.undamaged is None:
+            return views.rows(0, n) if request.anchors_only else views
+        role = int(request.undamaged == "positive")
+        if not isinstance(self.view, ChangesTokens):
+            return views.rows(n, 2 * n) if role and len(views) > n else views.rows(0, n)
+        cells = self.cells[examples, role]
+        return self.tokenizer.pad([self.corpus.text_ids(int(row), int(column)) for row, column in cells])
 
     @property
     def _label(self) -> LabelKind | None:

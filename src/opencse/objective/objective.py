@@ -194,6 +194,11 @@ class Objective(nn.Module):
         return any(request.encodes for request in self.reads)
 
     @property
+    def reads_positives(self) -> bool:
+        """Whether any part needs the positives' vectors; else the anchors alone go through the encoder."""
+        return any(request.encodes and request.reads_positives for request in self.reads)
+
+    @property
     def label(self) -> LabelKind | None:
         """What label of each row it reads; None if none."""
         return next((request.label for request in self.reads if request.label is not None), None)

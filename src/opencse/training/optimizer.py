@@ -69,7 +69,7 @@ class TransformersAdamW(torch.optim.Optimizer):
 
 def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
     """Makes AdamW (eps 1e-8), with weight decay for matrices and without for other weights."""
-    trained = [p for p in parameters if p.requires_grad]
+    trained = [p for p in dict.fromkeys(parameters) if p.requires_grad]  # networks may share weights
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},

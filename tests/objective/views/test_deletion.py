@@ -96,3 +96,30 @@ def test_every_word_is_as_likely_to_be_deleted(view: ChangesTokens) -> None:
 
 def test_the_defaults_are_the_mildest_of_table_1() -> None:
     assert Crop.Settings().rate == DeleteWords.Settings().rate == 0.1
+
+
+@given(some_words, st.integers(0, 999))
+@examples(100)
+def test_each_word_is_left_out_by_itself_and_one_stays(sizes: list[int], seed: int) -> None:
+    view = DeleteWords(DeleteWords.Settings(rate=0.6, draw="each"))
+    assert 1 <= len(kept(view, sizes, seed)) <= len(sizes)
+    always = DeleteWords(DeleteWords.Settings(rate=0.9999999, draw="each"))
+    assert len(kept(always, sizes, seed)) == 1
+
+
+def test_each_word_is_left_out_at_the_rate() -> None:
+    view = DeleteWords(DeleteWords.Settings(rate=0.6, draw="each"))
+    counts = [len(kept(view, [1] * 30, seed)) for seed in range(300)]
+    assert abs(np.mean(counts) - 12) < 0.5
+    assert np.std(counts) > 2, "an exact share would have no spread"
+
+
+@pytest.mark.parametrize("sides", ["positives", "anchors", "both"])
+def test_the_words_of_either_side_are_left_out(sides: str) -> None:
+    view = DeleteWords(DeleteWords.Settings.model_validate({"rate": 0.5, "sides": sides}))
+    sentence = text([1] * 10)
+    lengths = {
+        "positives": len(view.positives([sentence], np.random.default_rng(0))[0]),
+        "anchors": len(view.changed_anchors([sentence], np.random.default_rng(0))[0]),
+    }
+    assert lengths == {side: 7 if sides in (side, "both") else 12 for side in ("positives", "anchors")}

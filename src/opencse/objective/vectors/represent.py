@@ -125,6 +125,10 @@ def _then(disturb: RowDisturb | None, begin: int, end: int, change: RowDisturb) 
     return both
 
 
+def _same(anchors: Tensor) -> Tensor:
+    return anchors
+
+
 def represent(
     encoder: SentenceEncoder,
     inputs: StepInputs,
@@ -156,6 +160,8 @@ def represent(
             the anchors without dropout stay as they are.
     """
     n = inputs.examples
+    if derive is None and len(inputs.tokens) == n:  # no part reads the positives
+        derive = _same
     if inputs.positives > 1 and merge is None:
         raise ValueError(f"{inputs.positives} positives per anchor need a function that merges their vectors")
     forward = Forward(encoder, inputs, views=n if derive is not None else (1 + inputs.positives) * n)

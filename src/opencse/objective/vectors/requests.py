@@ -30,6 +30,61 @@ class Sentences(Request[None]):
 
 
 @dataclass(frozen=True)
+class Anchors(Request[None]):
+    """The vectors of the anchors alone: ``Representations.anchor``.
+
+    Where no other request needs the positives, they are not encoded, and ``Representations.positive`` is ``anchor``.
+    """
+
+    reads_positives: ClassVar[bool] = False
+
+    def check(self, context: Context) -> None:
+        """Refuses a second encoder and shared dropout masks, where nobody reads the positives."""
+        objective = context.objective
+        if objective.reads_positives:
+            return
+        for is_set, name in (
+            (objective.dual_encoder, "dual_encoder"),
+            (objective.view.shared_mask, "view.shared_mask"),
+        ):
+            if is_set:
+                raise UserError(
+                    f"objective.{name} is about the positives, and no part of the objective reads them; set it to "
+                    "false, or add a negative source"
+                )
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], None]:
+        """Adds nothing: every forward pass gives these vectors."""
+        del forward
+        return lambda encoded: None
+
+
+@dataclass(frozen=True)
+class AnchorTexts(Request[Tokens]):
+    """(N, length): the anchors' tokens as they were before the view changed them."""
+
+    encodes: ClassVar[bool] = False
+    undamaged: ClassVar[Literal["anchor", "positive"] | None] = "anchor"
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Tokens:
+        """The tokens themselves."""
+        del tokenizer, random
+        return tokens
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tokens]:
+        """Adds nothing to the encoder's forward pass."""
+        tokens: Tokens = forward.inputs.prepared[self]
+        return lambda encoded: tokens
+
+
+@dataclass(frozen=True)
+class PositiveTexts(AnchorTexts):
+    """(N, length): the positives' tokens as they were before the view changed them."""
+
+    undamaged: ClassVar[Literal["anchor", "positive"] | None] = "positive"
+
+
+@dataclass(frozen=True)
 class HardNegatives(Sentences):
     """The vectors of the data's hard negatives: ``Representations.hard``."""
 

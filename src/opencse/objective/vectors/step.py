@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class StepInputs:
 
     Attributes:
         tokens: rows in the order N anchors, N first positives, N second ones, ..., then N first hard negatives, ...;
-            only the anchors if no part reads sentences; no positives if the view derives them from the anchors.
+            only the anchors if no part reads the positives; no positives if the view derives them from the anchors.
         examples: N.
         keys: (N, 2 + H) hash of the text behind each row ((N, 1) for anchors alone); equal texts have equal keys.
         prepared: what requests made of the texts beforehand.
@@ -122,6 +122,10 @@ class Request(ABC, Generic[T]):
 
     encodes: ClassVar[bool] = True
     """Whether the sentences themselves go through the encoder for it (not only a copy of them)."""
+    reads_positives: ClassVar[bool] = True
+    """Whether it needs the positives too, where ``encodes``; texts that no request needs are not encoded."""
+    undamaged: ClassVar[Literal["anchor", "positive"] | None] = None
+    """Whose texts `prepare` gets as they were before the view changed their tokens; None for the view's rows."""
     label: ClassVar[LabelKind | None] = None
     """What label of each row it reads, if any."""
 
