@@ -7,8 +7,11 @@ import tomllib
 import pytest
 from pydantic import ValidationError
 
+from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.data_sets import DataSetSettings, check_data_sets
 from opencse.recipes.recipe import Recipe, load_recipe, to_toml
+from opencse.recipes.summary import made_of
+from opencse.training.settings import TrainingSettings
 
 
 def test_a_table_has_an_objective_a_weight_and_a_batch_size_of_its_own() -> None:
@@ -30,5 +33,10 @@ def test_values_that_cannot_be(values: dict[str, object]) -> None:
 
 
 def test_sets_that_go_together() -> None:
-    check_data_sets([DataSetSettings(name="a", weight=2.0), DataSetSettings(name="b")], None)
-    check_data_sets([DataSetSettings(name="a")], "round_robin")
+    settings = ObjectiveSettings(), TrainingSettings()
+    check_data_sets([DataSetSettings(name="a", weight=2.0), DataSetSettings(name="b")], None, *settings)
+    check_data_sets([DataSetSettings(name="a")], "round_robin", *settings)
+
+
+def test_a_table_of_recipes_names_them() -> None:
+    assert made_of(load_recipe("simcse-joint")).endswith(" + also sentences (dropout, in_batch)")

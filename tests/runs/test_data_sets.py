@@ -73,7 +73,7 @@ def test_a_text_named_in_the_recipe(tmp_path: Path) -> None:
             "weight-perturbation:fgsm-inputs",
             ('datasets=[{name="a", objective={dual_encoder=true}}]',),
             [],
-            "objective of a",
+            "the objective of a makes two or none",
         ),
     ],
 )

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from opencse.errors import UserError
+from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.settings import Settings
 from opencse.training.mixture import FIRST, Mixing
+from opencse.training.settings import TrainingSettings
 
 
 class DataSetSettings(Settings):
@@ -38,9 +40,18 @@ class DataSetSettings(Settings):
 
 
 def check_data_sets(
-    data_sets: Sequence[DataSetSettings], mixing: Mixing | None, *, batch_tokens: int | None = None
+    data_sets: Sequence[DataSetSettings],
+    mixing: Mixing | None,
+    objective: ObjectiveSettings,
+    training: TrainingSettings,
 ) -> None:
     """Refuses data sets that cannot be mixed.
+
+    Args:
+        data_sets: the further ones.
+        mixing: the rule of the recipe.
+        objective: the recipe's own, which data sets without one have.
+        training: settings of the run.
 
     Raises:
         UserError: in one line.
@@ -55,5 +66,14 @@ def check_data_sets(
             f"datasets: {', '.join(weighted)} has a weight, and in turns (mixing = round_robin) all data sets have as "
             "many batches; leave weights out, or mix by proportion"
         )
-    if data_sets and batch_tokens is not None:
+    if data_sets and training.batch_tokens is not None:
         raise UserError("training.batch_tokens does not go with several data sets; set training.batch_size instead")
+    changes_inputs = training.worst_case is not None and training.worst_case.inputs.kind != "none"
+    for one in data_sets:
+        other = Objective.from_settings(one.objective or objective)
+        if changes_inputs and not (other.encodes and other.one_forward):
+            raise UserError(
+                "datasets: training.worst_case.inputs changes the inputs of one forward, and the objective of "
+                f"{one.name} makes two or none; "
+                'set inputs to { kind = "none" }'
+            )

@@ -132,11 +132,7 @@ class Recipe(Settings):
     def _objective_goes_together(self) -> Recipe:
         try:
             objective = Objective.from_settings(self.objective)
-            check_data_sets(self.datasets or (), self.mixing, batch_tokens=self.training.batch_tokens)
-            for one in self.datasets or ():
-                other = Objective.from_settings(one.objective or self.objective)
-                if self.training.worst_case is not None and not (other.encodes and other.one_forward):
-                    raise UserError(f"datasets: training.worst_case does not go with the objective of {one.name}")
+            check_data_sets(self.datasets or (), self.mixing, self.objective, self.training)
         except UserError as error:
             raise ValueError(str(error)) from None
         if self.training.batch_tokens is not None:

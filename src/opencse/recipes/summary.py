@@ -39,6 +39,10 @@ def made_of(recipe: Recipe) -> str:
         parts.append(f"{head.kind} head" if head.keep else f"{head.kind} head in training")
     if recipe.encoder.part:
         parts.append(recipe.encoder.part)
+    for one in recipe.datasets or ():
+        loss = one.objective or objective
+        kinds = [loss.view.kind, *(part.kind for part in (*loss.negatives, *loss.terms))]
+        parts.append(f"also {one.name} ({', '.join(kinds)})")
     return " + ".join(parts)
 
 

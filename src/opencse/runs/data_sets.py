@@ -93,7 +93,7 @@ def with_given_sets(recipe: Recipe, given: Sequence[GivenSet]) -> tuple[Recipe, 
         raise UserError(
             f"{recipe.name}: trains on further data ({names}), and no text is given for it; add --also FILE for each"
         )
-    check_data_sets(sets, recipe.mixing, batch_tokens=recipe.training.batch_tokens)
+    check_data_sets(sets, recipe.mixing, recipe.objective, recipe.training)
     return recipe.model_copy(update={"datasets": tuple(sets) or None}), tuple(texts)
 
 
