@@ -71,6 +71,7 @@ OWN: dict[PartRole, list[str]] = {
     "term": [
         "angle",
         "barlow_twins",
+        "conditional_mlm",
         "consistency",
         "cosent",
         "cosine_regression",

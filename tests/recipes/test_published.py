@@ -38,6 +38,7 @@ PUBLISHED = {
     "distillcse": 78.02,
     "rankcse": 80.36,
     "denosent": 79.56,
+    "infocse": 78.85,
     "gaussian-sampling": 76.38,
     "output-noise": 50.21,
     "input-noise": 75.57,
@@ -52,7 +53,7 @@ OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimc
 LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"} | {"declutr", "sg-opt"}
 OWN |= {"rankencoder", "nt-xent", "ct", "ct-improved"}
 OWN |= {"tsdae"}
-LAYERED |= {"tsdae", "denosent"}
+LAYERED |= {"tsdae", "denosent", "infocse"}
 MISPRINTED = {
     ("simcse", "untrained-sbert"): 74.86,
     ("sbert", "bert-base"): 74.863,

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from helpers import write_tiny_bert
+from naive_attention import attention
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.masked_lm import load_masked_lm_head
@@ -109,30 +110,6 @@ def test_tsdae_is_that_of_sentence_transformers(
     assert len(reached) > 40
     for name, gradient in reached.items():
         torch.testing.assert_close(own[name].grad, gradient, atol=1e-4, rtol=1e-3, msg=name)
-
-
-def attention(x: Tensor, memory: Tensor, weights: dict[str, Tensor], heads: int, allowed: list[list[int]]) -> Tensor:
-    """Torch's multi-head attention of single rows, by loops."""
-    hidden = x.shape[1]
-    q, k, v = (
-        torch.stack([w @ row + b for row in source])
-        for w, b, source in zip(
-            weights["in_proj_weight"].split(hidden),
-            weights["in_proj_bias"].split(hidden),
-            (x, memory, memory),
-            strict=True,
-        )
-    )
-    size, rows = hidden // heads, []
-    for t in range(len(x)):
-        mixed = []
-        for head in range(heads):
-            part = slice(head * size, (head + 1) * size)
-            scores = torch.stack([q[t, part] @ k[s, part] / size**0.5 for s in allowed[t]])
-            exps = scores.exp() / scores.exp().sum()
-            mixed.append(sum((e * v[s, part] for e, s in zip(exps, allowed[t], strict=True)), torch.zeros(size)))
-        rows.append(weights["out_proj.weight"] @ torch.cat(mixed) + weights["out_proj.bias"])
-    return torch.stack(rows)
 
 
 def naive_new(term: Denoising, tokens: Tokens, vectors: Tensor, heads: int) -> Tensor:

@@ -179,7 +179,7 @@ def _as_decoder(backbone: PreTrainedModel, seed: int, device: torch.device, read
     )
     with seeded(seed, torch.device("cpu")):
         try:
-            decoder: PreTrainedModel = type(backbone)(config)
+            decoder: Any = type(backbone)(config)
         except (TypeError, ValueError, AttributeError):
             raise refusal from None
     missing, unexpected = decoder.load_state_dict(backbone.state_dict(), strict=False)
@@ -189,7 +189,8 @@ def _as_decoder(backbone: PreTrainedModel, seed: int, device: torch.device, read
         unexpected = [name for name in unexpected if not name.startswith("pooler.")]
     if not missing or unexpected or any("crossattention" not in name for name in missing):
         raise refusal
-    return decoder.to(device)
+    moved: PreTrainedModel = decoder.to(device)
+    return moved
 
 
 def _set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> None:

@@ -1,0 +1,170 @@
+"""Hidden tokens predicted by layers that read the sentence vector: loss and gradients against loops."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from helpers import write_tiny_bert
+from naive_attention import attention
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.states import plain_states
+from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.modules.dense import Dense
+from opencse.objective.context import Context
+from opencse.objective.objective import Objective
+from opencse.objective.terms.conditional_mlm import ConditionalMLM
+from opencse.objective.vectors.chunks import WHOLE, Chunks
+from opencse.objective.vectors.requests import MaskedViews
+from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.views.dropout import Dropout
+from opencse.text.tokenizer import Tokens
+
+N = 3
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny BERT with larger weights."""
+    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.3)
+
+
+@pytest.fixture
+def encoder(model: Path) -> SentenceEncoder:
+    encoder = SentenceEncoder(model, pooling="cls", device="cpu")
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, torch.nn.Embedding)
+    encoder.lm_head = load_masked_lm_head(model, words)
+    return encoder.eval()
+
+
+@pytest.fixture
+def tokens(encoder: SentenceEncoder, sentences: list[str]) -> Tokens:
+    ids = encoder.tokenizer.encode([" ".join(sentences[i].split()[: 2 + 2 * i]) for i in range(N)], 24)
+    return encoder.tokenizer.pad([*ids, *ids])
+
+
+def begun(encoder: SentenceEncoder, **chosen: Any) -> ConditionalMLM:
+    term = ConditionalMLM(ConditionalMLM.Settings.model_validate(chosen))
+    term.name = "terms.conditional_mlm"
+    term.begin(encoder, batch_size=N, seed=0)
+    return term
+
+
+def step(
+    term: ConditionalMLM, encoder: SentenceEncoder, tokens: Tokens, vectors: Tensor, chunks: Chunks = WHOLE
+) -> Representations:
+    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
+    copy = request.prepare(tokens, encoder.tokenizer, np.random.default_rng(1))
+    keys = torch.zeros(N, 2, dtype=torch.int64)
+    inputs = StepInputs(tokens, N, keys, {request: copy}, noise_seed=3, chunks=chunks)
+    reps = Representations(vectors[:N], vectors[N:], vectors[:N].unsqueeze(1)[:, :0], keys, {request: copy})
+    return replace(reps, computed={term.name: term.compute(inputs, reps)})
+
+
+def some_vectors() -> Tensor:
+    return torch.randn(2 * N, 32, generator=torch.Generator().manual_seed(1)).double().requires_grad_()
+
+
+def naive_loss(term: ConditionalMLM, encoder: SentenceEncoder, reps: Representations, vectors: Tensor) -> Tensor:
+    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
+    copy, reader = reps[request], term.reader
+    assert reader is not None
+    labels, losses = copy.labels.tolist(), []
+    with torch.no_grad():
+        lower = plain_states(encoder.backbone, copy.masked.tokens, need_all=True)[encoder.depth // 2]
+    for row, vector in enumerate(vectors):
+        real = int(copy.masked.tokens.attention_mask[row].sum())
+        x = torch.stack([vector, *lower[row, 1:real]])
+        for layer in reader.layers.layers:
+            weights = dict(layer.named_parameters())
+
+            def norm(name: str, x: Tensor, weights: dict[str, Tensor] = weights) -> Tensor:
+                centred = x - x.mean(dim=1, keepdim=True)
+                scaled = centred / (centred.square().mean(dim=1, keepdim=True) + 1e-12).sqrt()
+                return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+            own = {k.removeprefix("self_attn."): w for k, w in weights.items() if k.startswith("self_attn.")}
+            x = norm("norm1", x + attention(x, x, own, 2, [list(range(real))] * real))
+            inner = x @ weights["linear1.weight"].T + weights["linear1.bias"]
+            inner = inner * 0.5 * (1 + torch.erf(inner / 2**0.5))
+            x = norm("norm2", x + inner @ weights["linear2.weight"].T + weights["linear2.bias"])
+        logits = reader.head(x)
+        for t in range(real):
+            if copy.masked.positions[row, t]:
+                losses.append(torch.logsumexp(logits[t], dim=0) - logits[t, labels.pop(0)])
+    return sum(losses, torch.zeros(())) / len(losses)
+
+
+@pytest.mark.parametrize("chunks", [WHOLE, Chunks(4)], ids=str)
+def test_loss_and_gradients_are_those_of_loops(chunks: Chunks, encoder: SentenceEncoder, tokens: Tokens) -> None:
+    encoder.double()
+    term = begun(encoder).double().eval()
+    vectors = some_vectors()
+    reps = step(term, encoder, tokens, vectors, chunks)
+    results = []
+    for loss in (term.loss(reps), naive_loss(term, encoder, reps, vectors)):
+        term.zero_grad()
+        vectors.grad = None
+        torch.autograd.backward([loss])
+        assert vectors.grad is not None
+        grads = {name: p.grad.clone() for name, p in term.named_parameters() if p.grad is not None}
+        results.append({"loss": loss.detach(), "vectors": vectors.grad.clone(), **grads})
+    assert results[0].keys() == results[1].keys()
+    assert len(results[0]) > 25
+    assert not any("lower" in name for name in results[0])
+    for name, one in results[0].items():
+        torch.testing.assert_close(one, results[1][name], atol=1e-10, rtol=1e-10, msg=name)
+    hidden = reps.computed[term.name][:, 1] > 0
+    assert hidden.sum() > 3
+    assert (vectors.grad.abs().amax(dim=1)[hidden] > 1e-8).all(), "every text's own vector"
+
+
+def test_every_setting_changes_the_loss(encoder: SentenceEncoder, tokens: Tokens) -> None:
+    cases: list[dict[str, Any]] = [{}, {"depth": 2}, {"layers": 1}, {"rate": 0.2}, {"masking": "all"}]
+    losses = []
+    for chosen in cases:
+        term = begun(encoder, **chosen).eval()
+        losses.append(float(term.loss(step(term, encoder, tokens, some_vectors().float()))))
+    assert len({round(loss, 6) for loss in losses}) == len(cases)
+
+
+def test_the_frozen_layers_are_those_of_the_start_without_dropout(encoder: SentenceEncoder) -> None:
+    term = begun(encoder)
+    assert term.reader is not None
+    term.train()
+    assert term.reader.layers.training
+    assert not any(module.training for module in term.reader.lower.modules())
+    assert not any(p.requires_grad for p in term.reader.lower.parameters())
+    assert not {id(p) for p in encoder.parameters()} & {id(p) for p in term.parameters()}
+    assert list(term.networks) == [term.reader]
+    again, other = begun(encoder), ConditionalMLM()
+    other.begin(encoder, batch_size=N, seed=1)
+    weights = [one.reader.layers.state_dict()["layers.0.linear1.weight"] for one in (term, again, other)]  # type: ignore[union-attr]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_what_it_cannot_be_combined_with(encoder: SentenceEncoder) -> None:
+    objective = Objective(Dropout(), terms=[ConditionalMLM(ConditionalMLM.Settings(depth=9))])
+    with pytest.raises(UserError, match=r"fewer than the 9 .*leave objective\.terms\.conditional_mlm\.depth"):
+        objective.check(Context(objective, encoder=encoder, model="tiny"))
+    objective = Objective(Dropout(), terms=[ConditionalMLM()])
+    mini = SentenceEncoder("opencse-mini", device="cpu")
+    with pytest.raises(UserError, match="has no layers, and the conditional_mlm term"):
+        objective.check(Context(objective, encoder=mini, model="opencse-mini"))
+    encoder.projection = Dense.linear_head(32, torch.Generator().manual_seed(0), 8)
+    with pytest.raises(UserError, match="8 dimensions do not fit 32"):
+        objective.check(Context(objective, encoder=encoder, model="tiny"))
+    encoder.lm_head = None
+    with pytest.raises(RuntimeError, match="without a masked-LM head"):
+        ConditionalMLM().begin(encoder, batch_size=N, seed=0)
+    with pytest.raises(RuntimeError, match="used before begin"):
+        ConditionalMLM().compute(None, None)  # type: ignore[arg-type]
