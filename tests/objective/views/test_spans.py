@@ -260,15 +260,10 @@ def test_the_loss_of_a_step_by_loops(tiny_folder: Path, tmp_path: Path, sentence
     rows = [row / row.norm() if i < n else row for i, row in enumerate(rows)]
     positives = [(rows[n + i] + rows[2 * n + i]) / 2 for i in range(n)]
     both = [*rows[:n], *(p / p.norm() for p in positives)]
-    directions = [(i, (i + n) % (2 * n)) for i in range(2 * n if two_sided(run.objective) else n)]
+    directions = [(i, (i + n) % (2 * n)) for i in range(2 * n)]
     total = torch.zeros(())
     for i, own in directions:
         exps = {j: ((both[i] @ both[j]) / 0.05).exp() for j in range(2 * n) if j != i}
         total = total - (exps[own] / sum(exps.values())).log()
     assert abs(losses["contrast"] - total / len(directions)) < 1e-10
     assert losses["mlm"] > 1
-
-
-def two_sided(objective: Objective) -> bool:
-    """Whether the positives have rows of the contrast too."""
-    return getattr(objective, "direction", "rows") != "rows"
