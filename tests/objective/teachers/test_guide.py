@@ -158,3 +158,14 @@ def test_left_and_right_are_the_texts_of_the_sides() -> None:
 def test_a_number_without_effect_is_refused(guide: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="has no effect with strategy"):
         objective_of({"kind": "in_batch", "guide": guide})
+
+
+def test_in_the_other_direction_the_positives_are_the_anchors() -> None:
+    reps, taught = vectors()
+    negatives = [{"kind": "in_batch", "guide": {"margin": 0.3}}]
+    data = {"negatives": negatives, "temperature": TAU, "directions": "columns"}
+    columns = losses(Objective.from_settings(validate(ObjectiveSettings, data, "test")), reps, taught)
+    swapped = Representations.of(reps.positive, reps.anchor)
+    exchanged = TaughtVectors(taught.positive, taught.anchor, taught.hard)
+    torch.testing.assert_close(columns, losses(objective_of(*negatives), swapped, exchanged))
+    assert abs(float(columns.detach() - losses(objective_of(*negatives), reps, taught).detach())) > 1e-6

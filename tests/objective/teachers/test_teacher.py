@@ -76,6 +76,15 @@ def test_a_folder_reads_the_rows_without_dropout(
     assert encoder.training, "the encoder's mode is its own"
 
 
+def test_of_several_positives_the_mean_is_taken(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    inputs = step(encoder, sentences, rows=3 * N)
+    teacher = begun(encoder)
+    vectors = teacher.read(inputs, 3 * N, "views")
+    with torch.no_grad():
+        first, second = (teacher.model.embed(inputs.tokens.rows(a, a + N)) for a in (N, 2 * N))
+    torch.testing.assert_close(vectors.positive, (first + second) / 2, rtol=1e-4, atol=1e-5)
+
+
 def test_the_same_text_is_read_once(encoder: SentenceEncoder, sentences: list[str]) -> None:
     once = step(encoder, sentences, rows=N)
     ids, mask = once.tokens.input_ids, once.tokens.attention_mask

@@ -143,14 +143,15 @@ class Teacher(nn.Module):
 
         Args:
             inputs: the step's texts.
-            views: rows of the views, N or 2N.
+            views: rows of the views, N or (1 + P) N.
             of: the texts to read.
             one_text: whether each positive is the text of its anchor, which is then read once.
         """
         tokens, n = inputs.tokens, inputs.examples
         anchor = positive = inputs.chunks.each(self, inputs.anchors)
-        if of != "anchors" and views == 2 * n and not one_text:
-            positive = inputs.chunks.each(self, tokens.rows(n, 2 * n))
+        if of != "anchors" and views > n and not (one_text and views == 2 * n):
+            positives = inputs.chunks.each(self, tokens.rows(n, views))  # (P N, t)
+            positive = positives.reshape(-1, *anchor.shape).mean(dim=0)
         hard = anchor.unsqueeze(1)[:, :0]
         if of == "all" and len(tokens) > views:
             rest = inputs.chunks.each(self, tokens.rows(views, len(tokens)))
@@ -164,7 +165,8 @@ class TaughtVectors:
 
     Attributes:
         anchor: (N, t).
-        positive: (N, t); the anchors' where the view makes the positives of the anchors' vectors.
+        positive: (N, t); the anchors' where the view makes the positives of the anchors' vectors, the mean where an
+            anchor has several.
         hard: (N, H, t); H is 0 unless the hard negatives were read.
     """
 
