@@ -222,6 +222,8 @@ def _suite_options(suites: Sequence[str], options: SuiteOptions) -> Options:
         raise UserError("--keep-identical-ids is for retrieval; evaluate with --suite retrieval, or leave it out")
     if options["transform"] is None and str(options["fit"]) != TARGET:
         raise UserError(f"--fit {options['fit']} needs --transform; name one, or leave --fit out")
+    if options["transform"] is None and options["remove"] is not None:
+        raise UserError(f"--remove {options['remove']} needs --transform all-but-the-top")
     return Options(
         tasks=options["tasks"],
         fast=options["fast"],
@@ -237,9 +239,9 @@ def _on_target(transform: TransformKind | None, fit: str | Path) -> bool:
 
 
 def _transformed(model: EmbeddingModel, options: SuiteOptions) -> EmbeddingModel:
-    transform, progress = options["transform"], options["progress"] or Silent()
+    transform, progress, remove = options["transform"], options["progress"] or Silent(), options["remove"]
     if transform is None:
         return model
     if _on_target(transform, options["fit"]):
-        return refitted_each_call(model, transform, progress=Stages(progress), say=progress.say)
-    return postprocessed(model, transform, options["fit"], progress=Stages(progress), say=progress.say)
+        return refitted_each_call(model, transform, remove=remove, progress=Stages(progress), say=progress.say)
+    return postprocessed(model, transform, options["fit"], remove=remove, progress=Stages(progress), say=progress.say)

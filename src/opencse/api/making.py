@@ -12,7 +12,8 @@ from opencse.api.options.making import StaticOptions, WhitenOptions
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
 from opencse.errors import UserError
-from opencse.evaluation.models.whitening import STRETCHED, Whitening, whitened
+from opencse.evaluation.models.all_but_the_top import AllButTheTop
+from opencse.evaluation.models.whitening import STRETCHED, LinearMap, Whitening, whitened
 from opencse.evaluation.transforms import sample_texts
 from opencse.making.static import Static, StaticSettings, build, require_fitting
 from opencse.making.vocabulary import train_wordpiece
@@ -105,16 +106,16 @@ def _tokenizer_of(model: str | Path, trust_remote_code: bool) -> tuple[Tokenizer
 
 @dataclass(frozen=True)
 class Whitened:
-    """An encoder with a whitening as its last layer.
+    """An encoder with a whitening, or with the removal of its first components, as its last layer.
 
     Attributes:
         encoder: the encoder that was written.
-        whitening: the linear map, and how many dimensions it left out.
+        whitening: the linear map; with ``remove`` an `AllButTheTop`.
         texts: number of texts that it was fitted on.
     """
 
     encoder: SentenceEncoder
-    whitening: Whitening
+    whitening: LinearMap
     texts: int
 
 
@@ -122,7 +123,8 @@ class Whitened:
 def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOptions]) -> Whitened:
     """Whitens an encoder: fits a linear map on the vectors of a text and saves it as the encoder's last layer.
 
-    A baseline that takes minutes (Su et al. 2021, BERT-whitening), and a way to shorter vectors.
+    A baseline that takes minutes (Su et al. 2021, BERT-whitening), and a way to shorter vectors. With ``remove`` the
+    map is that of all-but-the-top instead (Mu and Viswanath 2018): without the mean and the first principal components.
 
     Example:
         >>> import opencse
@@ -149,6 +151,9 @@ def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOp
     name = name_of(model)
     if dimension is not None and dimension > encoder.dimension:
         raise UserError(f"--dimension {dimension} is above the {encoder.dimension} of {name}; give a smaller one")
+    remove = options["remove"]
+    if remove is not None and dimension is not None:
+        raise UserError("--remove keeps all dimensions; leave --dimension out, or whiten without --remove")
     texts = sample_texts(source, options["sentences"])
     with made_folder(folder):
         # L2 normalisation comes last in a folder, so the map is fitted without it, and it is added again after the map.
@@ -159,11 +164,14 @@ def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOp
             vectors = encoder.encode(texts, prompt=prompt, progress=lambda done, _: progress.advance(done))
         finally:
             progress.finish()
-        whitening = Whitening.fit(vectors, dimension)
+        whitening = Whitening.fit(vectors, dimension) if remove is None else AllButTheTop.fit(vectors, remove)
         result = whitened(encoder, whitening)
         result.normalize = unit
         card = whitened_card(name, encoder, result, whitening, source.name, source.fingerprint(), len(texts))
         result.save(folder, card=card)
+    if isinstance(whitening, AllButTheTop):
+        progress.say(f"removed    the mean and {whitening.removed} components, {len(texts):,} texts")
+        return Whitened(result, whitening, len(texts))
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
     progress.say(f"whitening  {encoder.dimension} to {whitening.dimension} dimensions{dropped}, {len(texts):,} texts")
     if whitening.stretch > STRETCHED:

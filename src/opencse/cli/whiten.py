@@ -18,7 +18,8 @@ def whiten(
 ) -> None:
     """Whiten an encoder: fit a linear map on the vectors of a text and save it as the encoder's last layer.
 
-    A baseline that takes minutes (BERT-whitening), and a way to shorter vectors.
+    A baseline that takes minutes (BERT-whitening), and a way to shorter vectors. --remove N removes the mean and the
+    first N principal components instead (all-but-the-top).
     """
     from opencse.api.making import whiten
     from opencse.cli.console import echo

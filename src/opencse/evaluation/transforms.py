@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, assert_never
+from typing import Literal, assert_never, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from opencse.progress import Say
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
-TransformKind = Literal["whitening", "flow"]
+TransformKind = Literal["whitening", "all-but-the-top", "flow"]
 Transform = Callable[[Vectors], NDArray[np.float32]]
 Stage = Callable[[str, int, int], None]
 """Called with (name of the stage, steps done, steps in all)."""
@@ -34,6 +34,7 @@ def postprocessed(
     fit: str | Path | TextSource,
     *,
     dimension: int | None = None,
+    remove: int | None = None,
     sentences: int = SENTENCES,
     progress: Stage | None = None,
     say: Say | None = None,
@@ -46,9 +47,11 @@ def postprocessed(
 
     Args:
         model: without the map.
-        kind: ``whitening`` (see `Whitening`) or ``flow`` (see `Flow`, with its default settings).
+        kind: ``whitening`` (see `Whitening`), ``all-but-the-top`` (see `AllButTheTop`) or ``flow`` (see `Flow`, with
+            its default settings).
         fit: ``target``, or a text file or source whose sentences the map is fitted on.
         dimension: dimensions after a whitening; None: all.
+        remove: components that ``all-but-the-top`` removes; None: a hundredth of the dimensions.
         sentences: different texts of the file that are drawn at random; all if there are fewer.
         progress: called while a flow is trained.
         say: called with a line about each fit: the data and the time it took.
@@ -56,11 +59,13 @@ def postprocessed(
     Raises:
         UserError: for an unknown kind, a fault in the file, or too few or too similar texts.
     """
-    if kind not in ("whitening", "flow"):
-        raise UserError(f"unknown post-processing {kind!r}; known: whitening, flow")
-    if kind == "flow" and dimension is not None:
-        raise UserError("a flow keeps all dimensions; a smaller dimension goes with whitening")
-    make = partial(_fit, kind, dimension=dimension, progress=progress, say=say)
+    if kind not in get_args(TransformKind):
+        raise UserError(f"unknown post-processing {kind!r}; known: {', '.join(get_args(TransformKind))}")
+    if kind != "whitening" and dimension is not None:
+        raise UserError(f"{'a flow' if kind == 'flow' else kind} keeps all dimensions; a smaller one is whitening's")
+    if kind != "all-but-the-top" and remove is not None:
+        raise UserError(f"removing components is for the transform all-but-the-top, not {kind}")
+    make = partial(_fit, kind, dimension=dimension, remove=remove, progress=progress, say=say)
     source = Source(str(fit)) if isinstance(fit, str | Path) else fit
     name = f"{model.name} + {kind} ({source.location})"
     if str(fit) == TARGET:
@@ -89,6 +94,7 @@ def refitted_each_call(
     kind: TransformKind,
     *,
     dimension: int | None = None,
+    remove: int | None = None,
     progress: Stage | None = None,
     say: Say | None = None,
 ) -> EmbeddingModel:
@@ -102,10 +108,11 @@ def refitted_each_call(
         model: without the map.
         kind: see `postprocessed`, as for all other arguments.
         dimension: see `postprocessed`.
+        remove: see `postprocessed`.
         progress: see `postprocessed`.
         say: see `postprocessed`.
     """
-    fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, progress=progress, say=say)
+    fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, remove=remove, progress=progress, say=say)
     last = fresh().searching
 
     def documents(texts: Sequence[str]) -> Vectors:
@@ -142,6 +149,7 @@ def _fit(
     data: str,
     *,
     dimension: int | None,
+    remove: int | None,
     progress: Stage | None,
     say: Say | None,
 ) -> Transform:
@@ -158,6 +166,15 @@ def _fit(
                 f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}"
             )
             return whitening.apply
+        case "all-but-the-top":
+            from opencse.evaluation.models.all_but_the_top import AllButTheTop
+
+            top = AllButTheTop.fit(vectors, remove)
+            report(
+                f"all-but-the-top fitted on {data} in {time.perf_counter() - started:.1f} s: the mean and "
+                f"{top.removed} of {top.dimension} components removed"
+            )
+            return top.apply
         case "flow":
             from opencse.evaluation.models.flow import Flow
 

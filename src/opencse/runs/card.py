@@ -12,7 +12,7 @@ from opencse.text.corpus import CorpusFacts
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
-    from opencse.evaluation.models.whitening import Whitening
+    from opencse.evaluation.models.whitening import LinearMap
     from opencse.export.distil import Distilled, DistilSettings
     from opencse.making.static import Static, StaticSettings
 
@@ -53,6 +53,19 @@ _WHITENED = """# Sentence encoder whitened with OpenCSE
 
 The vectors of {model}, put through a linear map after which those of the text below have mean zero and uncorrelated
 coordinates of variance one (Su et al. 2021, BERT-whitening). Nothing was trained; the map is the last Dense layer.
+
+| | |
+|---|---|
+| encoder | {model} |
+| pooling | {pooling} |
+| text | {text}: {sentences:,} texts; content hash {fingerprint} |
+| dimension | {before} to {after}{dropped} |
+
+"""
+_WITHOUT_TOP = """# Sentence encoder without its dominant components, by OpenCSE
+
+The vectors of {model}, less the mean of those of the text below and their projection on the first principal components
+(Mu and Viswanath 2018, All-but-the-Top). Nothing was trained; the map is the last Dense layer.
 
 | | |
 |---|---|
@@ -227,15 +240,22 @@ def whitened_card(
     model: str,
     encoder: SentenceEncoder,
     whitened: SentenceEncoder,
-    whitening: Whitening,
+    whitening: LinearMap,
     text: str,
     fingerprint: str,
     sentences: int,
 ) -> str:
-    """Returns the card of a whitened encoder."""
-    dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
+    """Returns the card of a whitened encoder, or of one without its first components."""
+    from opencse.evaluation.models.all_but_the_top import AllButTheTop
+    from opencse.evaluation.models.whitening import Whitening
+
+    left_out = whitening.dropped if isinstance(whitening, Whitening) else 0
+    dropped = f" ({left_out} without variance)" if left_out else ""
+    page = _WHITENED
+    if isinstance(whitening, AllButTheTop):
+        page, dropped = _WITHOUT_TOP, f", {whitening.removed} components removed"
     return framed(
-        _WHITENED.format(
+        page.format(
             model=as_text(public_name(model)),
             pooling=encoder.pooling,
             text=as_text(public_name(text)),

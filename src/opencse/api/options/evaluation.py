@@ -36,8 +36,22 @@ class SuiteOptions(FastOptions, IdenticalIdOptions, ModelOptions, total=False):
         ),
     ]
     transform: Annotated[
-        Literal["whitening", "flow"] | None,
-        Option(None, "Baseline that is applied after the model: whitening, or BERT-flow.", rank=2),
+        Literal["whitening", "all-but-the-top", "flow"] | None,
+        Option(
+            None,
+            "Baseline that is applied after the model: whitening, all-but-the-top (without the mean and the first "
+            "principal components), or BERT-flow.",
+            rank=2,
+        ),
+    ]
+    remove: Annotated[
+        int | None,
+        Option(
+            None,
+            "Components that --transform all-but-the-top removes; by default a hundredth of the dimensions.",
+            least=0,
+            rank=2,
+        ),
     ]
     fit: Annotated[
         str | Path,

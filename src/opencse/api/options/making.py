@@ -38,6 +38,14 @@ class WhitenOptions(ColumnOptions, SplitOptions, ModelOptions, total=False):
     """How an encoder is whitened."""
 
     dimension: Annotated[int | None, Option(None, "Keep the first N dimensions; by default all that vary.", least=1)]
+    remove: Annotated[
+        int | None,
+        Option(
+            None,
+            "Instead of whitening: remove the mean and the first N principal components (all-but-the-top).",
+            least=0,
+        ),
+    ]
     sentences: Annotated[
         int,
         Option(50_000, "Number of different texts of TEXT that it is fitted on, drawn at random.", least=1),

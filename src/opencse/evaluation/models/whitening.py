@@ -23,7 +23,37 @@ STRETCHED = 100.0
 
 
 @dataclass(frozen=True, eq=False)
-class Whitening:
+class LinearMap:
+    r"""A map of sentence vectors, :math:`\tilde x = (x - \mu) W`.
+
+    Attributes:
+        mean: :math:`\mu`, (d,) float64.
+        matrix: W, (d, k) float64.
+
+    Example:
+        >>> LinearMap(np.ones(2), np.array([[2.0], [0.0]])).apply(np.array([[3.0, 5.0]])).tolist()
+        [[4.0]]
+    """
+
+    mean: Floats
+    matrix: Floats
+
+    @property
+    def dimension(self) -> int:
+        """Length of a mapped vector (k)."""
+        return int(self.matrix.shape[1])
+
+    def apply(self, vectors: Vectors) -> NDArray[np.float32]:
+        """Maps (n, d) -> (n, k) float32, computed in float64."""
+        mapped = np.empty((len(vectors), self.dimension), dtype=np.float32)
+        for start in range(0, len(vectors), BLOCK):
+            block = vectors[start : start + BLOCK].astype(np.float64)
+            mapped[start : start + BLOCK] = (block - self.mean) @ self.matrix
+        return mapped
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening(LinearMap):
     r"""The map of Su et al. 2021 ("Whitening Sentence Representations", equations 3 to 7 and section 3.3).
 
     .. math:: \tilde x = (x - \mu) W, \quad W = U \Lambda^{-1/2}, \quad \Sigma = U \Lambda U^\top
@@ -47,8 +77,6 @@ class Whitening:
         True
     """
 
-    mean: Floats
-    matrix: Floats
     dropped: int
 
     @classmethod
@@ -63,26 +91,17 @@ class Whitening:
             UserError: if the vectors vary along fewer than k directions (or none), or are not finite.
             ValueError: if they are not (n, d).
         """
-        if vectors.ndim != 2:
-            raise ValueError(f"(n, d) vectors are expected, got {vectors.shape}")
         if dimension is not None and dimension < 1:
             raise UserError(f"whitening keeps at least 1 dimension, not {dimension}")
-        n, d = vectors.shape
-        if not np.isfinite(vectors).all():
-            raise UserError("whitening is fitted on finite vectors, but some are NaN or infinite; try float32")
-        mean = vectors.mean(axis=0, dtype=np.float64) if n else np.zeros(d)
-        values, directions = _variances(vectors, mean) if n and d else (np.zeros(d), np.eye(d))
-        rank = min(int((values > NULL * values[0]).sum()), max(n - 1, 0)) if d and values[0] > 0 else 0
+        mean, values, directions = principal_axes(vectors, "whitening")
+        (n, d), rank = vectors.shape, len(values)
         count = rank if dimension is None else dimension
         if not 0 < count <= rank:
             raise UserError(
                 f"whitening to {dimension or 'any'} dimensions needs vectors that vary along as many directions, but "
                 f"these {n:,} vectors of {d} dimensions vary along {rank}; give more texts or a smaller dimension"
             )
-        axes = directions[:, :count]
-        # A solver returns either of the two signs; fix it.
-        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
-        return cls(mean, axes / np.sqrt(values[:count]), d - rank)
+        return cls(mean, directions[:, :count] / np.sqrt(values[:count]), d - rank)
 
     @property
     def stretch(self) -> float:
@@ -99,18 +118,39 @@ class Whitening:
         lengths: Floats = np.linalg.norm(self.matrix, axis=0)
         return lengths
 
-    @property
-    def dimension(self) -> int:
-        """Length of a whitened vector (k)."""
-        return int(self.matrix.shape[1])
 
-    def apply(self, vectors: Vectors) -> NDArray[np.float32]:
-        """Maps (n, d) -> (n, k) float32, computed in float64."""
-        mapped = np.empty((len(vectors), self.dimension), dtype=np.float32)
-        for start in range(0, len(vectors), BLOCK):
-            block = vectors[start : start + BLOCK].astype(np.float64)
-            mapped[start : start + BLOCK] = (block - self.mean) @ self.matrix
-        return mapped
+def principal_axes(vectors: Vectors, name: str) -> tuple[Floats, Floats, Floats]:
+    """Finds the directions along which vectors vary, in the order of falling variance.
+
+    Args:
+        vectors: (n, d).
+        name: of the map that is fitted, for messages.
+
+    Returns:
+        The mean (d,), the variances (r,), and the directions (d, r), each with its largest coordinate positive.
+
+    Raises:
+        UserError: for vectors that are not finite.
+        ValueError: if they are not (n, d).
+
+    Example:
+        >>> mean, variances, axes = principal_axes(np.array([[0.0, 1.0], [4.0, 1.0]]), "whitening")
+        >>> mean.tolist(), variances.tolist(), axes.tolist()
+        ([2.0, 1.0], [8.0], [[1.0], [0.0]])
+    """
+    if vectors.ndim != 2:
+        raise ValueError(f"(n, d) vectors are expected, got {vectors.shape}")
+    n, d = vectors.shape
+    if not np.isfinite(vectors).all():
+        raise UserError(f"{name} is fitted on finite vectors, but some are NaN or infinite; try float32")
+    mean = vectors.mean(axis=0, dtype=np.float64) if n else np.zeros(d)
+    values, directions = _variances(vectors, mean) if n and d else (np.zeros(d), np.eye(d))
+    rank = min(int((values > NULL * values[0]).sum()), max(n - 1, 0)) if d and values[0] > 0 else 0
+    axes = directions[:, :rank]
+    # A solver returns either of the two signs; fix it.
+    if rank:
+        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(rank)])
+    return mean, values[:rank], axes
 
 
 def _variances(vectors: Vectors, mean: Floats) -> tuple[Floats, Floats]:
@@ -127,8 +167,8 @@ def _variances(vectors: Vectors, mean: Floats) -> tuple[Floats, Floats]:
     return values[::-1], directions[:, ::-1]
 
 
-def whitened(encoder: SentenceEncoder, whitening: Whitening) -> SentenceEncoder:
-    r"""Copies ``encoder`` with the whitening as its last layer: a Dense layer, saved and loaded like any other.
+def whitened(encoder: SentenceEncoder, whitening: LinearMap) -> SentenceEncoder:
+    r"""Copies ``encoder`` with a whitening, or another linear map, as its last layer: a Dense layer, saved like others.
 
     Its weight is :math:`W^\top`, its bias :math:`-\mu W`, without activation.
 
