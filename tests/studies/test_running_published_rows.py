@@ -40,7 +40,7 @@ def study(small_sts: Path, tiny_folder: Path, tmp_path: Path, sentences: list[st
 
 
 def test_a_whitening_after_training_is_fitted_on_the_text(study: Study, small_sts: Path) -> None:
-    made = replace(study, judged=Judged(transform="whitening"), aggregations=("wmean",))
+    made = replace(study, judged=Judged(transform="whitening"), groupings=("wmean", "over_3"))
     found = reproduced(run_study(made))
     trained = open_model(study.folder(RunSpec("simcse", study.starts[0], 1)))
     whitened = postprocessed(trained, "whitening", study.text)
@@ -48,6 +48,9 @@ def test_a_whitening_after_training_is_fitted_on_the_text(study: Study, small_st
     assert found["sts.average"].mean == pytest.approx(result.sts.average)
     assert found["sts_wmean.sts12"].mean == pytest.approx(result.sts.tasks["sts12"].spearman.wmean)
     assert found["sts_wmean.average"].mean == pytest.approx(result.sts.mean_over_tasks("spearman", "wmean"))
+    split = result.sts.tasks["sts13"].by_length
+    assert split is not None
+    assert found["sts_over_3.sts13"].mean == pytest.approx(split.over_3.spearman)
     plain = Sts().evaluate(trained, load_sts(small_sts)).record
     assert plain.sts.average != result.sts.average
 
@@ -69,12 +72,13 @@ def test_an_untrained_row_trains_nothing(study: Study, small_sts: Path, fit: str
 def test_rows_say_how_their_encoder_is_evaluated() -> None:
     row = paper_row("simcse:untrained-bert-whitening-target")
     assert row.start == "google-bert/bert-base-uncased"
-    assert row.aggregations == ["wmean"]
+    assert row.groupings == ["wmean"]
     assert row.judged.on_target
     lines = "\n".join(row.lines("sample", 0))
     assert "untrained, whitening fitted on the evaluated sentences" in lines
     assert "in nothing known" in lines, "nothing is selected where nothing is trained"
     assert paper_row("simcse:flow").expected["sts.average"] == 72.24
     plain = paper_row("simcse:crop-10")
-    assert plain.aggregations == []
+    assert plain.groupings == []
+    assert paper_row("simcse:bert-base").groupings == ["wmean", "up_to_3", "over_3"]
     assert "evaluated" not in "\n".join(plain.lines("dev.tsv", 0))

@@ -156,7 +156,7 @@ def reproduce(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
         judged=row.judged,
-        aggregations=row.aggregations,
+        groupings=row.groupings,
     )
     _require_apart(study, [recipe])
     for line in row.lines("none" if dev is None else str(dev), len(settings)):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
 from opencse.adapting.selection_by_transfer import is_transfer
 from opencse.errors import UserError
+from opencse.evaluation.sts.score import Grouping
 from opencse.recipes.judged import Judged
 from opencse.recipes.recipe import resolve_recipe
 from opencse.statistics import Summary, summary
@@ -50,10 +51,10 @@ class PaperRow:
     judged: Judged = field(default_factory=Judged)
 
     @property
-    def aggregations(self) -> list[Literal["mean", "wmean"]]:
-        """The aggregations of STS's subsets, other than all pairs at once, that scores were published of."""
+    def groupings(self) -> list[Grouping]:
+        """The groupings of STS's pairs, other than all at once, that scores were published of."""
         named = {name.partition(".")[0] for name in self.expected}
-        return [aggregation for aggregation in get_args(Literal["mean", "wmean"]) if f"sts_{aggregation}" in named]
+        return [grouping for grouping in get_args(Grouping) if f"sts_{grouping}" in named]
 
     def lines(self, dev: str, settings: int) -> list[str]:
         """Says which row is reproduced, and how this run differs from the paper's."""

@@ -250,8 +250,8 @@ def _evaluate(
         save_json(folder / f"{name}.json", evaluated.record.to_dict())
         results |= evaluated.record.values()
         if isinstance(evaluated.record, StsResult):
-            for aggregation in study.aggregations:
-                results |= evaluated.record.sts.aggregated(aggregation)
+            for grouping in study.groupings:
+                results |= evaluated.record.sts.also_by(grouping)
         data[name] = evaluated.record.data
     return results, data, time.perf_counter() - started
 

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from opencse.errors import UserError
+from opencse.evaluation.sts.score import Grouping
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.kernels.precision import PrecisionName
@@ -75,7 +76,7 @@ class Study:
         trust_remote_code: run the Python code that the starts' folders bring; see `SentenceEncoder.load`.
         precision: arithmetic in which encoders are evaluated; that of training is a setting.
         judged: whether the runs are trained, and what is applied to the vectors of their encoders.
-        aggregations: of STS's subsets, whose scores are added to the results as ``sts_wmean.TASK``.
+        groupings: of STS's pairs, whose scores are added to the results as ``sts_wmean.TASK``.
         variants: by name, a recipe with values of a grid.
         pairs: by number, the seeds of data order and dropout, where these are seeded apart; ``seeds`` are the numbers.
         training_seed: of everything else in runs with ``pairs``.
@@ -96,7 +97,7 @@ class Study:
     metric: str | None = None
     precision: PrecisionName = "float32"
     judged: Judged = field(default_factory=Judged)
-    aggregations: Sequence[Literal["mean", "wmean"]] = ()
+    groupings: Sequence[Grouping] = ()
     variants: Mapping[str, Variant] = field(default_factory=dict)
     pairs: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     training_seed: int = 42

@@ -34,6 +34,8 @@ SAME_LENGTH = 3
 HALVES = ("up to 3", "over 3")
 
 Aggregation = Literal["all", "mean", "wmean"]
+Grouping = Literal["mean", "wmean", "up_to_3", "over_3"]
+"""Other ways to score a task: by aggregation of its subsets, or of pairs by their difference in length."""
 Correlation = Literal["spearman", "pearson"]
 
 
@@ -127,11 +129,15 @@ class StsScores(Settings):
         scores = cls(tasks=dict(tasks), average=None)
         return cls(tasks=scores.tasks, average=scores.mean_over_tasks("spearman", "all"))
 
-    def aggregated(self, aggregation: Aggregation) -> dict[str, float]:
-        """Spearman x 100 by ``sts_AGGREGATION.TASK``, with the average where all seven are given."""
-        scores = {name: task.by("spearman", aggregation) for name, task in self.tasks.items()}
-        scores["average"] = self.mean_over_tasks("spearman", aggregation)
-        return {f"sts_{aggregation}.{name}": score for name, score in scores.items() if score is not None}
+    def also_by(self, grouping: Grouping) -> dict[str, float]:
+        """Spearman x 100 by ``sts_GROUPING.TASK``; of aggregations the average too, where all seven are given."""
+        if grouping == "up_to_3" or grouping == "over_3":
+            splits = {name: task.by_length for name, task in self.tasks.items()}
+            halves = {name: getattr(split, grouping).spearman for name, split in splits.items() if split is not None}
+            return {f"sts_{grouping}.{name}": score for name, score in halves.items()}
+        scores = {name: task.by("spearman", grouping) for name, task in self.tasks.items()}
+        scores["average"] = self.mean_over_tasks("spearman", grouping)
+        return {f"sts_{grouping}.{name}": score for name, score in scores.items() if score is not None}
 
     def mean_over_tasks(self, correlation: Correlation, aggregation: Aggregation) -> float | None:
         """Plain mean over the seven tasks, x 100; None unless all seven have that value.

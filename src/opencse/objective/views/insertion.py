@@ -79,7 +79,7 @@ class InsertStopwords(TokenView):
 
 
 class InsertWords(TokenView):
-    """A random word after each of some words ("random insertion" of ESimCSE, section 1 and Table 1).
+    """A random word after each of some words ("random insertion" of ESimCSE, section 1 and Table 2).
 
     With N the number of words, ``k ~ uniform{0, ..., max(2, int(rate * N))}`` distinct words are drawn uniformly, as
     for `RepeatWords`, and each is followed by a word drawn uniformly from the text itself (``source = "text"``), or
