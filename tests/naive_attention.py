@@ -12,8 +12,8 @@ def attention(x: Tensor, memory: Tensor, weights: dict[str, Tensor], heads: int,
     q, k, v = (
         torch.stack([w @ row + b for row in source])
         for w, b, source in zip(
-            weights["in_proj_weight"].split(hidden),
-            weights["in_proj_bias"].split(hidden),
+            torch.split(weights["in_proj_weight"], hidden),
+            torch.split(weights["in_proj_bias"], hidden),
             (x, memory, memory),
             strict=True,
         )

@@ -78,6 +78,7 @@ OWN: dict[PartRole, list[str]] = {
         "dcl",
         "denoising",
         "distill",
+        "local_global",
         "margin",
         "mlm",
         "near_start",

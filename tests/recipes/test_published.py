@@ -52,8 +52,8 @@ LABELLED = {"sbert", "sbert-regression", "cosent", "angle", "triplet", "simcse-j
 OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++", "gist"}
 LAYERED = {"sscl", "sscl-progressive", "sscl-bert", "diffcse"} | {"declutr", "sg-opt"}
 OWN |= {"rankencoder", "nt-xent", "ct", "ct-improved"}
-OWN |= {"tsdae"}
-LAYERED |= {"tsdae", "denosent", "infocse"}
+OWN |= {"tsdae", "is-bert"}
+LAYERED |= {"tsdae", "denosent", "infocse", "is-bert"}
 MISPRINTED = {
     ("simcse", "untrained-sbert"): 74.86,
     ("sbert", "bert-base"): 74.863,

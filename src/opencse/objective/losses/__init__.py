@@ -43,6 +43,7 @@ from opencse.objective.losses.graded import (
     triplet,
     triplet_shortfall,
 )
+from opencse.objective.losses.mutual_information import mutual_information
 from opencse.objective.losses.negatives import (
     hardness_log_weight,
     mixed_vectors,
@@ -84,6 +85,7 @@ __all__ = [
     "margin_mse",
     "masked_lm",
     "mixed_vectors",
+    "mutual_information",
     "negative_entropy",
     "pair_features",
     "pair_softmax",
