@@ -24,6 +24,7 @@ from opencse.settings import PartSettings, validate
 
 OWN: dict[PartRole, list[str]] = {
     "view": [
+        "both_sides",
         "crop",
         "delete_one_word",
         "delete_words",
@@ -73,6 +74,7 @@ OWN: dict[PartRole, list[str]] = {
         "barlow_twins",
         "conditional_mlm",
         "consistency",
+        "contrastive_tension",
         "cosent",
         "cosine_regression",
         "dcl",

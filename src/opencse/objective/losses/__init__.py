@@ -57,6 +57,7 @@ from opencse.objective.losses.similarity import (
     pairwise_similarity,
     rowwise_similarity,
 )
+from opencse.objective.losses.tension import contrastive_tension
 from opencse.objective.losses.tokens import (
     masked_lm,
     replaced_tokens,
@@ -71,6 +72,7 @@ __all__ = [
     "barlow_twins",
     "barlow_twins_rank",
     "bounded_mse",
+    "contrastive_tension",
     "cosent",
     "cosine_regression",
     "dcl",

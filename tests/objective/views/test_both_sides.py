@@ -1,0 +1,79 @@
+"""A change of the anchor and another one of the positive."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
+from opencse.objective.vectors.step import StepInputs
+from opencse.objective.views.both_sides import BothSides, SideChange
+from opencse.text.tokenizer import TokenisedText
+
+N = 5
+
+
+def view(anchor: SideChange, positive: SideChange, rate: float = 0.3) -> BothSides:
+    return BothSides(BothSides.Settings(anchor=anchor, positive=positive, rate=rate))
+
+
+def embeddings() -> torch.Tensor:
+    return torch.randn(200, 20, 32, generator=torch.Generator().manual_seed(2)) + 3.0
+
+
+def test_feature_cutoff_drops_a_share_of_the_dimensions_of_each_text() -> None:
+    words = embeddings()
+    changed = view("none", "feature_cutoff").disturb(words, torch.Generator().manual_seed(0))
+    dropped = (changed == 0).all(dim=1)
+    assert torch.equal((changed == 0), dropped.unsqueeze(1).expand_as(changed)), "in all tokens"
+    assert (dropped.sum(dim=1) == int(0.3 * 32)).all()
+    assert dropped.float().mean(dim=0).std() < 0.1, "any dimension"
+    assert len({tuple(row) for row in dropped.tolist()}) == 200, "other ones in each text"
+    assert torch.equal(changed[changed != 0], words[changed != 0])
+
+
+def test_token_cutoff_drops_tokens() -> None:
+    words = embeddings()
+    changed = view("token_cutoff", "none").disturb_anchors(words, torch.Generator().manual_seed(0))
+    dropped = (changed == 0).all(dim=2)
+    assert torch.equal((changed == 0), dropped.unsqueeze(2).expand_as(changed))
+    assert float(dropped.float().mean()) == pytest.approx(0.3, abs=0.03)
+
+
+def test_shuffled_tokens_are_the_same_tokens_between_the_special_ones() -> None:
+    ids = np.arange(10, 22, dtype=np.int32)
+    text = TokenisedText(ids, np.array([-1, *range(10), -1], dtype=np.int32))
+    orders = set()
+    for seed in range(20):
+        (shuffled,) = view("none", "shuffle").positives([text], np.random.default_rng(seed))
+        assert (shuffled[0], shuffled[-1]) == (10, 21)
+        assert sorted(shuffled) == ids.tolist()
+        assert shuffled.dtype == ids.dtype
+        orders.add(tuple(shuffled.tolist()))
+    assert len(orders) == 20
+    assert ids.tolist() == list(range(10, 22)), "the corpus is not changed"
+    (plain,) = view("none", "shuffle").changed_anchors([text], np.random.default_rng(0))
+    assert plain is ids
+
+
+@pytest.mark.parametrize("side", ["anchor", "positive"])
+@pytest.mark.parametrize("change", ["token_cutoff", "feature_cutoff"])
+def test_each_side_has_its_own_change(
+    change: SideChange, side: str, encoder: SentenceEncoder, sentences: list[str]
+) -> None:
+    encoder.eval()
+    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N] * 2))
+    inputs = StepInputs(tokens, N, torch.arange(N).unsqueeze(1).repeat(1, 2), noise_seed=5)
+
+    def vectors(anchor: SideChange, positive: SideChange) -> dict[str, torch.Tensor]:
+        reps = Objective(view(anchor, positive), negatives=[InBatch()]).represent(encoder, inputs)
+        return {"anchor": reps.anchor, "positive": reps.positive}
+
+    plain = vectors("none", "none")
+    changed = vectors(change, "none") if side == "anchor" else vectors("none", change)
+    other = "positive" if side == "anchor" else "anchor"
+    assert torch.equal(changed[other], plain[other])
+    assert ((changed[side] - plain[side]).abs().amax(dim=1) > 1e-4).all()
