@@ -48,6 +48,7 @@ OWN: dict[PartRole, list[str]] = {
         "repeat_words",
         "spans",
         "synonym",
+        "templates",
     ],
     "sides": [
         "anchors",
@@ -67,11 +68,13 @@ OWN: dict[PartRole, list[str]] = {
         "mixed",
         "momentum_queue",
         "noisy_anchor",
+        "rewritten",
         "vae",
     ],
     "term": [
         "angle",
         "barlow_twins",
+        "bidirectional_margin",
         "conditional_mlm",
         "consistency",
         "contrastive_tension",

@@ -47,6 +47,7 @@ class SentenceEncoder(EncoderNetwork):
         pool_prompt: whether pooling counts the tokens of the prompt (sentence-transformers' ``include_prompt``).
         similarity_fn_name: the function that vectors are compared by.
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
+        alone: the templates whose vectors training subtracts, before the dense layers and the training head.
         packed: whether the training forward computes no padding; see `opencse.kernels.packed`.
         own_code: the classes from its folder's own Python code that it uses, if that code was trusted; see `load`.
         own_dropout: the dropout rates of the folder it was opened from; these are saved, not those of training.
@@ -80,8 +81,7 @@ class SentenceEncoder(EncoderNetwork):
         Args:
             model: the built-in encoder's name, a folder, or a Hub id.
             pooling: replaces the folder's own; plain transformers folders have none and get ``mean``.
-            template: text with a slot that every text is put into, such as
-                ``This sentence of "{text}" means {mask}.``; replaces the folder's own.
+            template: every text is put into it (``This text "{text}" means {mask}.``); replaces the folder's own.
             max_length: replaces the folder's own.
             dropout: rate of every dropout of the backbone; None keeps the configuration's.
             layers: how many of the backbone's layers are kept, from the first on (0: its embeddings alone); None
@@ -145,8 +145,6 @@ class SentenceEncoder(EncoderNetwork):
 
         if masked_lm and self.lm_head is None:
             raise RuntimeError("the encoder has no masked-LM head to save")
-        if masked_lm and self.pooling is Pooling.MASK:
-            raise UserError("the masked-LM head cannot be saved with pooling mask; set masked_lm to False")
         merged = self.merged() if self.adapted else self
         content = Content(merged.parts, card or plain_card(merged), merged.lm_head if masked_lm else None)
         adapted = Content(self.parts, card or plain_card(self)) if self.adapted else None

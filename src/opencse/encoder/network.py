@@ -16,6 +16,7 @@ from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
 from opencse.kernels.states import plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_rates
+from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Dense, Head, Projection, as_dense
 from opencse.modules.lower_case import lower_casing
 from opencse.modules.masked_lm import MaskedLMHead
@@ -25,6 +26,9 @@ from opencse.modules.pooling import Pooling
 from opencse.processes import ALONE
 from opencse.text.moving import moved
 from opencse.text.tokenizer import Ids, Tokens
+
+_PACKED_WITH_GAPS = 64
+"""Longest texts with gaps in their mask that the packed forward computes; longer batches it splits by length."""
 
 
 class EncoderNetwork(nn.Module):
@@ -73,6 +77,7 @@ class EncoderNetwork(nn.Module):
         self.own_dropout = dict(parts.own_dropout)
         self.adapted = False
         self.together = ALONE
+        self.alone: TemplatesAlone | None = None
         template = self.tokenizer.template
         if self.pooling is Pooling.MASK and (template is None or not template.ends_in_mask):
             raise UserError(
@@ -193,6 +198,8 @@ class EncoderNetwork(nn.Module):
             )
             sentence = self._pool(states, tokens)
             by_layer = {layer: self.pool([states[layer]], tokens) for layer in intermediate}
+            if self.alone is not None:
+                sentence, by_layer = self._denoised(sentence, by_layer, tokens)
             if not headless:
                 sentence = self.project(sentence)
                 by_layer = {layer: self.project(pooled) for layer, pooled in by_layer.items()}
@@ -267,6 +274,20 @@ class EncoderNetwork(nn.Module):
         """Applies the dense layers and the training head, if there is one, to pooled vectors (rows, hidden)."""
         vectors: Tensor = self.dense(pooled)
         return vectors if self.projection is None else self.projection(vectors)
+
+    def _denoised(
+        self, sentence: Tensor, by_layer: dict[int, Tensor], tokens: Tokens
+    ) -> tuple[Tensor, dict[int, Tensor]]:
+        """Pooled vectors, and those of layers, less what the texts' templates give alone; see `TemplatesAlone`."""
+        if self.alone is None:
+            return sentence, by_layer
+        templates, which = self.alone.of(tokens, self.tokenizer.pad_id)
+        packed = self.packed and templates.input_ids.shape[1] <= _PACKED_WITH_GAPS
+        states = self._states(templates, need_all=bool(by_layer), packed=packed)
+        sentence = sentence - self._pool(states, templates)[which]
+        return sentence, {
+            layer: vectors - self.pool([states[layer]], templates)[which] for layer, vectors in by_layer.items()
+        }
 
     def _masked_logits(self, masked: MaskedTokens) -> Tensor:
         if self.lm_head is None:

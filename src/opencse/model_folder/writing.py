@@ -140,6 +140,8 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
     else:
         _write_transformer(parts, folder, dtype)
         if content.lm_head is not None:
+            if parts.pooling is Pooling.MASK:
+                raise UserError("the masked-LM head cannot be saved with pooling mask; set masked_lm to False")
             _add_masked_lm_head(parts.backbone, content.lm_head, folder, dtype)
     if len(parts.pooled_layers) > 1:
         _write_layer_weights(parts, new_module("WeightedLayerPooling"))

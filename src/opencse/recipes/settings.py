@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from opencse.errors import UserError
 from opencse.model_folder.adapters import LoraSettings
+from opencse.modules.denoising import Slot
 from opencse.modules.dense import HeadSettings
 from opencse.modules.pooling import Pooling
 from opencse.settings import Settings
@@ -67,6 +68,9 @@ class EncoderSettings(Settings):
         template: text that every text is put into, in training and ever after, such as
             ``This sentence of "{text}" means {mask}.`` with ``{mask}`` for the model's own mask token; ``own``, or
             unset, is the start's own. Its ids count in ``data.max_length``; a long text is truncated inside it.
+        subtract_template: subtract what the template alone gives from every vector, in training only (PromptBERT's
+            denoising). In its slot positions are skipped (``skipped``), or there are padding tokens (``padding``,
+            CoT-BERT); as many as the text has ids. ``none``, or unset, subtracts nothing.
         head: the projection head of training.
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
         layers: how many of the backbone's layers are used, from the first on (0: only its embeddings); unset uses all.
@@ -78,6 +82,7 @@ class EncoderSettings(Settings):
 
     pooling: Pooling | None = None
     template: str | None = None
+    subtract_template: Slot | None = None
     head: HeadSettings = HeadSettings()
     dropout: float | None = Field(default=None, ge=0, lt=1)
     layers: int | None = Field(default=None, ge=0, le=1_000)
@@ -89,6 +94,11 @@ class EncoderSettings(Settings):
     @classmethod
     def _own_is_unset(cls, value: object) -> object:
         return None if value == "own" else value
+
+    @field_validator("subtract_template", mode="before")
+    @classmethod
+    def _none_is_unset(cls, value: object) -> object:
+        return None if value == "none" else value
 
     @model_validator(mode="after")
     def _template_has_what_pooling_reads(self) -> EncoderSettings:

@@ -21,6 +21,7 @@ from opencse.model_folder.adapters import CONFIG as ADAPTERS
 from opencse.model_folder.adapters import LoraSettings, add_adapters
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import has_own_pooling, own_pooling, own_template, transformer_folder
+from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
@@ -265,6 +266,12 @@ def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_c
             f"{model}: without layers, pooling {encoder.pooling} reads a special token, the same for every text; "
             "set it with --set encoder.pooling=mean"
         )
+    if settings.subtract_template is not None:
+        if encoder.tokenizer.frame is None:
+            raise UserError(
+                f"encoder.subtract_template: {model} has no template; set encoder.template, or leave it out"
+            )
+        encoder.alone = TemplatesAlone(settings.subtract_template, [encoder.tokenizer.frame])
     head = _new_head(recipe, encoder)
     if settings.freeze_embeddings:
         if encoder.depth == 0:

@@ -43,6 +43,9 @@ from opencse.objective.losses.graded import (
     triplet,
     triplet_shortfall,
 )
+from opencse.objective.losses.margins import (
+    bidirectional_margin,
+)
 from opencse.objective.losses.mutual_information import mutual_information
 from opencse.objective.losses.negatives import (
     hardness_log_weight,
@@ -71,6 +74,7 @@ __all__ = [
     "at_least_float32",
     "barlow_twins",
     "barlow_twins_rank",
+    "bidirectional_margin",
     "bounded_mse",
     "contrastive_tension",
     "cosent",

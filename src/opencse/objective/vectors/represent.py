@@ -200,7 +200,7 @@ def _encode(
     inputs, layers = forward.inputs, sorted(forward.layers)
     n, device, chunks = inputs.examples, inputs.keys.device, inputs.chunks
     if second is None and not shared_mask:
-        rows = _joined([inputs.tokens, *forward.more])
+        rows = _joined([inputs.tokens, *forward.more], encoder.tokenizer.pad_id)
         return chunks.encode(encoder, rows, layers=layers, masked=forward.masked, disturb=disturb)
     if forward.more or disturb is not None:
         raise ValueError("further rows and disturbed inputs go with one encoder and independent masks")
@@ -220,13 +220,15 @@ def _encode(
     )
 
 
-def _joined(parts: list[Tokens]) -> Tokens:
+def _joined(parts: list[Tokens], pad_id: int) -> Tokens:
+    """The rows of all parts, padded to the longest."""
     if len(parts) == 1:
         return parts[0]
+    longest = max(part.input_ids.shape[1] for part in parts)
     unpooled = [torch.zeros(len(p), dtype=torch.int64) if p.unpooled is None else p.unpooled for p in parts]
     return Tokens(
-        torch.cat([p.input_ids for p in parts]),
-        torch.cat([p.attention_mask for p in parts]),
+        torch.cat([nn.functional.pad(p.input_ids, (0, longest - p.input_ids.shape[1]), value=pad_id) for p in parts]),
+        torch.cat([nn.functional.pad(p.attention_mask, (0, longest - p.attention_mask.shape[1])) for p in parts]),
         None
         if all(p.unpooled is None for p in parts)
         else torch.cat([u.to(parts[0].input_ids.device) for u in unpooled]),

@@ -105,6 +105,12 @@ class Forward:
         self.more += [self.inputs.tokens.rows(0, rows)] * times
         return slice(start, start + rows * times)
 
+    def add(self, tokens: Tokens) -> slice:
+        """Encodes other rows too; returns the rows where their vectors will be."""
+        start = len(self.inputs.tokens) + sum(map(len, self.more))
+        self.more.append(tokens)
+        return slice(start, start + len(tokens))
+
     def encode(self, tokens: Tokens) -> Tensor:
         """(rows, d): the vectors of a further pass, for what cannot share the one; the encoder stays in its mode.
 
