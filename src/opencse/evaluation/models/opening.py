@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
+DITTO = ("ditto:", "ditto-")
 
 
 @runtime_checkable
@@ -67,6 +68,7 @@ def open_model(
 
             - a `SentenceEncoder`, or what its `load` takes: a folder, a Hub id, ``opencse-mini``;
             - ``words:FILE``, the average of word vectors (see `WordVectors`);
+            - ``ditto:MODEL`` or ``ditto-LAYER-HEAD:MODEL``, a folder or Hub id read by Ditto (see `Ditto`);
             - ``bag-of-words`` (see `BagOfWords`);
             - an object with ``encode(list of texts)``, for instance a sentence-transformers model; for retrieval its
               ``encode_query`` and ``encode_document`` are used, where it has both;
@@ -118,7 +120,7 @@ def require_model(model: object) -> None:
         if str(model).startswith(WORDS):
             require_file(Path(_words_file(str(model))))
         else:
-            locate(model, weights=False)
+            locate(str(model).partition(":")[2] if str(model).startswith(DITTO) else model, weights=False)
 
 
 def _open_named(
@@ -132,6 +134,10 @@ def _open_named(
     precision: PrecisionName,
 ) -> EmbeddingModel:
     words = model.startswith(WORDS)
+    if model.startswith(DITTO):
+        _require_float32(model, precision)
+        _require_no_layer(model, layer)
+        return _open_ditto(model, pooling, device, progress, trust_remote_code)
     if not words and model != BAG_OF_WORDS:
         from opencse.encoder.encoder import SentenceEncoder
 
@@ -159,6 +165,27 @@ def _open_named(
         return means
 
     return EmbeddingModel(model, encode, pooling="mean", device="cpu")
+
+
+def _open_ditto(
+    model: str, pooling: str | None, device: str | None, progress: Count | None, trust_remote_code: bool
+) -> EmbeddingModel:
+    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.evaluation.models.ditto import Ditto, parse_ditto
+    from opencse.modules.pooling import Pooling
+
+    read = parse_ditto(model)
+    if read is None:
+        raise UserError(f"{model}: ditto:MODEL or ditto-LAYER-HEAD:MODEL is expected")
+    layer, head, name = read
+    encoder = SentenceEncoder.load(
+        name, pooling=pooling or Pooling.FIRST_LAST_0, device=device, trust_remote_code=trust_remote_code
+    )
+    ditto = Ditto(encoder, layer, head, encoder.pooling)
+    how = f"{ditto.pooling}, weighted by layer {layer}, head {head}"
+    return EmbeddingModel(
+        model, partial(ditto.encode, progress=progress), pooling=how, device=str(encoder.device), code=encoder.own_code
+    )
 
 
 def _words_file(model: str) -> str:
