@@ -109,7 +109,7 @@ def test_loss_and_gradients_are_those_of_loops(chunks: Chunks, encoder: Sentence
     term = begun(encoder).double().eval()
     vectors = some_vectors()
     reps = step(term, encoder, tokens, vectors, chunks)
-    results = []
+    results: list[dict[str, Tensor]] = []
     for loss in (term.loss(reps), naive_loss(term, encoder, reps, vectors)):
         term.zero_grad()
         vectors.grad = None
@@ -124,6 +124,7 @@ def test_loss_and_gradients_are_those_of_loops(chunks: Chunks, encoder: Sentence
         torch.testing.assert_close(one, results[1][name], atol=1e-10, rtol=1e-10, msg=name)
     hidden = reps.computed[term.name][:, 1] > 0
     assert hidden.sum() > 3
+    assert vectors.grad is not None
     assert (vectors.grad.abs().amax(dim=1)[hidden] > 1e-8).all(), "every text's own vector"
 
 

@@ -153,7 +153,7 @@ def test_a_new_decoder_is_that_of_loops(noise: float, chunks: Chunks, encoder: S
     ours = loss_of(term, tokens, vectors, chunks)
     theirs = naive_new(term, tokens, vectors, heads=2)
     torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
-    found = []
+    found: list[dict[str, Tensor]] = []
     for loss in (ours, theirs):
         term.zero_grad()
         vectors.grad = None

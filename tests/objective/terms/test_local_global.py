@@ -18,7 +18,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.terms.local_global import LocalGlobal
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.requests import AnchorTexts
-from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.text.tokenizer import Tokens
 
@@ -39,7 +39,8 @@ def begun(encoder: SentenceEncoder, **chosen: Any) -> LocalGlobal:
 
 
 def step(term: LocalGlobal, tokens: Tokens, chunks: Chunks = WHOLE) -> Representations:
-    keys, answers = torch.zeros(len(tokens), 1, dtype=torch.int64), {AnchorTexts(): tokens}
+    keys = torch.zeros(len(tokens), 1, dtype=torch.int64)
+    answers: dict[Request[Any], Any] = {AnchorTexts(): tokens}
     inputs = StepInputs(tokens, len(tokens), keys, answers, noise_seed=3, chunks=chunks)
     none = torch.zeros(len(tokens), 0)
     reps = Representations(none, none, none.unsqueeze(1)[:, :0], keys, answers, noise_seed=3)
@@ -55,14 +56,14 @@ def naive_loss(term: LocalGlobal, tokens: Tokens) -> Tensor:
     for row in range(len(tokens)):
         real, vectors = int(tokens.attention_mask[row].sum()), []
         for t in range(real):
-            pieces = []
+            pieces: list[Tensor] = []
             for convolution in network.convolutions:
                 weight, bias = (
                     dict(convolution.named_parameters())["weight"],
                     dict(convolution.named_parameters())["bias"],
                 )
                 reach = weight.shape[2] // 2
-                piece = bias
+                piece: Tensor = bias
                 for tap in range(weight.shape[2]):
                     if 0 <= t + tap - reach < real:
                         piece = piece + weight[:, :, tap] @ states[row, t + tap - reach]
@@ -82,7 +83,7 @@ def test_loss_and_gradients_are_those_of_loops(
     encoder.packed = packed
     encoder.double()
     term = begun(encoder).double()
-    results = []
+    results: list[dict[str, Tensor]] = []
     for loss in (term.loss(step(term, tokens, chunks)), naive_loss(term, tokens)):
         term.zero_grad()
         torch.autograd.backward([loss])

@@ -46,7 +46,7 @@ class _Reader(nn.Module):
             raise RuntimeError("the conditional_mlm term was begun with an encoder without a masked-LM head")
         config = encoder.backbone.config
         self.depth = depth
-        self.lower = copy.deepcopy(encoder.backbone).requires_grad_(False)
+        self.lower: Any = copy.deepcopy(encoder.backbone).requires_grad_(False)
         stack: Any = getattr(self.lower, "encoder", None)
         if isinstance(getattr(stack, "layer", None), nn.ModuleList):
             stack.layer = stack.layer[:depth]  # the others are not computed
@@ -70,7 +70,7 @@ class _Reader(nn.Module):
                 elif isinstance(module, nn.MultiheadAttention):
                     nn.init.normal_(module.in_proj_weight, std=0.02)
         self.layers.to(encoder.device)
-        self.lower.eval()
+        self.train()  # but not the frozen layers
 
     def train(self, mode: bool = True) -> _Reader:
         """Sets training mode, but for the frozen layers."""

@@ -42,7 +42,8 @@ class CopiedDecoder(nn.Module):
 
     def __init__(self, encoder: SentenceEncoder, seed: int, *, tied: bool, reader: str) -> None:
         super().__init__()
-        if encoder.lm_head is None:
+        head = encoder.lm_head
+        if head is None:
             raise RuntimeError(f"the {reader} was begun with an encoder without a masked-LM head")
         if encoder.adapted and tied:
             raise UserError(
@@ -58,8 +59,8 @@ class CopiedDecoder(nn.Module):
                 if name in shared:
                     _set_parameter(self.backbone, name, shared[name])
         words: Any = self.backbone.get_input_embeddings()
-        before: Any = backbone.get_input_embeddings()
-        self.head = copy.deepcopy(source.lm_head, {id(before.weight): words.weight})
+        before: Any = encoder.backbone.get_input_embeddings()
+        self.head = copy.deepcopy(head, {id(before.weight): words.weight})
 
     def forward(self, tokens: Tokens, vectors: Tensor) -> Tensor:
         """(rows, length - 1, hidden) states, of which the one at t predicts the token at t + 1.
