@@ -65,5 +65,7 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, STEPS + 1))
     assert len({line["loss"] for line in lines if "loss" in line}) > STEPS // 2
     before, after = words_of(tiny_folder), words_of(tmp_path / "whole")
+    if load_recipe(name).encoder.template is not None:
+        after = after[: len(before)]  # the saved template has a token of its own, and this backbone no rows to spare
     assert before.shape == after.shape
     assert torch.equal(before, after) is load_recipe(name).encoder.freeze_embeddings
