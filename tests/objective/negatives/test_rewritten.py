@@ -16,7 +16,7 @@ from opencse.objective.vectors.step import Representations
 def test_columns_equal_loops(side: str) -> None:
     generator = torch.Generator().manual_seed(0)
     anchor, positive, changed = (torch.randn(4, 5, generator=generator, dtype=torch.float64) for _ in range(3))
-    source = RewrittenTexts(RewrittenTexts.Settings(template="not {text}", side=side, weight=0.5))  # type: ignore[arg-type]
+    source = RewrittenTexts(RewrittenTexts.Settings(template="not {text}", side=side, weight=0.5))
     keys = torch.zeros(4, 2, dtype=torch.long)  # equal texts count too
     reps = Representations(anchor, positive, anchor[:, None][:, :0], keys, {source.request: changed})
     logits = source.columns(reps, Scoring(temperature=0.1)).dense().weighted()

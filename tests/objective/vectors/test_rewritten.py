@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,11 @@ from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.negatives.rewritten import RewrittenTexts
 from opencse.objective.objective import Objective
 from opencse.objective.terms.bidirectional_margin import BidirectionalMargin
-from opencse.objective.vectors.rewritten import Rewritten
-from opencse.objective.vectors.step import StepInputs
+from opencse.objective.vectors.step import Request, StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.objective.views.templates import Templates
 from opencse.text.template import Frame, Template
+from opencse.text.tokenizer import Tokens
 
 TEXT, OTHER = 'a text of "{text}" is {mask}.', "the text : {text} is not {mask} here"
 TEXTS = ["a dog is here .", "she likes dogs ."]
@@ -45,20 +46,15 @@ def vectors_in(encoder: SentenceEncoder, folder: Path, template: str, texts: lis
 def test_answer_is_the_vectors_of_the_changed_texts(
     encoder: SentenceEncoder, tiny_folder: Path, change: str, template: str | None, texts: list[str]
 ) -> None:
-    request = Rewritten(change, template)  # type: ignore[arg-type]
     rows = encoder.tokenize(TEXTS)
     tokens = encoder.tokenizer.pad([*rows, *rows])
     random = np.random.default_rng(0)
-    prepared = {request: request.prepare(tokens.rows(0, 2), encoder.tokenizer, random)}
-    if change == "negated":  # a negation is not longer than the longest text
-        prepared[request] = Rewritten(change, template).prepare(  # type: ignore[arg-type]
-            encoder.tokenizer.pad([*rows, np.resize(rows[0], 30)]).rows(0, 2), encoder.tokenizer, random
-        )
-    objective = Objective(
-        Dropout(), negatives=[InBatch(), RewrittenTexts(RewrittenTexts.Settings(template=template, change=change))]
-    )
-    request_of_source = objective.negatives[1].request
-    prepared[request_of_source] = request_of_source.prepare(tokens.rows(0, 2), encoder.tokenizer, random)
+    source = RewrittenTexts(RewrittenTexts.Settings(template=template, change=change))  # type: ignore[arg-type]
+    objective = Objective(Dropout(), negatives=[InBatch(), source])
+    request_of_source = source.request
+    prepared: dict[Request[Any], Tokens] = {
+        request_of_source: request_of_source.prepare(tokens.rows(0, 2), encoder.tokenizer, random)
+    }
     inputs = StepInputs(tokens, 2, torch.arange(4).reshape(2, 2), prepared)
     with encoder.without_dropout(), torch.no_grad():
         reps = objective.represent(encoder, inputs)
