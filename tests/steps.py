@@ -139,7 +139,8 @@ def also_for(recipe: str, sentences: list[str]) -> tuple[GivenSet, ...]:
 def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:
     """A recipe or variant, ready for steps in float64 on a little text."""
     recipe = "simcse" if name in VARIANTS else name
-    settings = [f"training.batch_size={BATCH}", "data.max_length=32", "training.precision=float32"]
+    longest = 60 if load_recipe(recipe).encoder.template else 32
+    settings = [f"training.batch_size={BATCH}", f"data.max_length={longest}", "training.precision=float32"]
     if load_recipe(recipe).training.batch_tokens is not None:
         settings.append("training.batch_tokens=200")
     source = text_for(recipe, folder, sentences)
