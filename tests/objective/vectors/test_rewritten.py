@@ -49,7 +49,7 @@ def test_answer_is_the_vectors_of_the_changed_texts(
     rows = encoder.tokenize(TEXTS)
     tokens = encoder.tokenizer.pad([*rows, *rows])
     random = np.random.default_rng(0)
-    source = RewrittenTexts(RewrittenTexts.Settings(template=template, change=change))  # type: ignore[arg-type]
+    source = RewrittenTexts(RewrittenTexts.Settings(template=template, change=change))
     objective = Objective(Dropout(), negatives=[InBatch(), source])
     request_of_source = source.request
     prepared: dict[Request[Any], Tokens] = {
