@@ -60,6 +60,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         'objective.negatives=[{kind="in_batch"}, {kind="gaussian", pool=4, hardest="anchor"}, {kind="gmm", pool=3, '
         'components=2}, {kind="noisy_anchor", pool=3}]',
     ),
+    "side-rates": ("objective.view.rates=[0.05,0.3]",),
     "both-learned": (
         'objective.directions="both"',
         'objective.partition="joint"',

@@ -13,7 +13,7 @@ from opencse.objective.views.dropout import Dropout
 def test_an_objective_is_a_composition() -> None:
     composition: Composition = Objective(Dropout(), negatives=[InBatch()], terms=[DCL()])
     assert composition.view.kind == "dropout"
-    assert not composition.view.shared_mask
+    assert not composition.view.two_passes
     assert composition.positive.of.of_positives
     assert [source.kind for source in composition.negatives] == ["in_batch"]
     assert not composition.negatives[0].averaged_with_plain

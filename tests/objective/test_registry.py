@@ -89,6 +89,7 @@ OWN: dict[PartRole, list[str]] = {
         "near_start",
         "rank_vectors",
         "replaced_tokens",
+        "repulsion",
         "self_guided",
         "softmax",
         "triplet",

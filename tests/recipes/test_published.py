@@ -41,6 +41,7 @@ PUBLISHED = {
     "infocse": 78.85,
     "ct": 72.05,
     "consert": 72.74,
+    "scd": 74.19,
     "gaussian-sampling": 76.38,
     "output-noise": 50.21,
     "input-noise": 75.57,
@@ -49,7 +50,7 @@ PUBLISHED = {
 ROBERTA = {"declutr": 69.99}
 """Published on RoBERTa-base alone."""
 THESIS = {"gaussian-sampling", "output-noise", "input-noise", "weight-perturbation"}
-WITHOUT_CODE = THESIS | {"ct", "consert"}
+WITHOUT_CODE = THESIS | {"ct", "consert", "scd"}
 SEEDS = (19984, 5838, 16822, 19294, 17173)
 LABELLED = {"sbert", "sbert-regression", "cosent", "angle", "triplet", "simcse-joint", "margin-mse"}
 OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++", "gist"}

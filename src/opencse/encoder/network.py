@@ -15,7 +15,7 @@ from opencse.kernels.inference import InferenceForward
 from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
 from opencse.kernels.states import plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
-from opencse.model_folder.backbone import dropout_rates
+from opencse.model_folder.backbone import dropout_at, dropout_rates
 from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Dense, Head, Projection, as_dense
 from opencse.modules.lower_case import lower_casing
@@ -179,6 +179,7 @@ class EncoderNetwork(nn.Module):
         masked: MaskedTokens | None = None,
         disturb: Disturb | None = None,
         headless: bool = False,
+        dropout: float | None = None,
     ) -> Encoded:
         """The training forward: vectors after the training head, and whatever else the objective needs.
 
@@ -188,14 +189,16 @@ class EncoderNetwork(nn.Module):
             masked: a masked copy for the MLM term.
             disturb: changes the sentences' token embeddings (positions come after), if given.
             headless: return pooled vectors, before the dense layers and the training head; see `project`.
+            dropout: the rate of the backbone's dropout for the sentences; None: its own.
         """
         sentence, by_layer = None, {}
         if tokens is not None:
             intermediate = tuple(layers)
             first_only = self.pooling is Pooling.CLS and not intermediate
-            states = self._states(
-                tokens, need_all=bool(intermediate), disturb=disturb, packed=self.packed, first=first_only
-            )
+            with nullcontext() if dropout is None else dropout_at(self.backbone, dropout):
+                states = self._states(
+                    tokens, need_all=bool(intermediate), disturb=disturb, packed=self.packed, first=first_only
+                )
             sentence = self._pool(states, tokens)
             by_layer = {layer: self.pool([states[layer]], tokens) for layer in intermediate}
             if self.alone is not None:

@@ -173,6 +173,24 @@ def dropout_rates(config: PretrainedConfig) -> dict[str, float]:
     return {key: float(values[key]) for key in _DROPOUT_KEYS if isinstance(values.get(key), float | int)}
 
 
+@contextmanager
+def dropout_at(model: PreTrainedModel, rate: float) -> Iterator[None]:
+    """Sets every dropout rate of a model within the block, in its configuration and its modules."""
+    config, before = model.config, dropout_rates(model.config)
+    modules = [(module, module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
+    for key in before:
+        setattr(config, key, rate)
+    for module, _ in modules:
+        module.p = rate
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            setattr(config, key, value)
+        for module, value in modules:
+            module.p = value
+
+
 def position_limit(model: PreTrainedModel, tokenizer_limit: int) -> int:
     """The longest input in ids that the position table and the tokenizer allow.
 

@@ -22,8 +22,8 @@ class ComposedView(Named, Protocol):
     """The view of an objective, as the other parts see it."""
 
     @property
-    def shared_mask(self) -> bool:
-        """Whether both views go through the encoder under the same dropout masks."""
+    def two_passes(self) -> str:
+        """The setting for which anchors and positives go through the encoder apart; empty if they go together."""
 
 
 class ComposedSides(Named, Protocol):

@@ -186,7 +186,7 @@ class Objective(nn.Module):
     @property
     def one_forward(self) -> bool:
         """Whether all rows of a step can go through one encoder together."""
-        return not self.dual_encoder and not self.view.shared_mask
+        return not self.dual_encoder and not self.view.two_passes
 
     @property
     def encodes(self) -> bool:

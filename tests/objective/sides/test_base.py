@@ -174,11 +174,11 @@ def test_vectors_that_were_not_made_are_missed(kind: str) -> None:
         ({"negatives": [{"kind": "in_batch", "of": {"kind": "mean", "samples": 1.5}}]}, ["samples", "integer"]),
         (
             {"positive": {"of": {"kind": "mean"}}, "dual_encoder": True},
-            ["do not go with objective.dual_encoder; set it to false"],
+            ["do not go with objective.dual_encoder; leave it out"],
         ),
         (
             {"positive": {"of": {"kind": "mean"}}, "view": {"kind": "dropout", "shared_mask": True}},
-            ["do not go with objective.view.shared_mask; set it to false"],
+            ["do not go with objective.view.shared_mask; leave it out"],
         ),
     ],
     ids=str,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fuzzing import examples
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.decorrelation import centred
 from opencse.objective.objective import Objective
@@ -259,6 +260,7 @@ def test_settings_and_what_it_reads() -> None:
         "artificial": 0,
         "centre": False,
         "scaling": "unit",
+        "projector": (),
     }
     assert found.reads == {Sentences()}
     assert build(negatives=[], terms=[{"kind": "barlow_twins"}]).reads == {Sentences()}
@@ -279,3 +281,35 @@ def test_settings_and_what_it_reads() -> None:
             build(terms=[{"kind": "barlow_twins", **data}])
         for word in words:
             assert word in str(caught.value)
+
+
+def test_a_projector_reads_the_vectors_first(encoder: SentenceEncoder) -> None:
+    random = torch.Generator().manual_seed(0)
+    size = encoder.training_dimension
+    anchor, positive = (torch.randn(9, size, generator=random) for _ in range(2))
+    reps = given_views(anchor, positive)
+    settings = BarlowTwins.Settings(scaling="batch_norm", off_diagonal=0.012, projector=(7, 5))
+    term = BarlowTwins(settings)
+    term.begin(encoder, batch_size=9, seed=1)
+    term.train()
+    first, norm, _, second, _ = list(term.projector or ())
+
+    def projected(vectors: Tensor) -> Tensor:
+        """Layer by layer, batch normalisation with the biased variance plus 1e-5."""
+        inside = vectors @ first.weight.T
+        inside = (inside - inside.mean(0)) / (inside.var(0, correction=0) + 1e-5).sqrt()
+        inside = (inside * norm.weight + norm.bias).clamp(min=0)
+        outside = inside @ second.weight.T
+        return (outside - outside.mean(0)) / (outside.var(0, correction=0) + 1e-5).sqrt()
+
+    products = projected(anchor).T @ projected(positive) / 9
+    expected = sum(
+        (products[c, d] - 1) ** 2 if c == d else 0.012 * products[c, d] ** 2 for c in range(5) for d in range(5)
+    )
+    assert float(term.loss(reps)) == pytest.approx(float(expected), rel=1e-3)  # the loss normalises once more
+    plain = BarlowTwins(BarlowTwins.Settings(scaling="batch_norm", off_diagonal=0.012)).loss(reps)
+    assert float(plain) != pytest.approx(float(expected), rel=0.01)
+    assert sum(parameter.numel() for parameter in term.parameters()) == 7 * size + 7 + 7 + 5 * 7
+    again = BarlowTwins(settings)
+    again.begin(encoder, batch_size=9, seed=1)
+    torch.testing.assert_close(again.loss(reps), term.loss(reps))

@@ -11,14 +11,17 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import MaskedTokens
+from opencse.model_folder.backbone import dropout_rates
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.losses import masked_lm
+from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Layer, Masked, Means, Sentences
-from opencse.objective.vectors.step import Request, StepInputs
+from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.objective.views.dropout import Dropout
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
@@ -54,10 +57,10 @@ def test_the_setting_asks_for_it() -> None:
     for shared in (False, True):
         data = {"view": {"kind": "dropout", "shared_mask": shared}}
         objective = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
-        assert objective.view.shared_mask == shared
+        assert objective.view.two_passes == ("shared_mask" if shared else "")
         assert objective.one_forward != shared
         assert objective.reads == {Sentences()}
-    assert not Objective.from_settings(ObjectiveSettings()).view.shared_mask
+    assert not Objective.from_settings(ObjectiveSettings()).view.two_passes
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -126,3 +129,32 @@ def test_a_run_reports_equal_views(tiny_folder: Path, tmp_path: Path, shared: bo
     for line in lines:
         assert (line["positive_similarity"] == pytest.approx(1.0, abs=1e-6)) == shared
         assert line["gradient_norm"] > 0
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_each_view_has_its_own_rate(packed: bool, tiny_folder: Path, sentences: list[str]) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, dropout=0.1, device="cpu")
+    encoder.packed = packed
+    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:6] * 2))
+    inputs = StepInputs(tokens, 6, torch.arange(6).unsqueeze(1).repeat(1, 2), noise_seed=0)
+
+    def vectors(*rates: float) -> Representations:
+        encoder.train()
+        objective = Objective(Dropout(Dropout.Settings(rates=rates)), negatives=[InBatch()])
+        torch.manual_seed(0)
+        return objective.represent(encoder, inputs)
+
+    with torch.no_grad(), encoder.without_dropout():
+        plain = encoder(tokens.rows(0, 6)).vectors
+    one, other, high = vectors(0.0, 0.5), vectors(0.5, 0.0), vectors(0.0, 0.05)
+    torch.testing.assert_close(one.anchor, plain)
+    torch.testing.assert_close(other.positive, plain)
+    far, near = ((some.positive - plain).norm(dim=1).mean() for some in (one, high))
+    assert far > 2 * near > 0
+    assert set(dropout_rates(encoder.backbone.config).values()) == {0.1}, "the encoder's rates are back"
+    assert {module.p for module in encoder.backbone.modules() if isinstance(module, torch.nn.Dropout)} == {0.1}
+
+
+def test_rates_of_each_view_do_not_go_with_shared_masks() -> None:
+    with pytest.raises(ValueError, match="shared_mask needs one rate"):
+        Dropout.Settings(shared_mask=True, rates=(0.1, 0.2))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.modules.dense import RowNorm
 from opencse.objective.losses.dimensions import barlow_twins, barlow_twins_rank
 from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.noise import standard_normal
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
+from opencse.streams import seed_of
 
 
 class BarlowTwins(Term):
@@ -55,6 +60,9 @@ class BarlowTwins(Term):
             artificial: rows appended (M).
             centre: whether the mean of each dimension is subtracted first.
             scaling: ``unit`` divides each dimension by its length, as above; ``batch_norm`` is the authors' code.
+            projector: widths of a network that the vectors go through first: linear layers with batch normalisation
+                and ReLU between them, and batch normalisation without scale at the end; empty for none. It is trained
+                with the encoder and dropped at the end (SCD: 4096, 4096, 4096).
         """
 
         kind: Literal["barlow_twins"] = "barlow_twins"
@@ -63,8 +71,21 @@ class BarlowTwins(Term):
         artificial: int = Field(default=0, ge=0, le=1_048_576)
         centre: bool = False
         scaling: Literal["unit", "batch_norm"] = "unit"
+        projector: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = ()
 
     settings: Settings
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self.projector: nn.Sequential | None = None
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Makes the projector, if its settings have one."""
+        super().begin(encoder, batch_size=batch_size, seed=seed)
+        if self.settings.projector:
+            generator = torch.Generator().manual_seed(seed_of(seed, self.name))
+            self.projector = _projector(encoder.training_dimension, self.settings.projector, generator)
+            self.projector.to(encoder.device)
 
     def loss(self, reps: Representations) -> Tensor:
         """`losses.barlow_twins` of the views with the artificial rows."""
@@ -84,8 +105,31 @@ class BarlowTwins(Term):
 
     def _padded(self, reps: Representations) -> tuple[Tensor, Tensor]:
         """Both views, (N + M, D)."""
-        anchor, positive = at_least_float32(reps.anchor), at_least_float32(reps.positive)
+        anchor, positive = (self._projected(at_least_float32(side)) for side in (reps.anchor, reps.positive))
         if not self.settings.artificial:
             return anchor, positive
         rows = standard_normal((self.settings.artificial, anchor.shape[1]), anchor, self.noise(reps))
         return torch.cat([anchor, rows]), torch.cat([positive, rows])
+
+    def _projected(self, vectors: Tensor) -> Tensor:
+        if not self.settings.projector:
+            return vectors
+        if self.projector is None:
+            raise RuntimeError(f"the {self.kind} term is used before begin")
+        with torch.autocast(vectors.device.type, enabled=False):
+            projected: Tensor = self.projector(vectors)
+        return projected
+
+
+def _projector(size: int, widths: Sequence[int], generator: torch.Generator) -> nn.Sequential:
+    """Linear layers without bias, batch normalisation after each, and ReLU between them; weights as torch draws."""
+    layers: list[nn.Module] = []
+    for number, width in enumerate(widths, start=1):
+        linear = nn.Linear(size, width, bias=False)
+        bound = 1 / math.sqrt(size)
+        with torch.no_grad():
+            linear.weight.uniform_(-bound, bound, generator=generator)
+        last = number == len(widths)
+        layers += [linear, RowNorm(width, affine=not last), *([] if last else [nn.ReLU()])]
+        size = width
+    return nn.Sequential(*layers)

@@ -82,6 +82,7 @@ class Chunks:
         masked: MaskedCopy | None = None,
         disturb: RowDisturb | None = None,
         padded: bool = False,
+        dropout: float | None = None,
     ) -> Encoded:
         """The training forward pass of ``encoder``, called as a module, with gradient.
 
@@ -92,16 +93,19 @@ class Chunks:
             masked: a masked copy.
             disturb: changes the sentences' input embeddings, if given.
             padded: whether every chunk is as long as the longest row of all, for masks that two calls share.
+            dropout: the dropout rate of the sentences; None: the encoder's.
         """
         if self.undivided:
             change = None if disturb is None else _of_rows(disturb, 0)
             only = None if masked is None else masked.masked
-            encoded = encoder(tokens, layers=layers, masked=only, disturb=change)
+            encoded = encoder(tokens, layers=layers, masked=only, disturb=change, dropout=dropout)
             losses = None if masked is None else masked_lm(encoded.masked_logits, masked.labels)
             return Encoded(encoded.sentence, encoded.layers, masked_losses=losses)
         draw = self.draw(encoder, encoder.device)
         sentences = (
-            [] if tokens is None else self._sentence_passes(encoder, tokens, draw, layers, disturb, padded=padded)
+            []
+            if tokens is None
+            else self._sentence_passes(encoder, tokens, draw, layers, disturb, padded=padded, dropout=dropout)
         )
         copies = [] if masked is None else self._masked_passes(encoder, masked, draw)
         passes = [*sentences, *copies]
@@ -129,6 +133,7 @@ class Chunks:
         disturb: RowDisturb | None,
         *,
         padded: bool,
+        dropout: float | None,
     ) -> list[_ChunkPass]:
         """The passes of this process's chunks of the sentences; each gives the vectors, then those of the layers."""
         headless = bool(encoder.batch_heads)
@@ -137,7 +142,10 @@ class Chunks:
         def chunk(start: int, stop: int, change: RowDisturb | None = disturb) -> _ChunkPass:
             rows = _rows(tokens, start, stop, keep_length)
             return _chunk_pass(
-                encoder, draw, start, _sentences(encoder, rows, layers, change, start, headless=headless)
+                encoder,
+                draw,
+                start,
+                _sentences(encoder, rows, layers, change, start, headless=headless, dropout=dropout),
             )
 
         return self._own_chunks(len(tokens), chunk, idle=lambda: chunk(0, 1, change=None).empty())
@@ -297,10 +305,11 @@ def _sentences(
     start: int,
     *,
     headless: bool,
+    dropout: float | None,
 ) -> Run:
     def run() -> tuple[Tensor, ...]:
         change = None if disturb is None else _of_rows(disturb, start)
-        encoded = encoder(tokens, layers=layers, disturb=change, headless=headless)
+        encoded = encoder(tokens, layers=layers, disturb=change, headless=headless, dropout=dropout)
         return (encoded.sentence, *(encoded.layers[layer] for layer in layers))
 
     return run

@@ -19,6 +19,8 @@ from opencse.text.tokenizer import Tokens
 
 Derive = Callable[[Tensor], Tensor]
 """The anchors' vectors (N, d) -> the positives' vectors (N, d)."""
+SideRates = tuple[float, float]
+"""The dropout rates of anchors and of all other texts."""
 Merge = Callable[[Tensor], Tensor]
 """The vectors of all positives (P, N, d) -> one of each anchor's positives (N, d)."""
 
@@ -51,6 +53,7 @@ class Passes:
         derive: Derive | None = None,
         merge: Merge | None = None,
         shared_mask: bool = False,
+        dropout: SideRates | None = None,
         change_anchors: RowDisturb | None = None,
         change_positives: RowDisturb | None = None,
     ) -> Representations:
@@ -60,6 +63,7 @@ class Passes:
             derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
             merge: makes one vector of an anchor's positives, if there may be several.
             shared_mask: whether the positives go through under the dropout masks of the anchors.
+            dropout: the dropout rates of anchors and of all other texts, in a pass each; None: the encoder's, together.
             change_anchors: changes the input embeddings of some anchors, given with the number of the first.
             change_positives: changes the input embeddings of some positives, given with the number of the first.
         """
@@ -69,7 +73,7 @@ class Passes:
             disturb = _then(disturb, 0, n, change_anchors)
         if change_positives is not None:
             disturb = _then(disturb, n, 2 * n, change_positives)
-        return self._represent(disturb, derive=derive, merge=merge, shared_mask=shared_mask)
+        return self._represent(disturb, derive=derive, merge=merge, shared_mask=shared_mask, dropout=dropout)
 
     def input_gradients(self) -> GradientWatch:
         """Finds the contrastive loss's gradient at the input embeddings, in a pass of its own.
@@ -99,6 +103,7 @@ class Passes:
         derive: Derive | None = None,
         merge: Merge | None = None,
         shared_mask: bool = False,
+        dropout: SideRates | None = None,
     ) -> Representations:
         return represent(
             self.encoder,
@@ -108,6 +113,7 @@ class Passes:
             merge=merge,
             second=self.second,
             shared_mask=shared_mask,
+            dropout=dropout,
             disturb=disturb,
         )
 
@@ -138,6 +144,7 @@ def represent(
     merge: Merge | None = None,
     second: SentenceEncoder | None = None,
     shared_mask: bool = False,
+    dropout: SideRates | None = None,
     disturb: RowDisturb | None = None,
 ) -> Representations:
     """Encodes all rows of a step in one forward pass, and in a further pass what cannot share it.
@@ -156,6 +163,7 @@ def represent(
         merge: makes one vector of an anchor's positives, where ``inputs`` has several.
         second: encodes positives and hard negatives, if given.
         shared_mask: whether the positives go through under the dropout masks of the anchors.
+        dropout: the dropout rates of anchors and of all other texts, in a pass each; None: the encoder's, together.
         disturb: changes the input embeddings of some rows, given with the number of the first row; masked copies and
             the anchors without dropout stay as they are.
     """
@@ -171,7 +179,7 @@ def represent(
         anchor = positive = torch.zeros(n, 0, device=inputs.keys.device)
         hard = anchor.unsqueeze(1)[:, :0]
     else:
-        encoded = _encode(encoder, second, forward, shared_mask, disturb)
+        encoded = _encode(encoder, second, forward, shared_mask, dropout, disturb)
         vectors = encoded.vectors  # (rows, d): N anchors, P * N positives unless derived, H * N hard, more
         anchor = vectors[:n]
         positive = vectors[n : forward.views] if derive is None else derive(anchor)
@@ -194,23 +202,27 @@ def _encode(
     second: SentenceEncoder | None,
     forward: Forward,
     shared_mask: bool,
+    dropout: SideRates | None,
     disturb: RowDisturb | None,
 ) -> Encoded:
     """All rows: those of the texts, then those that requests added."""
     inputs, layers = forward.inputs, sorted(forward.layers)
     n, device, chunks = inputs.examples, inputs.keys.device, inputs.chunks
-    if second is None and not shared_mask:
+    if second is None and not shared_mask and dropout is None:
         rows = _joined([inputs.tokens, *forward.more], encoder.tokenizer.pad_id)
         return chunks.encode(encoder, rows, layers=layers, masked=forward.masked, disturb=disturb)
     if forward.more or disturb is not None:
         raise ValueError("further rows and disturbed inputs go with one encoder and independent masks")
     before = random_state(device)
     anchors, others = inputs.tokens.rows(0, n), inputs.tokens.rows(n, len(inputs.tokens))
-    first = chunks.encode(encoder, anchors, layers=layers, masked=forward.masked, padded=shared_mask)
+    of_anchors, of_others = (None, None) if dropout is None else dropout
+    first = chunks.encode(
+        encoder, anchors, layers=layers, masked=forward.masked, padded=shared_mask, dropout=of_anchors
+    )
     after = random_state(device)
     if shared_mask:
         restore(before, device)
-    other = chunks.encode(second or encoder, others, layers=layers, padded=shared_mask)
+    other = chunks.encode(second or encoder, others, layers=layers, padded=shared_mask, dropout=of_others)
     if shared_mask:
         restore(after, device)
     return Encoded(

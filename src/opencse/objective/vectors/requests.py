@@ -45,12 +45,12 @@ class Anchors(Request[None]):
             return
         for is_set, name in (
             (objective.dual_encoder, "dual_encoder"),
-            (objective.view.shared_mask, "view.shared_mask"),
+            (objective.view.two_passes, f"view.{objective.view.two_passes}"),
         ):
             if is_set:
                 raise UserError(
-                    f"objective.{name} is about the positives, and no part of the objective reads them; set it to "
-                    "false, or add a negative source"
+                    f"objective.{name} is about the positives, and no part of the objective reads them; leave it out, "
+                    "or add a negative source"
                 )
 
     def ask(self, forward: Forward) -> Callable[[Encoded], None]:
@@ -190,10 +190,10 @@ def _require_own_masks(context: Context, what_is_drawn: str, fix: str) -> None:
     objective = context.objective
     for is_set, name in (
         (objective.dual_encoder, "dual_encoder"),
-        (objective.view.shared_mask, "view.shared_mask"),
+        (objective.view.two_passes, f"view.{objective.view.two_passes}"),
     ):
         if is_set:
-            raise UserError(f"{what_is_drawn} do not go with objective.{name}; set it to false, or {fix}")
+            raise UserError(f"{what_is_drawn} do not go with objective.{name}; leave it out, or {fix}")
 
 
 @dataclass(frozen=True)

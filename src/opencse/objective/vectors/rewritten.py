@@ -46,10 +46,10 @@ class Rewritten(Request[Tensor]):
         objective = context.objective
         for is_set, name in (
             (objective.dual_encoder, "dual_encoder"),
-            (objective.view.shared_mask, "view.shared_mask"),
+            (objective.view.two_passes, f"view.{objective.view.two_passes}"),
         ):
             if is_set:
-                raise UserError(f"{self.reader} adds rows to one forward pass; set objective.{name} to false")
+                raise UserError(f"{self.reader} adds rows to one forward pass; leave objective.{name} out")
         if context.encoder is not None:
             require_template(context.encoder, self.template, self.reader)
 

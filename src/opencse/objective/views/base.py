@@ -43,9 +43,9 @@ class View(Part, ABC):
                 raise TypeError(f"{cls.__qualname__} has a method {method}; derive it from {base.__name__} too")
 
     @property
-    def shared_mask(self) -> bool:
-        """Whether both views go through the encoder under the same dropout masks."""
-        return False
+    def two_passes(self) -> str:
+        """The setting for which anchors and positives go through the encoder apart; empty if they go together."""
+        return ""
 
     @property
     def anchors(self) -> int:
@@ -74,7 +74,7 @@ class View(Part, ABC):
 
     def represent(self, passes: Passes) -> Representations:
         """Makes the vectors of a step: by default in one forward pass, the positives' texts as they are."""
-        return passes.forward(shared_mask=self.shared_mask)
+        return passes.forward()
 
 
 class ChangesTokens(View):
