@@ -292,14 +292,16 @@ def test_a_projector_reads_the_vectors_first(encoder: SentenceEncoder) -> None:
     term = BarlowTwins(settings)
     term.begin(encoder, batch_size=9, seed=1)
     term.train()
-    first, norm, _, second, _ = list(term.projector or ())
+    assert term.projector is not None
+    weights = dict(term.projector.named_parameters())
+    first, scale, shift, second = (weights[name] for name in ("0.weight", "1.weight", "1.bias", "3.weight"))
 
     def projected(vectors: Tensor) -> Tensor:
         """Layer by layer, batch normalisation with the biased variance plus 1e-5."""
-        inside = vectors @ first.weight.T
+        inside = vectors @ first.T
         inside = (inside - inside.mean(0)) / (inside.var(0, correction=0) + 1e-5).sqrt()
-        inside = (inside * norm.weight + norm.bias).clamp(min=0)
-        outside = inside @ second.weight.T
+        inside = (inside * scale + shift).clamp(min=0)
+        outside = inside @ second.T
         return (outside - outside.mean(0)) / (outside.var(0, correction=0) + 1e-5).sqrt()
 
     products = projected(anchor).T @ projected(positive) / 9
