@@ -102,7 +102,7 @@ def default_of(field: FieldInfo) -> str:
         return ""
     if isinstance(default, BaseModel):
         return f"`{getattr(default, 'kind', default)}`"
-    return f"`{json.dumps(default)}`"
+    return f"`{json.dumps(default, default=lambda settings: settings.model_dump(mode='json', exclude_none=True))}`"
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def numbers(
 ) -> Iterator[tuple[str, FieldInfo, tuple[str, ...]]]:
     """Dotted keys of all numbers below ``cls``, with the overrides that bring their part into the recipe."""
     for name, field in cls.model_fields.items():
-        if path == "" and name == "presets":
+        if path == "" and name in ("presets", "datasets"):  # further data sets have the settings of the first
             continue
         key = f"{path}{name}"
         if number_kind(field.annotation) is not None:

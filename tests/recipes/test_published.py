@@ -279,7 +279,7 @@ def test_table_1_of_simcse_plus_plus_by_the_paper_and_by_the_code() -> None:
 def test_barlow_twins_by_the_paper_and_by_the_code() -> None:
     for preset, artificial in (("barlow-twins", 0), ("barlow-twins-704", 704)):
         paper, code = settings_of(f"simcse++-dcl:{preset}"), settings_of(f"simcse++-dcl:{preset}:reference")
-        shared = {"kind": "barlow_twins", "weight": 0.1, "artificial": artificial, "centre": False}
+        shared = {"kind": "barlow_twins", "weight": 0.1, "artificial": artificial, "centre": False, "projector": []}
         assert paper["terms"] == [shared | {"scaling": "unit", "off_diagonal": 0.005}]
         assert code["terms"] == [shared | {"scaling": "batch_norm", "off_diagonal": 0.012}]
 

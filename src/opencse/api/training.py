@@ -207,14 +207,14 @@ def adapt(
     return _run_or_plan(job, out, options)
 
 
-def _open_further(given: Text | tuple[Text, str]) -> GivenSet:
+def _open_further(argument: Text | tuple[Text, str]) -> GivenSet:
     """Opens a further text, with the recipe that it is given with: ``FILE=RECIPE`` or (text, recipe)."""
-    text, recipe = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    text, recipe = argument if isinstance(argument, tuple) and len(argument) == 2 else (argument, None)
     if isinstance(text, str) and recipe is None and not os.path.lexists(text):
         location, equals, name = text.rpartition("=")
         text, recipe = (location, name) if equals else (text, None)
         if equals and not (location and name):
-            raise UserError(f"--also {given}: FILE=RECIPE is expected, for instance wiki.txt=simcse; or FILE alone")
+            raise UserError(f"--also {argument}: FILE=RECIPE is expected, for instance wiki.txt=simcse; or FILE alone")
     return open_texts(text, labels=True), None if recipe is None else str(recipe)
 
 

@@ -83,6 +83,6 @@ def _in_frame(ids: Tensor, lengths: Tensor, frame: Frame) -> Tensor:
         return torch.zeros_like(lengths)
     before, after = (torch.tensor(part, device=ids.device, dtype=ids.dtype) for part in (frame.before, frame.after))
     begins = (ids[:, : len(before)] == before).all(dim=1)
-    places = lengths.unsqueeze(1) - len(after) + torch.arange(len(after), device=ids.device)
-    ends = (ids.gather(1, places.clamp(min=0)) == after).all(dim=1)
+    positions = lengths.unsqueeze(1) - len(after) + torch.arange(len(after), device=ids.device)
+    ends = (ids.gather(1, positions.clamp(min=0)) == after).all(dim=1)
     return (begins & ends & (lengths >= len(frame))).long()

@@ -67,8 +67,8 @@ class LearnedTemperature(nn.Module):
                 right_of[id(vectors)] = plain(vectors)
             return right_of[id(vectors)]
 
-        def nearness(own: Own | None) -> Own | None:
-            return None if own is None else replace(own, hardness=own.hardness / number)
+        def nearness(columns: Own | None) -> Own | None:
+            return None if columns is None else replace(columns, hardness=columns.hardness / number)
 
         scaled: list[AnyColumns] = []
         for source in columns:

@@ -144,9 +144,25 @@ class PartOf:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """The schema of any part of the package, or of any other kind."""
-        schemas = [part.Settings.model_json_schema() | {"required": ["kind"]} for part in built_in(self.role).values()]
+        schemas = [_inlined(part.Settings) | {"required": ["kind"]} for part in built_in(self.role).values()]
         kind = {"type": "string", "not": {"enum": list(built_in(self.role))}}
         return {"anyOf": [*schemas, {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}]}
+
+
+def _inlined(settings: type[PartSettings]) -> JsonSchemaValue:
+    """The schema of a part's settings, with the tables inside it in their places: references are to a whole recipe."""
+    schema = settings.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def resolved(value: object) -> Any:  # noqa: ANN401 - any piece of a schema
+        if isinstance(value, Mapping):
+            name = str(value.get("$ref", "")).removeprefix("#/$defs/")
+            others = {key: resolved(inside) for key, inside in value.items() if key != "$ref"}
+            return others if "$ref" not in value else resolved(definitions[name]) | others
+        return [resolved(inside) for inside in value] if isinstance(value, list) else value
+
+    inlined: JsonSchemaValue = resolved(schema)
+    return inlined
 
 
 def _base(role: PartRole) -> type[Part]:

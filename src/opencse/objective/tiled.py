@@ -290,15 +290,15 @@ class _Tiles:
         counted -= out.counts(logits)
         figures = torch.stack([sums.sum(), duplicates])
         total = sums + columns.log_weight * counted
-        own, tau = columns.own, columns.scoring.temperature
+        by_anchor, tau = columns.own, columns.scoring.temperature
         if columns.by_nearness:  # h * sim = (h * tau) * logit; no gradient goes through the weights
-            mine = None if own is None else logits[columns.own_columns(rows)] * (1.0 + own.hardness * tau)
+            mine = None if by_anchor is None else logits[columns.own_columns(rows)] * (1.0 + by_anchor.hardness * tau)
             logits.mul_(1.0 + columns.hardness * tau)
             if mine is not None:
                 logits[columns.own_columns(rows)] = mine
-        if own is not None and own.log_weight:
-            logits[columns.own_columns(rows)] += own.log_weight
-        if self.plan.label_smoothing and (columns.by_nearness or (own is not None and own.log_weight)):
+        if by_anchor is not None and by_anchor.log_weight:
+            logits[columns.own_columns(rows)] += by_anchor.log_weight
+        if self.plan.label_smoothing and (columns.by_nearness or (by_anchor is not None and by_anchor.log_weight)):
             out.set(logits, 0.0)
             total = logits.sum(dim=1) + columns.log_weight * counted
         return _exponentials(logits, out, counted, total, figures, columns.log_weight)

@@ -58,8 +58,8 @@ def check_data_sets(
     """
     for name, count in Counter([FIRST, *(one.name for one in data_sets)]).items():
         if count > 1:
-            taken = " (the first data set's)" if name == FIRST else ""
-            raise UserError(f"datasets: the name {name!r}{taken} is used twice; give each data set a name of its own")
+            clash = " (the first data set's)" if name == FIRST else ""
+            raise UserError(f"datasets: the name {name!r}{clash} is used twice; give each data set a name of its own")
     weighted = [one.name for one in data_sets if one.weight is not None]
     if mixing == "round_robin" and weighted:
         raise UserError(

@@ -68,7 +68,7 @@ class PreparedSet:
         )
 
 
-def with_given_sets(recipe: Recipe, given: Sequence[GivenSet]) -> tuple[Recipe, tuple[TextSource | None, ...]]:
+def with_given_sets(recipe: Recipe, added: Sequence[GivenSet]) -> tuple[Recipe, tuple[TextSource | None, ...]]:
     """The recipe with a data set for each text that was given, and the text of each of its data sets.
 
     A text without a recipe is that of the recipe's next data set without ``data``; where there is none, it has the
@@ -80,7 +80,7 @@ def with_given_sets(recipe: Recipe, given: Sequence[GivenSet]) -> tuple[Recipe, 
     sets: list[DataSetSettings] = [*(recipe.datasets or ())]
     texts: list[TextSource | None] = [None] * len(sets)
     open_places = [number for number, one in enumerate(sets) if one.data is None]
-    for text, recipe_name in given:
+    for text, recipe_name in added:
         if recipe_name is None and open_places:
             texts[open_places.pop(0)] = text
             continue
@@ -110,9 +110,9 @@ def further_sets(recipe: Recipe, texts: Sequence[TextSource | None]) -> list[Fur
         UserError: naming the data set.
     """
     opened = []
-    for settings, given in zip(recipe.datasets or (), texts, strict=True):
+    for settings, added in zip(recipe.datasets or (), texts, strict=True):
         objective = settings.objective or recipe.objective
-        text: TextSource | None = given
+        text: TextSource | None = added
         if text is None:
             text = open_texts(settings.data, columns=settings.columns)
         try:

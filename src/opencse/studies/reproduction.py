@@ -53,8 +53,8 @@ class PaperRow:
     @property
     def groupings(self) -> list[Grouping]:
         """The groupings of STS's pairs, other than all at once, that scores were published of."""
-        named = {name.partition(".")[0] for name in self.expected}
-        return [grouping for grouping in get_args(Grouping) if f"sts_{grouping}" in named]
+        names = {name.partition(".")[0] for name in self.expected}
+        return [grouping for grouping in get_args(Grouping) if f"sts_{grouping}" in names]
 
     def lines(self, dev: str, settings: int) -> list[str]:
         """Says which row is reproduced, and how this run differs from the paper's."""

@@ -106,20 +106,20 @@ def _scores(labels: Iterable[tuple[str, object]], source: str, scale: float | No
     return RowLabels(values / divisor, divisor)
 
 
-def _number(value: object, where: str, what: str = "score") -> float:
+def _number(value: object, where: str, noun: str = "score") -> float:
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise UserError(f"{where}: the {what} is empty; fill it or drop the row")
+        raise UserError(f"{where}: the {noun} is empty; fill it or drop the row")
     if isinstance(value, bool) or not isinstance(value, Real | str):
-        raise UserError(f"{where}: the {what} is {type(value).__name__}, not a number")
+        raise UserError(f"{where}: the {noun} is {type(value).__name__}, not a number")
     try:
         number = float(value)
     except (ValueError, OverflowError):
         raise UserError(
-            f"{where}: the {what} {shortened(repr(value))} is not a number; name the column of {what}s last in "
+            f"{where}: the {noun} {shortened(repr(value))} is not a number; name the column of {noun}s last in "
             "--columns"
         ) from None
     if not math.isfinite(number):
-        raise UserError(f"{where}: the {what} is {number}; a finite number is expected, fill it or drop the row")
+        raise UserError(f"{where}: the {noun} is {number}; a finite number is expected, fill it or drop the row")
     return number
 
 

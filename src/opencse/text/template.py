@@ -123,8 +123,8 @@ class Frame:
 
     def replacing(self, token: int, other: int) -> Frame:
         """The same with ``other`` for the last ``token`` after the text."""
-        place = len(self.after) - 1 - self.after[::-1].index(token)
-        return Frame(self.before, (*self.after[:place], other, *self.after[place + 1 :]))
+        index = len(self.after) - 1 - self.after[::-1].index(token)
+        return Frame(self.before, (*self.after[:index], other, *self.after[index + 1 :]))
 
     def processor(self, backend: Backend) -> TemplateProcessing:
         """The step of a backend of the tokenizers library that puts these ids around every text."""

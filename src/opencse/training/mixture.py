@@ -73,8 +73,8 @@ class MixingPlan:
     def at(self, step: int) -> tuple[int, int]:
         """The number of the data set of ``step`` (from 0), and which of that data set's steps it is (from 0)."""
         if self.rule == "round_robin":
-            own, number = divmod(step, len(self.steps))
-            return number, own
+            its_step, number = divmod(step, len(self.steps))
+            return number, its_step
         epoch, position = divmod(step, self.steps_per_epoch)
         order, before = self._order(epoch)
         number = int(order[position])

@@ -15,7 +15,7 @@ from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.losses import group_whitening
 from opencse.objective.objective import Objective
-from opencse.objective.terms.whitened import Whitened
+from opencse.objective.terms.whitened import WhitenedContrast
 from opencse.objective.vectors.requests import Draws
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.objective.views.dropout import Dropout
@@ -23,8 +23,8 @@ from opencse.objective.views.dropout import Dropout
 N, D = 6, 32
 
 
-def begun(encoder: SentenceEncoder, **chosen: Any) -> Whitened:
-    term = Whitened(Whitened.Settings.model_validate(chosen))
+def begun(encoder: SentenceEncoder, **chosen: Any) -> WhitenedContrast:
+    term = WhitenedContrast(WhitenedContrast.Settings.model_validate(chosen))
     term.name = "terms.whitened"
     term.begin(encoder, batch_size=N, seed=0)
     assert isinstance(term.layer, Dense)
@@ -44,12 +44,12 @@ def vectors(copies: int = 3) -> Tensor:
     return (base + 0.5 * noise).requires_grad_()
 
 
-def orders(term: Whitened, reps: Representations, count: int) -> list[Tensor]:
+def orders(term: WhitenedContrast, reps: Representations, count: int) -> list[Tensor]:
     noise = term.noise(reps)
     return [torch.rand(D, generator=noise).argsort() for _ in range(count)]
 
 
-def naive(term: Whitened, copies: Tensor, same: set[tuple[int, int]]) -> Tensor:
+def naive(term: WhitenedContrast, copies: Tensor, same: set[tuple[int, int]]) -> Tensor:
     """The loss sentence by sentence; copies are whitened one by one."""
     settings, layer = term.settings, term.layer
     assert isinstance(layer, Dense)
@@ -114,7 +114,7 @@ def test_each_setting_counts(encoder: SentenceEncoder) -> None:
 def test_the_third_copy_is_another_dropout_draw(encoder: SentenceEncoder, sentences: list[str]) -> None:
     tokens = encoder.tokenizer.pad(encoder.tokenizer.encode(sentences[:N] * 2, 16))
     inputs = StepInputs(tokens, N, torch.arange(2 * N).reshape(N, 2))
-    objective = Objective(Dropout(), terms=[Whitened()])
+    objective = Objective(Dropout(), terms=[WhitenedContrast()])
     objective.begin(encoder, batch_size=N, seed=0)
     drawn = objective.represent(encoder.train(), inputs)
     copies = [drawn.anchor, drawn.positive, drawn[Draws(1)][0]]
@@ -126,11 +126,11 @@ def test_the_third_copy_is_another_dropout_draw(encoder: SentenceEncoder, senten
 
 
 def test_what_it_refuses(encoder: SentenceEncoder) -> None:
-    objective = Objective(Dropout(), terms=[Whitened()])
+    objective = Objective(Dropout(), terms=[WhitenedContrast()])
     objective.check(Context(objective, encoder=encoder))
     encoder.projection = Dense(D, D)
     with pytest.raises(UserError, match="has a layer of its own after the whitening"):
         objective.check(Context(objective, encoder=encoder))
     with pytest.raises(UserError, match=r"further dropout draws do not go with objective.dual_encoder"):
-        Objective(Dropout(), terms=[Whitened()], dual_encoder=True)
-    Objective(Dropout(), terms=[Whitened(Whitened.Settings(copies=2))], dual_encoder=True)
+        Objective(Dropout(), terms=[WhitenedContrast()], dual_encoder=True)
+    Objective(Dropout(), terms=[WhitenedContrast(WhitenedContrast.Settings(copies=2))], dual_encoder=True)

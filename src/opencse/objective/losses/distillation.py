@@ -252,5 +252,5 @@ def score_kl(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> T
         tensor(1.5232)
     """
     logs = (at_least_float32(student) / temperature).log_softmax(dim=1)
-    wanted = (at_least_float32(teacher) / temperature).log_softmax(dim=1)
-    return temperature**2 * functional.kl_div(logs, wanted, log_target=True, reduction="batchmean")
+    expected = (at_least_float32(teacher) / temperature).log_softmax(dim=1)
+    return temperature**2 * functional.kl_div(logs, expected, log_target=True, reduction="batchmean")

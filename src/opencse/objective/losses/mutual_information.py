@@ -38,10 +38,10 @@ def mutual_information(local: Tensor, real: Tensor, texts: Tensor) -> Tensor:
     scores = torch.einsum("itd,jd->itj", local, texts)
     n, tokens = len(texts), real.to(scores.dtype)
     total = tokens.sum()
-    own = torch.eye(n, dtype=torch.bool, device=scores.device).unsqueeze(1)
+    is_pair = torch.eye(n, dtype=torch.bool, device=scores.device).unsqueeze(1)
     positive = math.log(2) - functional.softplus(-scores)
     negative = functional.softplus(scores) - math.log(2)
     mask = tokens.unsqueeze(2)
-    e_pos = (positive * mask * own).sum() / total
-    e_neg = (negative * mask * ~own).sum() / (total * (n - 1))
+    e_pos = (positive * mask * is_pair).sum() / total
+    e_neg = (negative * mask * ~is_pair).sum() / (total * (n - 1))
     return e_neg - e_pos

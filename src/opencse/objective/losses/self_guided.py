@@ -40,6 +40,6 @@ def self_guided(anchor: Tensor, layers: Tensor, *, temperature: float = 0.01, le
     excluded = torch.eye(len(anchor), dtype=torch.bool, device=anchor.device)
     if left_out is not None:
         excluded = excluded | left_out
-    own = logits.diagonal(dim1=1, dim2=2)  # (L, N)
+    positive = logits.diagonal(dim1=1, dim2=2)  # (L, N)
     negatives = logits.masked_fill(excluded, -torch.inf).transpose(0, 1).flatten(1).logsumexp(dim=1)  # (N,)
-    return (torch.logaddexp(own, negatives) - own).mean()
+    return (torch.logaddexp(positive, negatives) - positive).mean()

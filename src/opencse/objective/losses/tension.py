@@ -9,7 +9,7 @@ from torch.nn import functional
 from opencse.objective.losses.similarity import at_least_float32
 
 
-def contrastive_tension(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
+def contrastive_tension(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
     """Contrastive tension: whether two vectors are of one sentence (Carlsson et al. 2021, eq. 2).
 
     With f the vectors of one encoder, g those of the other, and y = 1 for two vectors of one sentence, else 0::
@@ -19,8 +19,8 @@ def contrastive_tension(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
     The dot product has no scale and is not normalised.
 
     Args:
-        left: (P, d).
-        right: (P, d).
+        first: (P, d).
+        second: (P, d).
         labels: (P,) 1 or 0.
 
     Returns:
@@ -31,6 +31,6 @@ def contrastive_tension(left: Tensor, right: Tensor, labels: Tensor) -> Tensor:
         >>> contrastive_tension(vectors, vectors, torch.tensor([1, 0]))  # (0.0181 + 4.0181) / 2
         tensor(2.0181)
     """
-    with torch.autocast(left.device.type, enabled=False):
-        logits = (at_least_float32(left) * at_least_float32(right)).sum(dim=1)
+    with torch.autocast(first.device.type, enabled=False):
+        logits = (at_least_float32(first) * at_least_float32(second)).sum(dim=1)
         return functional.binary_cross_entropy_with_logits(logits, labels.to(logits))

@@ -26,6 +26,10 @@ class AscendSettings(Settings):
     Attributes:
         steps: how many times.
         rate: length of each move.
+
+    Example:
+        >>> AscendSettings(steps=2).rate
+        0.001
     """
 
     steps: int = Field(default=1, ge=1, le=1_000)

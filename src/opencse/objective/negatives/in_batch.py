@@ -117,5 +117,7 @@ class InBatch(NegativeSource):
         if self.guide is None:
             return columns
         taught = self.guide.taught(reps)
-        left, right = (taught.of(text) for text in self.sides.texts)
-        return self.guide.mask(columns, taught, left, right if len(others) == 1 else torch.cat([right, left]))
+        teacher_anchors, right = (taught.of(text) for text in self.sides.texts)
+        return self.guide.mask(
+            columns, taught, teacher_anchors, right if len(others) == 1 else torch.cat([right, teacher_anchors])
+        )

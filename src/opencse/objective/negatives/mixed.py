@@ -70,12 +70,12 @@ class Mixed(NegativeSource):
             logits.append(self._logits(self._mixed(reps.anchor, shift), reps.positive, scoring))
         collide, same = self._collisions(reps.keys[:, :2], shift)
         blocks = [(collide, same), (collide.T, same.T)] if settings.columns == "all" else [(collide, same)] * 2
-        made = torch.cat(logits, dim=1)
+        mixtures = torch.cat(logits, dim=1)
         collisions, duplicates = (torch.cat(masks, dim=1) for masks in zip(*blocks[: len(logits)], strict=True))
         if settings.collisions == "zero":
-            made = made.masked_fill(collisions, 0.0)
+            mixtures = mixtures.masked_fill(collisions, 0.0)
         return LogitColumns(
-            made,
+            mixtures,
             excluded=collisions if settings.collisions == "leave_out" else None,
             duplicates=duplicates if scoring.mask_duplicates else None,
         )
@@ -92,10 +92,10 @@ class Mixed(NegativeSource):
     def _mixed(self, vectors: Tensor, shift: Tensor | int) -> Tensor:
         return mixed_vectors(vectors, shift, self.settings.share, normalised=self.settings.normalised)
 
-    def _logits(self, left: Tensor, right: Tensor, scoring: Scoring) -> Tensor:
+    def _logits(self, anchors: Tensor, right: Tensor, scoring: Scoring) -> Tensor:
         if self.settings.columns == "own":
-            return scoring.own_logits(left, right).unsqueeze(1)
-        return scoring.logits(left, right)
+            return scoring.own_logits(anchors, right).unsqueeze(1)
+        return scoring.logits(anchors, right)
 
 
 def same_pairs(a: Tensor, b: Tensor) -> Tensor:

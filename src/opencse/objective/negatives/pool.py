@@ -13,17 +13,17 @@ from opencse.objective.losses.similarity import pairwise_similarity
 POOL_BYTES = 64 * 2**20
 """Most bytes of vectors that are drawn at once, with their similarities to the anchors."""
 
-Draw = Callable[[int], Tensor]
+DrawRows = Callable[[int], Tensor]
 
 
-def nearest_of_pool(anchors: Tensor, draw: Draw, pool: int, kept: int) -> Tensor:
+def nearest_of_pool(anchors: Tensor, draw: DrawRows, pool: int, count: int) -> Tensor:
     """Draws ``pool`` vectors and returns the ``kept`` ones that are nearest to any anchor, by the cosine.
 
     Args:
         anchors: (N, d), without gradient.
         draw: draws so many vectors; none if there is nothing to draw from yet.
         pool: how many are drawn, in chunks.
-        kept: how many are returned.
+        count: how many are returned.
 
     Returns:
         (kept, d), the nearest first; (0, d) if nothing was drawn.
@@ -37,19 +37,19 @@ def nearest_of_pool(anchors: Tensor, draw: Draw, pool: int, kept: int) -> Tensor
     for some in _chunks(anchors, draw, pool):
         vectors = torch.cat([vectors, some])
         scores = torch.cat([scores, nearness(some, anchors)])
-        scores, index = scores.topk(min(kept, len(scores)))
+        scores, index = scores.topk(min(count, len(scores)))
         vectors = vectors[index]
     return vectors
 
 
-def nearest_of_each(anchors: Tensor, draw: Draw, pool: int, kept: int) -> tuple[Tensor, FalseNegatives | None]:
+def nearest_of_each(anchors: Tensor, draw: DrawRows, pool: int, count: int) -> tuple[Tensor, FalseNegatives | None]:
     """Draws ``pool`` vectors, of which each anchor has the ``kept`` ones nearest to itself, by the cosine.
 
     Args:
         anchors: (N, d), without gradient.
         draw: draws so many vectors; none if there is nothing to draw from yet.
         pool: how many are drawn; their similarities are made in chunks.
-        kept: how many each anchor has.
+        count: how many each anchor has.
 
     Returns:
         (pool, d), all of them, and which are no columns of which anchor; None if all are.
@@ -58,12 +58,12 @@ def nearest_of_each(anchors: Tensor, draw: Draw, pool: int, kept: int) -> tuple[
     for some in _chunks(anchors, draw, pool):
         drawn.append(some)
         scores = torch.cat([scores, pairwise_similarity(anchors, some, "cosine")], dim=1)
-        scores = scores.topk(min(kept + 1, scores.shape[1]), dim=1).values
+        scores = scores.topk(min(count + 1, scores.shape[1]), dim=1).values
     vectors = torch.cat(drawn)
-    if len(vectors) <= kept:
+    if len(vectors) <= count:
         return vectors, None
     # farther than halfway between the last that is kept and the next, so that rounding moves none across
-    limits = (scores[:, kept - 1] + scores[:, kept]) / 2
+    limits = (scores[:, count - 1] + scores[:, count]) / 2
     return vectors, FalseNegatives(-anchors, vectors, -limits)
 
 
@@ -88,7 +88,7 @@ def nearness(vectors: Tensor, anchors: Tensor, *, others: bool = False) -> Tenso
     return torch.cat(scores) if scores else vectors[:, 0]
 
 
-def _chunks(anchors: Tensor, draw: Draw, pool: int) -> Iterator[Tensor]:
+def _chunks(anchors: Tensor, draw: DrawRows, pool: int) -> Iterator[Tensor]:
     at_once = max(1, POOL_BYTES // (sum(anchors.shape) * anchors.element_size()))
     for start in range(0, pool, at_once):
         drawn = draw(min(at_once, pool - start))

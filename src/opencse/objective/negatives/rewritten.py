@@ -12,7 +12,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.columns import Own, Scoring, VectorColumns
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.vectors.requests import Sentences
-from opencse.objective.vectors.rewritten import Change, Rewritten, add_template
+from opencse.objective.vectors.rewritten import Rewriting, Rewritten, add_template
 from opencse.objective.vectors.step import Representations, Request
 from opencse.objective.views.templates import valid_template
 from opencse.settings import PartSettings
@@ -47,7 +47,7 @@ class RewrittenTexts(NegativeSource):
 
         kind: Literal["rewritten"] = "rewritten"
         template: str | None = None
-        change: Change = "none"
+        change: Rewriting = "none"
         side: Literal["anchor", "positive"] = "anchor"
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
@@ -80,7 +80,7 @@ class RewrittenTexts(NegativeSource):
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, N) columns; the own text is one of them, and no text is a duplicate."""
-        left = reps.anchor if self.settings.side == "anchor" else reps.positive
+        anchors = reps.anchor if self.settings.side == "anchor" else reps.positive
         return VectorColumns(
-            left, reps[self.request], scoring, log_weight=math.log(self.settings.weight), own=Own(texts=False)
+            anchors, reps[self.request], scoring, log_weight=math.log(self.settings.weight), own=Own(texts=False)
         )

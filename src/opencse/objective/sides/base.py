@@ -15,7 +15,7 @@ from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 Draw = Callable[[], torch.Generator]
-Text = Literal["anchor", "positive"]
+SideText = Literal["anchor", "positive"]
 SidesSettings = Annotated[PartSettings, PartOf("sides")]
 
 
@@ -28,7 +28,7 @@ class Sides(Part, ABC):
     """
 
     of_positives: ClassVar[bool] = True
-    texts: ClassVar[tuple[Text, Text]] = ("anchor", "positive")
+    texts: ClassVar[tuple[SideText, SideText]] = ("anchor", "positive")
 
     @abstractmethod
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:

@@ -63,20 +63,20 @@ class Anchors(Views):
         return reps.anchor, reps.anchor
 
 
-class Positives(Views):
+class PositivesTwice(Views):
     """The positives on both sides: ``(b, b)``.
 
     Example:
         >>> import torch
         >>> reps = Representations.of(torch.eye(2), torch.ones(2, 2))
-        >>> Positives().of(reps, torch.Generator)[0].tolist()
+        >>> PositivesTwice().of(reps, torch.Generator)[0].tolist()
         [[1.0, 1.0], [1.0, 1.0]]
     """
 
     texts = ("positive", "positive")
 
     class Settings(PartSettings):
-        """Settings of `Positives`."""
+        """Settings of `PositivesTwice`."""
 
         kind: Literal["positives"] = "positives"
 

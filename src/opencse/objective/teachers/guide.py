@@ -91,20 +91,20 @@ class Guide(nn.Module):
         share = positive.abs() if settings.strategy == "relative" else 1.0
         return positive - settings.margin * share
 
-    def mask(self, columns: VectorColumns, taught: TaughtVectors, left: Tensor, right: Tensor) -> AnyColumns:
+    def mask(self, columns: VectorColumns, taught: TaughtVectors, anchors: Tensor, right: Tensor) -> AnyColumns:
         """Takes the false negatives out of ``columns``.
 
         Args:
             columns: of a source.
             taught: the teacher's vectors of the step.
-            left: (N, t) the teacher's vectors of the texts on the left side.
+            anchors: (N, t) the teacher's vectors of the texts on the left side.
             right: (K, t) the teacher's vectors of the columns' texts.
         """
-        false = FalseNegatives(left, right, self.limits(taught))
+        false = FalseNegatives(anchors, right, self.limits(taught))
         if self.settings.effect == "left_out":
             return replace(columns, false=false)
         dense = columns.dense()
-        return replace(dense, logits=dense.logits.masked_fill(false.rows(slice(0, len(left))), 0.0))
+        return replace(dense, logits=dense.logits.masked_fill(false.rows(slice(0, len(anchors))), 0.0))
 
     def per_anchor(self, reps: Representations) -> Tensor:
         """Scalar: how many of the other examples' positives are false negatives of an anchor, in the mean."""

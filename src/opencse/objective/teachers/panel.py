@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses.similarity import pairwise_similarity
-from opencse.objective.sides.base import Text
+from opencse.objective.sides.base import SideText
 from opencse.objective.teachers.teacher import (
     Teacher,
     TeacherSettings,
@@ -51,11 +51,11 @@ class Panel(nn.Module):
         for request in self.requests:
             request.teacher.begin(encoder)
 
-    def cosines(self, reps: Representations, left: Text, right: Text) -> Tensor:
+    def cosines(self, reps: Representations, first: SideText, right: SideText) -> Tensor:
         """(N, N): the mean cosine of each example's text ``left`` with each one's text ``right``."""
         taught = [reps[request] for request in self.requests]
         cosines = [
-            weight * pairwise_similarity(one.of(left), one.of(right), "cosine")
+            weight * pairwise_similarity(one.of(first), one.of(right), "cosine")
             for weight, one in zip(self.weights, taught, strict=True)
         ]
         return torch.stack(cosines).sum(dim=0)

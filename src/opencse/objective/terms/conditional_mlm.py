@@ -30,7 +30,7 @@ _LOSS, _COUNTED = range(2)
 """Columns of `ConditionalMLM.compute`."""
 
 
-class _Reader(nn.Module):
+class _VectorReader(nn.Module):
     """States of a masked text by layers that read the sentence vector in place of the first token's state.
 
     Attributes:
@@ -72,7 +72,7 @@ class _Reader(nn.Module):
         self.layers.to(encoder.device)
         self.train()  # but not the frozen layers
 
-    def train(self, mode: bool = True) -> _Reader:
+    def train(self, mode: bool = True) -> _VectorReader:
         """Sets training mode, but for the frozen layers."""
         super().train(mode)
         self.lower.eval()
@@ -138,7 +138,7 @@ class ConditionalMLM(Term):
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.reader: _Reader | None = None
+        self.reader: _VectorReader | None = None
         self._copy = MaskedViews(self.settings.rate, self.settings.masking, f"{self.kind} term")
 
     @property
@@ -178,7 +178,7 @@ class ConditionalMLM(Term):
         del batch_size
         settings = self.settings
         depth = encoder.depth // 2 if settings.depth is None else settings.depth
-        self.reader = _Reader(encoder, depth, settings.layers, seed_of(seed, self.name))
+        self.reader = _VectorReader(encoder, depth, settings.layers, seed_of(seed, self.name))
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(rows, 2) for each of the views' texts: the sum of the losses of its hidden tokens, and how many they are."""

@@ -16,7 +16,7 @@ from opencse.objective.losses.tokens import masked_lm
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.decoder import CopiedDecoder, NewDecoder
 from opencse.objective.vectors.network import through
-from opencse.objective.vectors.requests import Anchors, AnchorTexts, LmHead, PositiveTexts, Sentences
+from opencse.objective.vectors.requests import AnchorTexts, AnchorVectors, LmHead, PositiveTexts, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
 from opencse.streams import seed_of
@@ -30,6 +30,10 @@ class Copied(PartSettings):
 
     Attributes:
         tied: share the encoder's weights; only the cross-attention is new.
+
+    Example:
+        >>> Denoising(Denoising.Settings(decoder={"kind": "copy", "tied": False})).settings.decoder
+        Copied(kind='copy', tied=False)
     """
 
     kind: Literal["copy"] = "copy"
@@ -45,6 +49,10 @@ class New(PartSettings):
         width: of the feed-forward layers.
         dropout: of the layers.
         noise: rate of the dropout on the embeddings that it reads, all at once; 0 lets it read the text so far.
+
+    Example:
+        >>> Denoising(Denoising.Settings(decoder={"kind": "new", "layers": 2})).settings.decoder.layers
+        2
     """
 
     kind: Literal["new"] = "new"
@@ -108,7 +116,7 @@ class Denoising(Term):
     @property
     def reads(self) -> Set[Request[Any]]:
         """The anchors' vectors, the texts to reconstruct, and the masked-LM head."""
-        vectors = Anchors() if self.settings.target == "anchor" else Sentences()
+        vectors = AnchorVectors() if self.settings.target == "anchor" else Sentences()
         return {vectors, self._texts, LmHead(instead="leave out the denoising term")}
 
     @property

@@ -13,7 +13,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.losses.distillation import list_mle, list_net, shuffled_in_groups
 from opencse.objective.losses.similarity import pairwise_similarity
-from opencse.objective.sides.base import Text
+from opencse.objective.sides.base import SideText
 from opencse.objective.teachers.panel import Panel, without_diagonal
 from opencse.objective.teachers.teacher import WeightedTeacherSettings
 from opencse.objective.terms.base import Term
@@ -126,7 +126,7 @@ class Distill(Term):
 
     def _cosines(self, reps: Representations) -> tuple[Tensor, Tensor]:
         """The student's and the teachers'."""
-        right: Text = "anchor" if self.settings.of == "anchors" else "positive"
+        right: SideText = "anchor" if self.settings.of == "anchors" else "positive"
         others = reps.anchor if right == "anchor" else reps.positive
         student = pairwise_similarity(reps.anchor, others, "cosine")
         teacher = self.panel.cosines(reps, "anchor", right)

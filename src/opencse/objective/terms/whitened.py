@@ -24,7 +24,7 @@ from opencse.settings import PartSettings
 from opencse.streams import seed_of
 
 
-class Whitened(Term):
+class WhitenedContrast(Term):
     """Contrast of several whitened copies of each sentence (WhitenedCSE, section 3).
 
     The copies of a sentence are its anchor, its positive, and further dropout draws of the anchor. The N vectors of
@@ -44,12 +44,12 @@ class Whitened(Term):
         >>> from dataclasses import replace
         >>> vectors = torch.tensor([[1.0, 0.5], [-1.0, 0.5], [0.0, -1.0]])
         >>> reps = replace(Representations.of(vectors, vectors), answers={Draws(1): vectors.unsqueeze(0)})
-        >>> Whitened(Whitened.Settings(group_size=2, temperature=1.0)).loss(reps)  # twice log(1 + 2 e^-1.5)
+        >>> WhitenedContrast(WhitenedContrast.Settings(group_size=2, temperature=1.0)).loss(reps)
         tensor(0.7380)
     """
 
     class Settings(PartSettings):
-        """Settings of `Whitened`.
+        """Settings of `WhitenedContrast`.
 
         Attributes:
             weight: of the term.

@@ -30,7 +30,7 @@ class Sentences(Request[None]):
 
 
 @dataclass(frozen=True)
-class Anchors(Request[None]):
+class AnchorVectors(Request[None]):
     """The vectors of the anchors alone: ``Representations.anchor``.
 
     Where no other request needs the positives, they are not encoded, and ``Representations.positive`` is ``anchor``.

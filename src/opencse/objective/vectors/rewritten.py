@@ -18,7 +18,7 @@ from opencse.text.negation import negated
 from opencse.text.template import Frame, Template
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
-Change = Literal["none", "negated"]
+Rewriting = Literal["none", "negated"]
 """What happens to the text itself."""
 
 
@@ -32,7 +32,7 @@ class Rewritten(Request[Tensor]):
         reader: the part, for messages.
     """
 
-    change: Change = "none"
+    change: Rewriting = "none"
     template: str | None = None
     reader: str = "part"
 

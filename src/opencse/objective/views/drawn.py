@@ -30,6 +30,11 @@ class DrawnTexts:
     Attributes:
         anchors: N.
         positives: P * N: the first positive of every anchor, then the second of every anchor, and so on.
+
+    Example:
+        >>> anchor, positive = np.array([2, 7, 3]), np.array([2, 8, 3])  # ids with the special tokens 2 and 3
+        >>> len(DrawnTexts([anchor], [positive]).positives)
+        1
     """
 
     anchors: Sequence[Ids]
@@ -41,6 +46,12 @@ class DrawsTexts(View):
 
     An example is all rows of the corpus from its first cell's to its second's. The vector of the positives of an anchor
     is made of theirs by `merge`; by default it is their mean.
+
+    Example:
+        >>> import torch
+        >>> from opencse.objective.views.spans import Spans
+        >>> Spans().merge(torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]]))  # two positives of one anchor
+        tensor([[0.5000, 0.5000]])
     """
 
     @property

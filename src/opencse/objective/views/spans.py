@@ -89,9 +89,9 @@ class Spans(DrawsTexts):
             )
         documents = np.asarray(corpus.documents)
         first = np.flatnonzero(np.diff(documents, prepend=documents[:1] - 1))
-        made = cells(first.astype(np.int64), [0, 0])
-        made[:, 1, 0] = np.append(first[1:], len(documents)) - 1
-        return made
+        examples = cells(first.astype(np.int64), [0, 0])
+        examples[:, 1, 0] = np.append(first[1:], len(documents)) - 1
+        return examples
 
     def suitable(self, examples: Integers, corpus: Corpus, tokenizer: Tokenizer) -> Flags:
         """Whether each document has ``2 * anchors * L`` tokens, and room for its anchors with gaps between them."""
