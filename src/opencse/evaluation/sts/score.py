@@ -132,9 +132,9 @@ class StsScores(Settings):
     def also_by(self, grouping: Grouping) -> dict[str, float]:
         """Spearman x 100 by ``sts_GROUPING.TASK``; of aggregations the average too, where all seven are given."""
         if grouping == "up_to_3" or grouping == "over_3":
-            splits = {name: task.by_length for name, task in self.tasks.items()}
-            halves = {name: getattr(split, grouping).spearman for name, split in splits.items() if split is not None}
-            return {f"sts_{grouping}.{name}": score for name, score in halves.items()}
+            splits = {name: task.by_length for name, task in self.tasks.items() if task.by_length is not None}
+            halves = {name: one.up_to_3 if grouping == "up_to_3" else one.over_3 for name, one in splits.items()}
+            return {f"sts_{grouping}.{name}": half.spearman for name, half in halves.items()}
         scores = {name: task.by("spearman", grouping) for name, task in self.tasks.items()}
         scores["average"] = self.mean_over_tasks("spearman", grouping)
         return {f"sts_{grouping}.{name}": score for name, score in scores.items() if score is not None}
@@ -156,10 +156,8 @@ class StsScores(Settings):
     @classmethod
     def _nested(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic passes whatever is in the file
         if isinstance(data, dict) and "tasks" not in data:
-            return {
-                "tasks": {key: data[key] for key in data if key != "average"},
-                "average": data.get("average"),
-            }
+            tasks = {key: data[key] for key in data if key != "average"}
+            return {"tasks": tasks, "average": data.get("average")}
         return data
 
 
@@ -304,11 +302,8 @@ def _aggregates(overall: float, parts: Sequence[float], sizes: Sequence[int]) ->
         return Aggregates(all=overall, mean=None, wmean=None)
     if len(parts) == 1:
         return Aggregates(all=overall, mean=overall, wmean=overall)
-    return Aggregates(
-        all=overall,
-        mean=float(np.mean(parts)),
-        wmean=float(np.average(parts, weights=np.asarray(sizes, float))),
-    )
+    weighted = float(np.average(parts, weights=np.asarray(sizes, float)))
+    return Aggregates(all=overall, mean=float(np.mean(parts)), wmean=weighted)
 
 
 def sts_table(
@@ -339,10 +334,7 @@ def sts_table(
     rows: list[TableRow] = []
     for label, result in results.items():
         scores = [result.sts.tasks.get(key) for key in TASKS]
-        cells = [
-            Cell(None) if score is None else Cell(score.by(correlation, aggregation), score.complete)
-            for score in scores
-        ]
+        cells = [Cell(None) if one is None else Cell(one.by(correlation, aggregation), one.complete) for one in scores]
         rows.append([label, *cells, Cell(result.sts.mean_over_tasks(correlation, aggregation))])
     titles = [task.title for task in TASKS.values()]
     title = f"STS, {correlation.capitalize()} x 100, {aggregation}"
