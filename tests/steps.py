@@ -70,6 +70,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
 }
 """What no recipe has on its own, as settings of simcse."""
+SMALL: dict[str, tuple[str, ...]] = {
+    "scd": ("objective.terms.barlow_twins.projector=[24,24,24]",),
+    "sg-opt": ("objective.terms.self_guided.size=24",),
+}
+"""Networks of thousands of dimensions, as small as the encoder of the tests."""
 
 
 def parts_of(name: str) -> set[tuple[str, ...]]:
@@ -141,7 +146,12 @@ def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: 
     """A recipe or variant, ready for steps in float64 on a little text."""
     recipe = "simcse" if name in VARIANTS else name
     longest = 60 if load_recipe(recipe).encoder.template else 32
-    settings = [f"training.batch_size={BATCH}", f"data.max_length={longest}", "training.precision=float32"]
+    settings = [
+        *SMALL.get(recipe, ()),
+        f"training.batch_size={BATCH}",
+        f"data.max_length={longest}",
+        "training.precision=float32",
+    ]
     if load_recipe(recipe).training.batch_tokens is not None:
         settings.append("training.batch_tokens=200")
     source = text_for(recipe, folder, sentences)

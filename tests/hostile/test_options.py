@@ -146,7 +146,7 @@ STUDIES = [
     Case(f"{COMPARE} --columns a,b,c,d", ("4 columns",)),
     Case(COMPARE.replace("simcse", "nope"), ("unknown recipe 'nope'",)),
     Case(COMPARE.replace("simcse", "''"), ()),
-    Case(COMPARE.replace("simcse", "simcse,simcse"), ("would share the folder",)),
+    Case(COMPARE.replace("simcse", "simcse,simcse"), ("named twice",)),
     Case(COMPARE.replace("--data data", "--data empty"), ("empty",)),
     Case(COMPARE.replace("--data data", "--data missing"), ("missing",)),
     Case(f"{REPRODUCE} --seeds x", ("--seeds",)),

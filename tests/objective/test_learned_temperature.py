@@ -87,3 +87,8 @@ def test_it_is_trained_and_stored() -> None:
 def test_it_does_not_go_with_truncated_vectors() -> None:
     with pytest.raises(UserError, match=r"objective\.matryoshka .* leave one of them out"):
         objective(learned_temperature=True, matryoshka={"dimensions": [2]})
+
+
+def test_samples_that_climb_the_contrast_need_a_fixed_temperature() -> None:
+    with pytest.raises(UserError, match=r"ascend follows the contrast at a fixed temperature"):
+        objective(learned_temperature=True, negatives=[{"kind": "gaussian", "ascend": {"steps": 1}}])

@@ -127,6 +127,7 @@ def test_gradients_of_both_directions() -> None:
     assert torch.autograd.gradcheck(loss, inputs, atol=1e-8)
 
 
-def test_hard_negatives_alone_have_no_columns_direction() -> None:
-    with pytest.raises(UserError, match=r"directions = columns leaves no negatives.*set it to rows"):
-        objective(directions="columns", negatives=[{"kind": "hard"}])
+@pytest.mark.parametrize("directions", ["columns", "both"])
+def test_hard_negatives_alone_have_no_columns_direction(directions: str) -> None:
+    with pytest.raises(UserError, match=rf"directions = {directions} leaves no negatives.*set it to rows"):
+        objective(directions=directions, negatives=[{"kind": "hard"}])

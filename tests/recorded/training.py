@@ -94,11 +94,14 @@ def record_run(name: str, model: Path, folder: Path) -> dict[str, Any]:
         rows = [(sentences[i], sentences[i + ROWS], sentences[i + 2 * ROWS]) for i in range(ROWS)]
     label = Objective.from_settings(loaded.objective).label
     if label is not None:
-        rows = [(sentences[i], sentences[i + ROWS], i % 3) for i in range(ROWS)]
+        texts = 3 if label == "margin" else 2
+        rows = [(*sentences[i : i + ROWS * texts : ROWS], i % 3) for i in range(ROWS)]
     settings = (*settings, f"training.max_steps={steps}")
     text: Any = rows
     if loaded.objective.view.kind == "spans":
         text = str(write_documents(folder.with_name(f"{folder.name}.txt"), sentences, documents=ROWS // 5))
+    if loaded.encoder.template is not None:
+        settings = (*settings, "data.max_length=56")  # the tiny vocabulary has many pieces for a template
     if loaded.training.batch_tokens is not None:
         settings = (*settings, "training.batch_tokens=200")
     dev: Literal["sample"] | None = "sample" if name in JUDGED else None

@@ -28,8 +28,16 @@ from opencse.text.tokenizer import Tokens
 from opencse.training.trainer import Trainer
 from steps import VARIANTS, parts_of, prepared
 
-ALL = [*recipe_names(), *(name for name in VARIANTS if name != "fitted")]  # scikit-learn fits a mixture on the CPU
-UNMASKED = [name for name in ALL if name != "mlm" and (name in VARIANTS or ("term", "mlm") not in parts_of(name))]
+WAITING = {
+    *{"fitted"},  # scikit-learn fits a mixture on the CPU
+    *{"promptbert", "cot-bert", "denosent"},  # one template row for each length of the batch
+    *{"tsdae", "denoising-untied"},  # only real tokens go through the decoder's head
+    *{"hardest"},  # the nearest of a pool are chosen chunk by chunk
+}
+ALL = [name for name in [*recipe_names(), *VARIANTS] if name not in WAITING]
+APART = {"mlm", "is-bert"}
+"""Nothing but a masked copy, or the anchors by a term of its own, goes through the encoder in chunks."""
+UNMASKED = [name for name in ALL if name not in APART and (name in VARIANTS or ("term", "mlm") not in parts_of(name))]
 META = torch.device("meta")
 
 

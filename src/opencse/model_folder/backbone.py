@@ -177,18 +177,21 @@ def dropout_rates(config: PretrainedConfig) -> dict[str, float]:
 def dropout_at(model: PreTrainedModel, rate: float) -> Iterator[None]:
     """Sets every dropout rate of a model within the block, in its configuration and its modules."""
     config, before = model.config, dropout_rates(model.config)
-    modules = [(module, module.p) for module in model.modules() if isinstance(module, nn.Dropout)]
-    for key in before:
-        setattr(config, key, rate)
-    for module, _ in modules:
-        module.p = rate
+    names = {"p", *before}
+    modules = [
+        (module, name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if type(value) in (int, float) and name in (names if isinstance(module, nn.Dropout) else before)
+    ]
+    owners: list[tuple[Any, str, float]] = [*((config, key, value) for key, value in before.items()), *modules]
+    for owner, name, _ in owners:
+        setattr(owner, name, rate)
     try:
         yield
     finally:
-        for key, value in before.items():
-            setattr(config, key, value)
-        for module, value in modules:
-            module.p = value
+        for owner, name, value in owners:
+            setattr(owner, name, value)
 
 
 def position_limit(model: PreTrainedModel, tokenizer_limit: int) -> int:

@@ -78,6 +78,10 @@ class Composition(Protocol):
         """Whether any part needs the positives' vectors."""
 
     @property
+    def learned_temperature(self) -> object | None:
+        """The temperature, if it is trained."""
+
+    @property
     def reads(self) -> Set[object]:
         """The requests of all parts together."""
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from opencse.objective.columns import AnyColumns, Own, Pairs, Scoring, VectorColumns
+from opencse.objective.columns import AnyColumns, Pairs, Scoring, VectorColumns
 from opencse.objective.losses.similarity import SimilarityKind, at_least_float32
 
 
@@ -26,7 +26,7 @@ class LearnedTemperature(nn.Module):
 
     Example:
         >>> learned = LearnedTemperature(0.05, "cosine")
-        >>> round(float(learned.scale), 4)
+        >>> round(learned.scale.item(), 4)
         20.0
 
     Args:
@@ -48,7 +48,7 @@ class LearnedTemperature(nn.Module):
 
     def scaled(self, positive: Pairs, columns: Sequence[AnyColumns]) -> tuple[Pairs, list[AnyColumns]]:
         """The positives and the columns, made with temperature 1, with their logits multiplied by ``exp(s)``."""
-        scale, number = self.scale, float(self.scale.detach())
+        scale = self.scale
         left_of: dict[int, Tensor] = {}
         right_of: dict[int, Tensor] = {}
         scoring: Scoring = replace(self.scoring, similarity="dot")
@@ -67,8 +67,9 @@ class LearnedTemperature(nn.Module):
                 right_of[id(vectors)] = plain(vectors)
             return right_of[id(vectors)]
 
-        def nearness(columns: Own | None) -> Own | None:
-            return None if columns is None else replace(columns, hardness=columns.hardness / number)
+        def nearness(hardness: float) -> float:
+            """The same weights of near columns, whose similarities are ``exp(s)`` times as large."""
+            return hardness / float(scale.detach()) if hardness else 0.0
 
         scaled: list[AnyColumns] = []
         for source in columns:
@@ -79,8 +80,8 @@ class LearnedTemperature(nn.Module):
                         left=left(source.left),
                         right=right(source.right),
                         scoring=scoring,
-                        hardness=source.hardness / number,
-                        own=nearness(source.own),
+                        hardness=nearness(source.hardness),
+                        own=None if source.own is None else replace(source.own, hardness=nearness(source.own.hardness)),
                     )
                 )
             else:

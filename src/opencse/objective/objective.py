@@ -221,9 +221,10 @@ class Objective(nn.Module):
                 "objective.matryoshka normalises truncated vectors again, which undoes objective.learned_temperature; "
                 "leave one of them out"
             )
-        if self.directions == "columns" and not any(source.of_both_sides for source in self.negatives):
+        if self.directions != "rows" and not any(source.of_both_sides for source in self.negatives):
             raise UserError(
-                "objective.directions = columns leaves no negatives: hard ones are of the anchors; set it to rows"
+                f"objective.directions = {self.directions} leaves no negatives for the positives: hard ones are of the "
+                "anchors; set it to rows, or add the in_batch negatives"
             )
         if not self.negatives and not self.terms:
             raise UserError("an objective needs at least one negative source or one term")

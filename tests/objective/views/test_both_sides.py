@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,8 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
+from opencse.objective.sides.clean import CleanSides
+from opencse.objective.vectors.requests import Clean
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.both_sides import BothSides, SideChange
 from opencse.text.tokenizer import TokenisedText
@@ -77,3 +81,14 @@ def test_each_side_has_its_own_change(
     other = "positive" if side == "anchor" else "anchor"
     assert torch.equal(changed[other], plain[other])
     assert ((changed[side] - plain[side]).abs().amax(dim=1) > 1e-4).all()
+
+
+def test_vectors_without_dropout_are_of_inputs_as_they_are(tiny_folder: Path, sentences: list[str]) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, dropout=0.0, device="cpu").train()
+    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N] * 2))
+    inputs = StepInputs(tokens, N, torch.arange(N).unsqueeze(1).repeat(1, 2), noise_seed=5)
+    reps = Objective(view("feature_cutoff", "none"), negatives=[InBatch()], terms=[]).represent(encoder, inputs)
+    clean = InBatch(InBatch.Settings(of=CleanSides.Settings()))
+    both = Objective(view("feature_cutoff", "none"), negatives=[clean]).represent(encoder, inputs)
+    torch.testing.assert_close(both[Clean()], encoder(tokens.rows(0, N)).vectors)
+    assert (reps.anchor - both[Clean()]).abs().max() > 1e-3, "the anchors' own inputs are changed"

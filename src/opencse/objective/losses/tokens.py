@@ -23,6 +23,7 @@ def masked_lm(logits: Tensor, labels: Tensor) -> Tensor:
         (M,) losses.
 
     Example:
+        >>> import torch
         >>> masked_lm(torch.tensor([[0.0, 0.0], [0.0, 4.0]]), torch.tensor([0, 1]))
         tensor([0.6931, 0.0181])
     """
@@ -44,6 +45,7 @@ def replaced_tokens(logits: Tensor, replaced: Tensor) -> Tensor:
         (rows, length) losses.
 
     Example:
+        >>> import torch
         >>> replaced_tokens(torch.tensor([[[3.0, 0.0], [3.0, 0.0]]]), torch.tensor([[0, 1]]))
         tensor([[0.0486, 3.0486]])
     """

@@ -9,7 +9,9 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from opencse.errors import UserError
 from opencse.objective.columns import Pairs, Scoring, VectorColumns
+from opencse.objective.context import Context
 from opencse.objective.contrast import contrast
 from opencse.objective.negatives.base import Generated, GeneratedSettings
 from opencse.objective.noise import centre_and_spread, standard_normal
@@ -90,6 +92,15 @@ class Gaussian(Generated):
             return self
 
     settings: Settings
+
+    def check(self, context: Context) -> None:
+        """Refuses to move samples up a gradient whose temperature is not known here."""
+        super().check(context)
+        if self.settings.ascend is not None and context.objective.learned_temperature is not None:
+            raise UserError(
+                f"{self.kind}: ascend follows the contrast at a fixed temperature; leave objective.learned_temperature "
+                "or ascend out"
+            )
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, moved up the gradient if the settings say so."""

@@ -173,6 +173,7 @@ def represent(
     if inputs.positives > 1 and merge is None:
         raise ValueError(f"{inputs.positives} positives per anchor need a function that merges their vectors")
     forward = Forward(encoder, inputs, views=n if derive is not None else (1 + inputs.positives) * n)
+    forward.plain = disturb is None and dropout is None
     answers = {request: request.ask(forward) for request in sorted(reads, key=str)}
     if not any(request.encodes for request in reads):
         encoded = inputs.chunks.encode(encoder, None, masked=forward.masked)

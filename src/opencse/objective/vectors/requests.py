@@ -100,7 +100,7 @@ class Clean(Request[Tensor]):
         """Encodes the anchors in a pass after the one of all rows."""
 
         def clean(encoded: Encoded) -> Tensor:
-            if not forward.encoder.has_dropout:
+            if forward.plain and not forward.encoder.has_dropout:
                 return encoded.vectors[: forward.inputs.examples]
             with forward.encoder.without_dropout():
                 return forward.encode(forward.inputs.anchors)

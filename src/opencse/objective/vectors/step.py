@@ -85,11 +85,13 @@ class Forward:
         more: rows to encode after those of ``inputs.tokens``.
         layers: intermediate layers to pool.
         masked: the copy of which masked positions are predicted.
+        plain: whether the anchors' inputs are as they are, under the encoder's own dropout.
     """
 
     encoder: SentenceEncoder
     inputs: StepInputs
     views: int
+    plain: bool = True
     more: list[Tokens] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)
     masked: MaskedCopy | None = None

@@ -71,6 +71,8 @@ class Dropout(SentenceView):
             raise UserError(f"{context.model}: this backbone has no dropout; leave objective.view.rates out")
         if self.settings.rates is not None and context.objective.dual_encoder:
             raise UserError("objective.view.rates are of one encoder; set objective.dual_encoder to false")
+        if self.settings.rates is not None and any(self.settings.rates):
+            return
         if encoder is None or encoder.has_dropout or not context.own_dropout or not context.objective.negatives:
             return
         raise UserError(
