@@ -58,10 +58,14 @@ class RewrittenTexts(NegativeSource):
 
     settings: Settings
 
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self._max_length: int | None = None
+
     @property
     def request(self) -> Rewritten:
         """The vectors of the changed texts."""
-        return Rewritten(self.settings.change, self.settings.template, "rewritten negatives")
+        return Rewritten(self.settings.change, self.settings.template, "rewritten negatives", self._max_length)
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -69,8 +73,9 @@ class RewrittenTexts(NegativeSource):
         return {Sentences(), self.request}
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Registers its template where the encoder subtracts templates' vectors."""
+        """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
         del batch_size, seed
+        self._max_length = encoder.max_length
         add_template(encoder, self.settings.template)
 
     def count(self, batch_size: int, hard: int) -> int:

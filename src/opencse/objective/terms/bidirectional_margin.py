@@ -63,10 +63,14 @@ class BidirectionalMargin(Term):
 
     settings: Settings
 
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self._max_length: int | None = None
+
     @property
     def request(self) -> Rewritten:
         """The vectors of the negations."""
-        return Rewritten("negated", self.settings.template, "bidirectional_margin term")
+        return Rewritten("negated", self.settings.template, "bidirectional_margin term", self._max_length)
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -74,8 +78,9 @@ class BidirectionalMargin(Term):
         return {Sentences(), self.request}
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Registers its template where the encoder subtracts templates' vectors."""
+        """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
         del batch_size, seed
+        self._max_length = encoder.max_length
         add_template(encoder, self.settings.template)
 
     def loss(self, reps: Representations) -> Tensor:

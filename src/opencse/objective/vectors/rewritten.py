@@ -30,11 +30,14 @@ class Rewritten(Request[Tensor]):
         change: ``negated`` makes the negation of the text (`opencse.text.negation`).
         template: that the text is put into instead of the encoder's; None keeps it.
         reader: the part, for messages.
+        max_length: the most ids that the encoder reads; a text loses its end where its template would need more. None:
+            no limit.
     """
 
     change: Rewriting = "none"
     template: str | None = None
     reader: str = "part"
+    max_length: int | None = None
 
     @property
     def anchors_only(self) -> bool:
@@ -62,7 +65,8 @@ class Rewritten(Request[Tensor]):
         if self.change == "negated":
             rows = [_negated(ids, tokenizer, longest) for ids in rows]
         if self.template is not None:
-            rows = [moved_to(ids, tokenizer, Frame.of(Template(self.template), tokenizer.hf)) for ids in rows]
+            frame = Frame.of(Template(self.template), tokenizer.hf)
+            rows = [moved_to(ids, tokenizer, frame, self.max_length) for ids in rows]
         return tokenizer.pad(rows)
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
