@@ -82,17 +82,24 @@ def test_positives_are_in_the_other_template(encoder: SentenceEncoder) -> None:
         assert len(inside) == len(own.inside(text.ids)) or len(positive) == encoder.max_length
 
 
-@pytest.mark.parametrize("part", [RewrittenTexts, BidirectionalMargin])
+LONGER = OTHER + " and it is not so in the long run"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        RewrittenTexts(RewrittenTexts.Settings(template=LONGER)),
+        BidirectionalMargin(BidirectionalMargin.Settings(template=LONGER)),
+    ],
+)
 def test_a_longer_template_truncates_the_text_at_the_encoders_limit(
-    encoder: SentenceEncoder, part: type[RewrittenTexts | BidirectionalMargin]
+    encoder: SentenceEncoder, source: RewrittenTexts | BidirectionalMargin
 ) -> None:
-    longer = OTHER + " and it is not so in the long run"
-    source = part(part.Settings(template=longer))
     source.begin(encoder, batch_size=2, seed=0)
     tokens = encoder.tokenizer.pad(encoder.tokenize(["a dog " * 300, "a dog ."]))
     assert tokens.input_ids.shape[1] == encoder.max_length
     prepared = source.request.prepare(tokens, encoder.tokenizer, np.random.default_rng(0))
-    frame = Frame.of(Template(longer), encoder.tokenizer.hf)
+    frame = Frame.of(Template(LONGER), encoder.tokenizer.hf)
     assert prepared.input_ids.shape[1] == encoder.max_length
     assert prepared.input_ids[0, -len(frame.after) :].tolist() == list(frame.after)
     assert encoder(prepared).vectors.isfinite().all()
