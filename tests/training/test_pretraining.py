@@ -21,7 +21,7 @@ from helpers import Stopped
 from opencse import SentenceEncoder, UserError, pretrain, train
 from opencse.errors import InterruptedRunError
 from opencse.kernels.outputs import MaskedTokens
-from opencse.making.backbone import Shape, create_backbone
+from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.objective.vectors.represent import represent
@@ -382,14 +382,63 @@ def test_a_shape_that_cannot_be_is_refused(size: dict[str, int]) -> None:
         Shape.model_validate(size)
 
 
-def test_a_model_without_the_head_is_refused(run: Run, tmp_path: Path) -> None:
+def test_a_head_is_saved_only_where_there_is_one(run: Run, tmp_path: Path) -> None:
     run.encoder.save(tmp_path / "bare")
-    with pytest.raises(UserError, match=r"no masked-language-model head \(missing cls\.predictions"):
-        pretrain(run.text, tmp_path / "out", model=str(tmp_path / "bare"), settings=SETTINGS, device="cpu")
     encoder = SentenceEncoder.load(tmp_path / "bare", device="cpu")
     with pytest.raises(RuntimeError, match="no masked-LM head to save"):
         encoder.save(tmp_path / "again", masked_lm=True)
     assert not (tmp_path / "again" / "modules.json").exists()
+
+
+def test_a_model_without_the_head_gets_a_new_one(run: Run, tmp_path: Path, sentences: list[str]) -> None:
+    run.encoder.save(tmp_path / "bare")
+    settings = (*SETTINGS, "training.max_steps=2", "training.learning_rate=1e-9")
+    out = tmp_path / "out"
+    pretrain(run.text, out, model=str(tmp_path / "bare"), settings=settings, device="cpu")
+    config = json.loads((out / "start" / "config.json").read_text())
+    assert config["architectures"] == ["BertForMaskedLM"]
+    assert not (out / "start" / "modules.json").exists()
+    bare = SentenceEncoder.load(tmp_path / "bare", device="cpu").encode(sentences[:9])
+    start = SentenceEncoder.load(out / "start", pooling="mean", device="cpu").encode(sentences[:9])
+    np.testing.assert_allclose(bare, start, atol=1e-6)
+    assert losses(out)[0] > losses(run.folder)[-1] + 0.3  # the new head knows nothing
+    reference(out)
+    changed = SentenceEncoder.load(tmp_path / "bare", device="cpu")
+    next(changed.backbone.parameters()).data.add_(0.1)
+    changed.save(tmp_path / "other")
+    with pytest.raises(UserError, match="the run began with another model"):
+        pretrain(run.text, out, model=str(tmp_path / "other"), settings=settings, device="cpu", resume=True)
+
+
+@pytest.mark.parametrize("new_layers", [0, 1, 2])
+def test_the_last_layers_are_drawn_again(tmp_path: Path, sentences: list[str], new_layers: int) -> None:
+    tokenizer = train_wordpiece(sentences[:100], 200, max_length=48)
+    create_backbone(tokenizer, SHAPE.model_copy(update={"layers": 2}), tmp_path / "model", 1)
+    facts = [
+        renew_backbone(str(tmp_path / "model"), tmp_path / name, new_layers, seed=seed)
+        for name, seed in (("a", 3), ("b", 3), ("c", 4))
+    ]
+    assert facts[0] == ["as it was", "layers drawn again: 2", "layers drawn again: 1, 2"][new_layers]
+    before, a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "a", "b", "c"))
+    assert a.keys() == before.keys()
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    moved = {key for key in a if not torch.equal(a[key], before[key])}
+    layers = {int(key.split("encoder.layer.")[1].split(".")[0]) + 1 for key in moved}
+    assert layers == set(range(3 - new_layers, 3))
+    assert bool(new_layers) == any(not torch.equal(a[key], c[key]) for key in a)
+
+
+def test_more_new_layers_than_there_are_and_new_layers_of_nothing_are_refused(
+    text: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    create_backbone(train_wordpiece(sentences[:100], 200, max_length=48), SHAPE, tmp_path / "model", 1)
+    for model, message in (
+        (str(tmp_path / "model"), "3 layers cannot be drawn again of a model that has 1"),
+        (None, "new_layers is for a model that exists"),
+    ):
+        with pytest.raises(UserError, match=message):
+            pretrain(text, tmp_path / "out", model=model, new_layers=3, settings=SETTINGS, device="cpu")
+    assert not (tmp_path / "out" / "config.json").exists()
 
 
 def test_a_new_backbone_is_a_function_of_its_seed(sentences: list[str], tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from opencse.api.options.training import AdaptOptions, PretrainOptions, RunOptio
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.making.backbone import Shape
+from opencse.model_folder.locate import locate
+from opencse.model_folder.masked_lm import open_masked_lm
 from opencse.outputs import paths_of
 from opencse.processes import started
 from opencse.progress import Silent
@@ -24,7 +26,7 @@ from opencse.runs.data_sets import GivenSet
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
-from opencse.runs.start import GivenEncoder, NewBackbone
+from opencse.runs.start import GivenEncoder, NewBackbone, NewStart, RenewedBackbone
 from opencse.runs.trackers import require_tracker
 from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, TextSource, open_texts
@@ -84,7 +86,9 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
     """Masked-language-model pretraining of a new BERT, or of ``model`` on your domain; the head is kept with it.
 
     Without ``model``, a WordPiece vocabulary is learned from the text and a BERT with random weights is written to
-    ``out/start``; then it is trained like any other model, with only the masked-LM term.
+    ``out/start``; then it is trained like any other model, with only the masked-LM term. A ``model`` without a
+    masked-LM head (an encoder that was tuned on sentences) gets a new one, and its last ``new_layers`` layers can be
+    drawn again; that start is written to ``out/start`` too, as a plain folder without the model's pooling.
 
     Example:
         >>> import opencse
@@ -114,23 +118,30 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
         if options["shape"] is not None or vocabulary != defaults_of(PretrainOptions)["vocabulary"]:
             raise UserError(f"shape and vocabulary are for a new backbone; leave them out with --model {model}")
     shape = options["shape"] or Shape()
-    backbone = NewBackbone(vocabulary, shape) if model is None else None
+    new_layers, trust = options["new_layers"], options["trust_remote_code"]
+    begin: NewStart | None = None
+    if model is None:
+        if new_layers:
+            raise UserError("new_layers is for a model that exists: name it with --model, or leave --new-layers out")
+        begin = NewBackbone(vocabulary, shape)
+    elif new_layers or open_masked_lm(locate(str(model)), trust_remote_code=trust)[1]:
+        begin = RenewedBackbone(str(model), new_layers, trust)
     job = TrainJob(
         text=_open_texts(text, options),
         recipe=options["recipe"],
-        model=str(model or RunFolder.at(out).start),
+        model=str(model if begin is None else RunFolder.at(out).start),
         preset=None,
         settings=_settings(options["settings"]),
         dev=options["dev"],
         device=options["device"],
-        trust_remote_code=options["trust_remote_code"],
-        begin=backbone,
+        trust_remote_code=trust,
+        begin=begin,
     )
     recipe = job.resolved.recipe
     if recipe.objective.negatives:
         raise UserError(f"{recipe.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
     longest = recipe.data.max_length
-    if backbone is not None and longest != "auto" and longest > shape.positions:
+    if model is None and longest != "auto" and longest > shape.positions:
         raise UserError(
             f"data.max_length {longest} is above the {shape.positions} positions of the new "
             f"backbone; set --positions {longest} or --set data.max_length={shape.positions}"

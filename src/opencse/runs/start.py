@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
-from opencse.making.backbone import Shape, create_backbone
+from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.adapters import CONFIG as ADAPTERS
 from opencse.model_folder.adapters import LoraSettings, add_adapters
 from opencse.model_folder.locate import locate
+from opencse.model_folder.masked_lm import open_masked_lm
 from opencse.model_folder.reading import has_own_pooling, own_pooling, own_template, transformer_folder
 from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Head, HeadSettings, new_head
@@ -80,6 +81,37 @@ class NewBackbone:
 
     def require_same(self, folder: Path) -> None:
         """Accepts any: a run continues with the backbone that it began with, whatever shape is requested now."""
+
+
+@dataclass(frozen=True)
+class RenewedBackbone:
+    """A model that exists, as a masked language model: with a new head where it has none, and layers drawn again.
+
+    Attributes:
+        model: a folder or a Hub id.
+        new_layers: how many layers, from the last on, get random weights.
+        trust_remote_code: run the code that the model's folder brings.
+    """
+
+    model: str
+    new_layers: int = 0
+    trust_remote_code: bool = False
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Writes it with random weights of ``seed``."""
+        del source
+        facts = renew_backbone(self.model, folder, self.new_layers, seed=seed, trust_remote_code=self.trust_remote_code)
+        progress.say(f"start      {self.model}: {facts}")
+
+    def require_same(self, folder: Path) -> None:
+        """Compares token embeddings and depth with those of the start in ``folder``."""
+        now, before = (
+            open_masked_lm(path, trust_remote_code=self.trust_remote_code)[0] for path in (locate(self.model), folder)
+        )
+        words, words_before = (dict(network.get_input_embeddings().named_parameters()) for network in (now, before))
+        same_depth = now.config.num_hidden_layers == before.config.num_hidden_layers
+        if not (same_depth and torch.equal(words["weight"], words_before["weight"])):
+            raise UserError(f"{folder}: the run began with another model than {self.model}; give that one")
 
 
 @dataclass(frozen=True)

@@ -147,9 +147,13 @@ class PretrainOptions(RunOptions, RowColumnOptions, LineOptions, SplitOptions, t
         str | Path | None,
         Option(
             None,
-            "Backbone to continue from (domain adaptation); by default a new BERT.",
+            "Encoder to continue from (domain adaptation), with a new masked-LM head where it has none; by default a "
+            "new BERT.",
             ("--model", "-m"),
         ),
+    ]
+    new_layers: Annotated[
+        int, Option(0, "Layers of --model, from the last on, that get random weights first.", least=0)
     ]
     vocabulary: Annotated[int, Option(16_384, "Size of the new vocabulary, at most.")]
     shape: Annotated[Shape | None, Option(None, "size of the new backbone.", hidden=True)]
