@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,9 @@ from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.runs.prepare import Prepared
 from opencse.text import sample
-from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
+from opencse.text.batches import BatchPlan, TokenBatchPlan
 from opencse.text.readers import Source
-from opencse.training.pace import plan_batches, seconds_per_step
+from opencse.training.pace import mean_seconds_per_step, plan_batches, seconds_per_step
 from opencse.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.slow
@@ -160,20 +161,34 @@ def pace_of(monkeypatch: pytest.MonkeyPatch, pace: float) -> list[float]:
     """Lets the pace be measured, with all it does to the state of the process, and answers ``pace``."""
     calls: list[float] = []
 
-    def fixed(
-        encoder: object,
-        objective: object,
-        inputs: object,
-        batches: Batches,
-        settings: object,
-        precision: object,
-        chunks: object,
-    ) -> float:
-        calls.append(seconds_per_step(encoder, objective, inputs, batches, settings, precision, chunks))  # type: ignore[arg-type]
+    def fixed(*how: Any) -> float:
+        calls.append(mean_seconds_per_step(*how))
         return pace
 
-    monkeypatch.setattr(prepare_module, "seconds_per_step", fixed)
+    monkeypatch.setattr(prepare_module, "mean_seconds_per_step", fixed)
     return calls
+
+
+def test_few_seconds_are_measured_by_fewer_steps(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = job(tiny_folder).prepare(Silent())
+    clock = [0.0]
+    build = InputBuilder.build
+
+    def tick(self: InputBuilder, rows: NDArray[np.int64], at: int) -> StepInputs:
+        clock[0] += 2.0
+        return build(self, rows, at)
+
+    monkeypatch.setattr(InputBuilder, "build", tick)
+    monkeypatch.setattr("opencse.training.pace.time.perf_counter", lambda: clock[0])
+    plan = prepared.with_time(3.0)
+    assert plan.seconds_per_step == 2.0
+    assert clock[0] == 2.0 * (2 + 2)  # two to warm up, and two until more than three seconds have passed
+    (line,) = [line for line in plan.lines() if line.startswith("time")]
+    assert (
+        line
+        == f"time       about {2 * plan.steps / 60:,.0f} minutes for the steps on this machine (2 s each, measured)"
+    )
+    assert not any(line.startswith("time") for line in prepared.plan.lines())
 
 
 def files(folder: Path) -> dict[str, bytes]:

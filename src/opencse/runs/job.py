@@ -35,6 +35,9 @@ from opencse.training.callbacks import Callback
 from opencse.training.memory import keep_freed_memory
 from opencse.training.trainer import Trainer, stop_requests
 
+_SECONDS_TIMED = 5.0
+"""How long a dry run makes steps to estimate the time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class TrainJob:
@@ -198,10 +201,10 @@ class TrainJob:
         record = folder.record() if resume and folder.record_file.is_file() else None
         with TemporaryDirectory() as elsewhere:
             location = self._write_start(record, Path(elsewhere), progress, ALONE)
-            plan = self.prepare(progress, steps=None if record is None else record.steps, location=location).plan
+            prepared = self.prepare(progress, steps=None if record is None else record.steps, location=location)
             if record is not None:
-                folder.require_same(record, plan.identity())
-        return plan
+                folder.require_same(record, prepared.plan.identity())
+            return prepared.with_time(_SECONDS_TIMED)
 
     def run(
         self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress | None = None

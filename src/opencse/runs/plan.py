@@ -60,6 +60,7 @@ class Plan:
     prompts: Prompts = field(default_factory=Prompts)
     others: tuple[PreparedSet, ...] = ()
     mixture: MixingPlan | None = None
+    seconds_per_step: float | None = None
 
     def lines(self) -> list[str]:
         """The plan in lines, for the user."""
@@ -112,6 +113,7 @@ class Plan:
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
             f"rate       {training.learning_rate:g}, {training.schedule} schedule, {training.seeds_in_words}",
             f"selection  {selection}",
+            *self._time(),
         ]
 
     def identity(self) -> Identity:
@@ -152,6 +154,18 @@ class Plan:
             environment=Environment.here(self.device),
             measure=self.dev.measure if self.dev else None,
         )
+
+    def _time(self) -> list[str]:
+        """How long the steps take, where that was measured."""
+        if self.seconds_per_step is None:
+            return []
+        count = self.steps // self.recipe.training.evaluate_every + 1
+        evaluations = "" if self.dev is None else f", and {count:,} evaluations"
+        minutes = self.steps * self.seconds_per_step / 60
+        time = f"about {minutes:,.0f} minutes" if minutes >= 1.5 else f"about {60 * minutes:,.0f} seconds"
+        return [
+            f"time       {time} for the steps on this machine ({self.seconds_per_step:.2g} s each, measured){evaluations}"
+        ]
 
     def _data_sets(self) -> list[str]:
         """The further data sets, and how they are mixed."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, cast
 
-import numpy as np
 from torch import nn
 
 from opencse.adapting.selection import DevScore, Selector
@@ -40,7 +39,7 @@ from opencse.text.sampling import sample_rows
 from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
-from opencse.training.pace import plan_batches, seconds_per_step
+from opencse.training.pace import mean_seconds_per_step, plan_batches
 from opencse.training.soundness import probes_of, require_known, require_sound
 from opencse.training.trainer import Trainer
 
@@ -59,6 +58,16 @@ class Prepared:
     batches: Batches
     others: tuple[DataSet, ...] = ()
     mixture: MixingPlan | None = None
+
+    def with_time(self, most_seconds: float) -> Plan:
+        """The plan with the time that its steps take on this machine, by some that are made and undone."""
+        plan = self.plan
+        sets = [DataSet(FIRST, self.objective, self.inputs, self.batches), *self.others]
+        training = plan.recipe.training
+        pace = mean_seconds_per_step(
+            self.encoder, sets, self.mixture, training, plan.precision, plan.chunks, most_seconds
+        )
+        return replace(plan, seconds_per_step=pace)
 
     def trainer(
         self,
@@ -369,11 +378,7 @@ def _count_steps(
     """Steps that the training budget allows; a budget of minutes needs the pace, which is measured."""
     training, pace = recipe.training, None
     if training.minutes is not None:
-        paces = [
-            seconds_per_step(encoder, one.objective, one.inputs, one.batches, training, precision, chunks)
-            for one in sets
-        ]
-        pace = world.share(float(np.average(paces, weights=None if mixture is None else mixture.steps)))
+        pace = world.share(mean_seconds_per_step(encoder, sets, mixture, training, precision, chunks))
         progress.say(f"pace       {pace:.3f} s per step, measured")
     if mixture is None:
         return training.steps(sets[0].batches.steps_per_epoch, int(sets[0].inputs.lengths.sum()), pace)

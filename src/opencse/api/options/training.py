@@ -48,7 +48,12 @@ class RunOptions(DocumentOptions, SettingOptions, ReportOptions, DeviceOptions, 
             rank=6,
         ),
     ]
-    dry_run: Annotated[bool, Option(False, "Check everything, print the plan, and stop before training.", rank=6)]
+    dry_run: Annotated[
+        bool,
+        Option(
+            False, "Check everything, print the plan with an estimate of the time, and stop before training.", rank=6
+        ),
+    ]
     track: Annotated[
         str | None,
         Option(None, "Log to tensorboard or wandb too; metrics.jsonl is always written.", rank=6),
