@@ -163,9 +163,8 @@ class Plan:
         evaluations = "" if self.dev is None else f", and {count:,} evaluations"
         minutes = self.steps * self.seconds_per_step / 60
         time = f"about {minutes:,.0f} minutes" if minutes >= 1.5 else f"about {60 * minutes:,.0f} seconds"
-        return [
-            f"time       {time} for the steps on this machine ({self.seconds_per_step:.2g} s each, measured){evaluations}"
-        ]
+        each = f"{self.seconds_per_step:.2g} s each, measured"
+        return [f"time       {time} for the steps on this machine ({each}){evaluations}"]
 
     def _data_sets(self) -> list[str]:
         """The further data sets, and how they are mixed."""
