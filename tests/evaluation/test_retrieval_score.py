@@ -177,6 +177,7 @@ def test_the_result_read_back_is_the_same(two: RetrievalResult, tmp_path: Path) 
     assert RetrievalResult.read_json(tmp_path / "r.json") == two
     data = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     counts = {"queries", "without_relevant", "documents", "identical_ids", "similarity"}
+    counts |= {"ranked_by", "intervals", "by_query"}
     assert set(data["retrieval"]["toy"]) == {*MEASURES, *counts}
     assert data["data"]["sha256"].keys() == {"toy", "toy1"}
     assert (data["split"], data["similarity"], data["data"]["text"]) == ("test", "cosine", "raw")
@@ -208,7 +209,9 @@ def test_table_has_a_row_a_model_and_data_set(two: RetrievalResult) -> None:
     assert "Retrieval (test, cosine; test, dot), x 100" in lines[0]
     score = two.retrieval["toy1"]
     row = next(line for line in lines if "toy1" in line)
-    assert cells(row) == ["[b]one", "toy1", *(f"{value:.2f}" for value in score.measures().values())]
+    low, high = score.intervals["ndcg_at_10"] or (0, 0)
+    first, *others = (f"{value:.2f}" for value in score.measures().values())
+    assert cells(row) == ["[b]one", "toy1", f"{first} ±{(high - low) / 2:.1f}", *others]
     assert "toy1: 9 queries, 130 documents" in " ".join(" ".join(lines).split())
     averages = [cells(line) for line in lines if "average" in line]
     assert averages == [["[b]one", "average", f"{two.average:.2f}", "-", "-", "-", "-", "-"]]

@@ -17,12 +17,14 @@ from opencse.evaluation.models.opening import open_model, require_model
 from opencse.evaluation.once import first_dimensions, layer_models, remembering
 from opencse.evaluation.probing.score import ProbingResult
 from opencse.evaluation.regression.score import RegressorResult
+from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.score import TransferResult
 from opencse.evaluation.transforms import TARGET, TransformKind, postprocessed, refitted_each_call
 from opencse.progress import Counted, Silent, Stages
+from opencse.text.stems import AUTO, language_named
 
 
 @overload
@@ -157,7 +159,7 @@ def evaluate_all(
 
     Yields:
         Each suite's name as soon as it is done, and the records by model (or ``model, layer n``, ``model, n
-        dimensions``).
+        dimensions``; with ``hybrid`` also ``BM25`` and ``model + BM25``).
 
     Raises:
         TypeError: for data that is no path.
@@ -165,6 +167,7 @@ def evaluate_all(
     """
     progress = options["progress"] or Silent()
     suite_options = _suite_options(suites, options)
+    extra = _keyword_rows(suites, options)
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     several = len(folders) > 1
     for model in models if len(models) > 1 else ():
@@ -179,10 +182,34 @@ def evaluate_all(
         opened_suite = suite_named(suite).open(folder, suite_options)
         if several and not remembered:
             remembered = list(opened_models())
-        yield (
-            suite,
-            {name: opened_suite.evaluate(model, progress.say).record for name, model in remembered or opened_models()},
-        )
+        opened = remembered or opened_models()
+        if extra is not None and isinstance(opened_suite.suite, Retrieval):
+            rows = rows_with_keywords(
+                (model for _, model in opened), opened_suite.suite, opened_suite.data, extra, progress.say
+            )
+            yield suite, {**rows}
+            continue
+        yield suite, {name: opened_suite.evaluate(model, progress.say).record for name, model in opened}
+
+
+def _keyword_rows(suites: Sequence[str], options: EvaluateAllOptions) -> KeywordRows | None:
+    """The rows of BM25 that are requested; None for none.
+
+    Raises:
+        UserError: for options that would change nothing.
+    """
+    requested = options["bm25"] or options["hybrid"]
+    if requested and Retrieval.name not in suites:
+        raise UserError("--bm25 and --hybrid are for retrieval; evaluate with --suite retrieval, or leave them out")
+    if options["hybrid_weight"] is not None and not options["hybrid"]:
+        raise UserError("--hybrid-weight needs --hybrid; add it, or leave the weight out")
+    if options["language"] != AUTO:
+        language_named(options["language"])
+        if not requested:
+            raise UserError("--language needs --bm25 or --hybrid, whose word stems it chooses; leave it out")
+    if not requested:
+        return None
+    return KeywordRows(options["hybrid"], options["hybrid_weight"], options["language"])
 
 
 def _folder(data: str | Path, suite: str, *, alone: bool) -> Path:

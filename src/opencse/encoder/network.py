@@ -70,6 +70,7 @@ class EncoderNetwork(nn.Module):
         self.prompts = parts.prompts
         self.pool_prompt = parts.pool_prompt
         self.similarity_fn_name = parts.similarity_fn_name
+        self.hybrid_weight = parts.hybrid_weight
         self.lower_case = parts.lower_case
         self.packed = False
         self.fast = InferenceForward()
@@ -113,6 +114,7 @@ class EncoderNetwork(nn.Module):
             prompts=self.prompts,
             pool_prompt=self.pool_prompt,
             similarity_fn_name=self.similarity_fn_name,
+            hybrid_weight=self.hybrid_weight,
             lower_case=self.lower_case,
             token_weights=self.token_weights,
             own_code=self.own_code,

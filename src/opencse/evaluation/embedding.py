@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers, Vectors
 from opencse.errors import UserError
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
 from opencse.statistics.correlation import cosine_of_rows, rows_not_finite
@@ -68,6 +69,7 @@ class EmbeddingModel:
         layers: an encoder's layers; None where a model has none.
         searching: how queries and documents are encoded; None: as all other texts.
         similarity: the function that compares its vectors in retrieval.
+        hybrid_weight: of its vectors in a hybrid search, where one is saved with the model.
 
     Example:
         >>> model = EmbeddingModel("length", lambda texts: np.array([[float(len(text))] for text in texts]))
@@ -83,6 +85,7 @@ class EmbeddingModel:
     layers: ByLayer | None = None
     searching: Searching | None = None
     similarity: Similarity = Similarity.COSINE
+    hybrid_weight: HybridWeight | None = None
 
     def mapped(self, change: Callable[[Encode], Encode], *, name: str | None = None) -> EmbeddingModel:
         """Returns the model with each of its encodings changed, without its layers."""

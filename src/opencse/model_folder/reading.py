@@ -12,6 +12,7 @@ from opencse.errors import UserError, nearest
 from opencse.foreign import own_code
 from opencse.model_folder.adapters import Adapters, read_adapters
 from opencse.model_folder.backbone import dropout_rates, load_backbone, position_limit
+from opencse.model_folder.hybrid_weight import read_hybrid_weight
 from opencse.model_folder.layout import read_config
 from opencse.model_folder.listing import Modules, list_modules
 from opencse.model_folder.locate import locate
@@ -137,6 +138,7 @@ def read_folder(
         normalize=modules is not None and modules.normalize is not None,
         prompts=prompts,
         similarity_fn_name=read_similarity(folder),
+        hybrid_weight=read_hybrid_weight(folder),
         pool_prompt=pool_prompt,
         lower_case=sentence.lower_case,
         token_weights=weights,
@@ -179,6 +181,7 @@ def _read_table(
         normalize=normalize if read.normalize is None or dense else read.normalize,
         prompts=read_prompts(folder),
         similarity_fn_name=read_similarity(folder),
+        hybrid_weight=read_hybrid_weight(folder),
         token_weights=read.token_weights,
     )
 

@@ -15,6 +15,7 @@ from opencse import io
 from opencse.errors import UserError, reason
 from opencse.model_folder.adapters import write_adapters
 from opencse.model_folder.backbone import quiet_transformers
+from opencse.model_folder.hybrid_weight import hybrid_entry
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
     POOLING_FLAGS,
@@ -270,6 +271,7 @@ def _write_sentence_config(parts: Parts, folder: Path) -> None:
         "__version__": {WRITTEN_BY: __version__},
         **parts.prompts.entries,
         SIMILARITY: parts.similarity_fn_name.value,
+        **hybrid_entry(parts.hybrid_weight),
         **template_entry(parts),
     }
     io.write_new_json(folder / SENTENCE_CONFIG, config)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opencse.modules.dense import Dense
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import Similarity
@@ -33,6 +34,7 @@ class Parts:
         dense: layers after pooling that are kept at inference.
         normalize: whether vectors are L2-normalised.
         similarity_fn_name: the function that vectors are compared by.
+        hybrid_weight: of the vectors in a hybrid search, where one was fitted for them; see `opencse index tune`.
         prompts: what is put before texts, by what they are for.
         pool_prompt: whether pooling counts the tokens of the prompt.
         lower_case: whether the tokenizer is made to lower-case (sentence-transformers' ``do_lower_case``).
@@ -58,6 +60,7 @@ class Parts:
     prompts: Prompts = field(default_factory=Prompts)
     pool_prompt: bool = True
     similarity_fn_name: Similarity = Similarity.COSINE
+    hybrid_weight: HybridWeight | None = None
     lower_case: bool = False
     token_weights: TokenWeights | None = None
     own_code: tuple[str, ...] = ()

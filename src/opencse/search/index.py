@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.modules.hybrid_weight import DEFAULT_WEIGHT
 from opencse.modules.prompts import Role
 from opencse.progress import Progress, Silent
 from opencse.ranking import PreparedVectors
 from opencse.search.building import BuildSettings, add, build, changing, require_same_model
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
-from opencse.search.queries import HYBRID_WEIGHT, hit_of, prepare_queries, search_hybrid, search_vectors
+from opencse.search.queries import hit_of, prepare_queries, search_hybrid, search_vectors
 from opencse.search.result import Hit, IndexInfo, SearchResult, info_of
 from opencse.search.row_sources import FileRows, MemoryRows, RowSource
 from opencse.search.rows import RowLike
@@ -214,7 +215,7 @@ class Index:
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         if hybrid_weight is not None and not hybrid:
             raise UserError("hybrid_weight needs a hybrid search; add hybrid (--hybrid), or leave it out")
-        weight = HYBRID_WEIGHT if hybrid_weight is None else hybrid_weight
+        weight = DEFAULT_WEIGHT if hybrid_weight is None else hybrid_weight
         if not 0 <= weight <= 1:
             raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
         if vectors is not None and len(vectors) != len(queries):

@@ -9,17 +9,12 @@ from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
-from opencse.ranking import PreparedVectors, nearest_prepared, similarities
+from opencse.ranking import PreparedVectors, nearest_prepared
 from opencse.search.filters import Where
-from opencse.search.keyword_index import best_rows
+from opencse.search.hybrid import DEPTH, candidates_of
 from opencse.search.result import Hit
 from opencse.search.row_database import Manifest, StoredRow
 from opencse.search.snapshots import Snapshot
-
-HYBRID_WEIGHT = 0.5
-"""Weight of the vectors in a hybrid search."""
-DEPTH = 100
-"""Ranks of each list that are candidates of a hybrid search, at least."""
 
 
 def prepare_queries(vectors: NDArray[np.floating] | None, manifest: Manifest) -> PreparedVectors:
@@ -76,13 +71,8 @@ def search_hybrid(
     where: Where | None,
     weight: float,
 ) -> list[list[Hit]]:
-    r"""Finds the k rows that are best by vectors and keywords together: a convex combination of scaled scores.
+    """Finds the k rows that are best by vectors and keywords together; see `opencse.search.hybrid.candidates_of`.
 
-    .. math:: \text{score}(d) = w\,\frac{s(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
-
-    with s the index's similarity (the cosine, unless the model names another), h the highest similarity and b the
-    highest BM25 score to the query, and l the lowest similarity to at most 4096 rows evenly spread over the index
-    (lower ones count as l); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion Functions for Hybrid Retrieval").
     Candidates are the first ``max(100, 4 k)`` of each list.
 
     Args:
@@ -97,25 +87,15 @@ def search_hybrid(
         return [[] for _ in texts]
     depth = max(DEPTH, 4 * k)
     nearest, _ = _nearest(snapshot, queries, depth, where)
-    positions = snapshot.positions
     matching = None if where is None else snapshot.matching(where)
-    allowed = None if matching is None else np.isin(positions, matching)
+    allowed = None if matching is None else np.isin(snapshot.positions, matching)
     rankings: list[list[tuple[int, float]]] = []
     for text, query, near in zip(texts, queries, nearest, strict=True):
         word_scores = snapshot.keywords.scores(text)
         if allowed is not None:
             word_scores = np.where(allowed, word_scores, 0.0)
-        candidates = np.union1d(near[near >= 0], positions[best_rows(word_scores, depth)])
-        if not len(candidates):
-            rankings.append([])
-            continue
-        cosines = similarities(query[None], snapshot.vectors, candidates[None], snapshot.similarity)[0]
-        low, high = float(snapshot.similarity.scores(query[None], snapshot.sample).min()), float(cosines.max())
-        by_vectors = np.clip((cosines - low) / (high - low), 0, 1) if high > low else np.ones(len(candidates))
-        by_words = word_scores[np.searchsorted(positions, candidates)] / max(float(word_scores.max()), 1e-12)
-        scores = weight * by_vectors + (1 - weight) * by_words
-        order = np.lexsort((candidates, -scores))
-        rankings.append(list(zip(candidates[order].tolist(), scores[order].tolist(), strict=True)))
+        rows, scores = candidates_of(query, near, word_scores, snapshot, depth).ranking(weight)
+        rankings.append(list(zip(rows.tolist(), scores.tolist(), strict=True)))
     return _hits(snapshot, rankings, k)
 
 

@@ -23,6 +23,7 @@ from opencse.search.approximate import ApproximateIndex
 from opencse.search.checksums import PAGE, PageSums, read_sums, require_pages, row_sum
 from opencse.search.filters import Where, sql_of
 from opencse.search.folder import NAMES, current_database
+from opencse.search.hybrid import evenly_spread
 from opencse.search.keyword_index import KeywordIndex, cache_name, cached_keyword_index
 from opencse.search.row_database import (
     HAS_ID,
@@ -41,8 +42,6 @@ from opencse.search.rows import Value
 WHOLE = 1 << 28
 """Bytes of vectors up to which all are verified before the first search; of more only the pages of the hits are."""
 _TRIES = 5
-_SAMPLE = 4_096
-"""Rows from which the lowest similarity to a query is estimated."""
 
 
 class Snapshot:
@@ -119,8 +118,7 @@ class Snapshot:
     @cached_property
     def sample(self) -> PreparedVectors:
         """(at most 4096, d) vectors of rows evenly spread over the index."""
-        positions = self.positions
-        return np.asarray(self.vectors[positions[:: -(-len(positions) // _SAMPLE)]])
+        return np.asarray(self.vectors[evenly_spread(self.positions)])
 
     def select(self, condition: str, values: Sequence[Value], rest: str = "") -> list[StoredRow]:
         """Reads the rows for which an SQL condition holds, by position."""

@@ -1,7 +1,8 @@
 """Tests and intervals for the difference of two systems, over seeds, over pairs, and over a family of comparisons.
 
 A difference has two sources of chance. *Seeds*: train again and the score moves (``paired_seeds``). *Pairs*: other
-sentence pairs would have given another score to the same two models (``paired_bootstrap``, ``williams``). A claim about
+sentence pairs would have given another score to the same two models (``paired_bootstrap``, ``williams``; for queries
+``paired_queries``). A claim about
 a method needs the first, a claim about two models the second (Dror, Baumer, Shlomov and Reichart 2018, "The
 hitchhiker's guide to testing statistical significance in natural language processing"). With several comparisons, call
 ``after_holm`` first, then ``verdict``.
@@ -23,6 +24,7 @@ from opencse.statistics.difference import (
     holm,
     verdict,
 )
+from opencse.statistics.means import PairedQueries, intervals_of_means, paired_queries
 from opencse.statistics.seeds import PairedSeeds, Summary, paired_seeds, summary
 from opencse.statistics.two_way import TwoWay, two_way
 from opencse.statistics.williams import DependentCorrelations, williams
@@ -35,14 +37,17 @@ __all__ = [
     "Interval",
     "PairedBootstrap",
     "PairedBootstrapTasks",
+    "PairedQueries",
     "PairedSeeds",
     "Summary",
     "TwoWay",
     "after_holm",
     "brief",
     "holm",
+    "intervals_of_means",
     "paired_bootstrap",
     "paired_bootstrap_tasks",
+    "paired_queries",
     "paired_seeds",
     "summary",
     "two_way",

@@ -77,6 +77,35 @@ class EvaluateOptions(SuiteOptions, total=False):
 class EvaluateAllOptions(SuiteOptions, total=False):
     """How several models are scored on several suites."""
 
+    bm25: Annotated[bool, Option(False, "Retrieval: one more row for BM25 (keywords) alone.", rank=1)]
+    hybrid: Annotated[
+        bool,
+        Option(
+            False,
+            "Retrieval: rows for BM25, and for each model with BM25 as `opencse index query --hybrid` merges them.",
+            rank=1,
+        ),
+    ]
+    hybrid_weight: Annotated[
+        float | None,
+        Option(
+            None,
+            "Weight of the vectors in --hybrid, 0 to 1; by default the one saved with the model, else 0.5.",
+            least=0,
+            most=1,
+            rank=1,
+        ),
+    ]
+    language: Annotated[
+        str,
+        Option(
+            "auto",
+            "Language whose word stems BM25 compares: auto (that of the documents), none, or en, de, ...",
+            rank=1,
+            in_python="whose word stems BM25 compares, as in `opencse.build_index`.",
+        ),
+    ]
+
     layers: Annotated[
         Sequence[int] | Literal["all"] | None,
         Option(

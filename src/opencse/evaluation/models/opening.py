@@ -242,6 +242,7 @@ def _open_encoder(
         layers=_layers_of(encoder, progress) if layer is None else None,
         searching=searching,
         similarity=encoder.similarity_fn_name,
+        hybrid_weight=encoder.hybrid_weight,
     )
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.retrieval.data import RetrievalTask
-from opencse.modules.similarity import Similarity
-from opencse.ranking import nearest_rows
+from opencse.evaluation.retrieval.rankers import ByVectors, Ranker
 
 
 @dataclass(frozen=True)
@@ -74,16 +73,12 @@ class OwnDocuments:
 
 
 def rankings(
-    task: RetrievalTask, embedded: Embedded, k: int, own_documents: OwnDocuments, similarity: Similarity | None = None
+    task: RetrievalTask, embedded: Embedded, k: int, own_documents: OwnDocuments, ranker: Ranker | None = None
 ) -> Iterator[Ranked]:
-    """Ranks the first k documents for each query of ``task``, in the queries' order."""
+    """Ranks the first k documents for each query of ``task``, in the queries' order; by vectors without a ranker."""
     # One more than needed: the document that is left out may be among them.
-    positions, _ = nearest_rows(
-        embedded.queries.of(task.queries), embedded.of(task.documents), k + 1, similarity or embedded.similarity
-    )
+    positions = (ranker or ByVectors()).first(task, embedded, k + 1)
     missing = task.missing or [[]] * len(task.queries)
-    for ranked, without, levels, absent in zip(
-        positions.tolist(), own_documents.left_out, task.judged, missing, strict=True
-    ):
+    for ranked, without, levels, absent in zip(positions, own_documents.left_out, task.judged, missing, strict=True):
         others = [position for position in ranked if position != without][:k]
         yield Ranked([levels.get(position, 0) for position in others], [*levels.values(), *absent])

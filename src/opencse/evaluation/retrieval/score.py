@@ -10,26 +10,51 @@ descending); and queries without a relevant document are left out and counted (B
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import FiniteFloat
+import numpy as np
+from pydantic import Field, FiniteFloat
 
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
-from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
+from opencse.evaluation.retrieval.rankers import ByVectors, Ranker
+from opencse.evaluation.retrieval.rankings import OwnDocuments, Ranked, rankings
 from opencse.evaluation.suite import Options, Suite
 from opencse.evaluation.table import Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
+from opencse.statistics.difference import Interval, verdict
+from opencse.statistics.means import PairedQueries, intervals_of_means
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 DEPTH = 100
+
+
+MEASURES: dict[str, Callable[[Ranked], float]] = {
+    "ndcg_at_10": lambda one: ndcg(one.levels, one.judged, 10),
+    "mrr_at_10": lambda one: reciprocal_rank(one.levels, 10),
+    "map_at_10": lambda one: average_precision(one.levels, one.judged, 10),
+    "recall_at_1": lambda one: recall(one.levels, one.judged, 1),
+    "recall_at_10": lambda one: recall(one.levels, one.judged, 10),
+    "recall_at_100": lambda one: recall(one.levels, one.judged, 100),
+}
+"""The measures of one query's ranking, in [0, 1], by name."""
+
+
+class ComparedRows(PairedQueries):
+    """The difference of nDCG@10 between two rows of a table, over the same queries.
+
+    Attributes:
+        than: name of the other row.
+    """
+
+    than: str
 
 
 class RetrievalScore(SuiteScore):
@@ -46,7 +71,10 @@ class RetrievalScore(SuiteScore):
         without_relevant: judged queries left out, since no document is relevant to them.
         documents: documents searched.
         identical_ids: documents with the id of a query that were left out of that query's ranking.
-        similarity: the function that documents were ranked by.
+        similarity: the function that vectors were compared by; None: no vectors were.
+        ranked_by: the scores that ranked the documents, with their weights.
+        intervals: 95% interval of each measure, by its name: a bootstrap over the queries. None for a single query.
+        by_query: nDCG@10 x 100 of each query by its id, for paired tests.
     """
 
     ndcg_at_10: FiniteFloat
@@ -59,28 +87,35 @@ class RetrievalScore(SuiteScore):
     without_relevant: int
     documents: int
     identical_ids: int = 0
-    similarity: Similarity = Similarity.COSINE
+    similarity: Similarity | None = Similarity.COSINE
+    ranked_by: str = Similarity.COSINE.value
+    intervals: dict[str, Interval | None] = Field(default_factory=dict)
+    by_query: dict[str, FiniteFloat] = Field(default_factory=dict, repr=False)
 
     def measures(self) -> dict[str, float]:
         """The measures by name, without the counts."""
-        return self.model_dump(exclude={"queries", "without_relevant", "documents", "identical_ids", "similarity"})
+        return self.model_dump(include=set(MEASURES))
 
 
 class RetrievalResult(EvaluationRecord):
     """The record of a retrieval evaluation: ``retrieval.<data set>.ndcg_at_10`` and so on.
 
     Attributes:
-        similarity: the function that documents were ranked by.
+        similarity: the function that vectors were compared by; None: no vectors were.
+        ranked_by: the scores that ranked the documents, with their weights.
         split: which judgements were used.
         retrieval: scores by data set.
         average: plain mean of nDCG@10 over these data sets; compares only over the same ones.
+        compared: by data set, the difference of nDCG@10 from another row; see `rows_with_keywords`.
     """
 
     key = "retrieval"
-    similarity: Similarity
+    similarity: Similarity | None
+    ranked_by: str = Similarity.COSINE.value
     split: str
     retrieval: dict[str, RetrievalScore]
     average: FiniteFloat
+    compared: dict[str, ComparedRows] = Field(default_factory=dict)
 
     def scores(self) -> Mapping[str, RetrievalScore]:
         """See ``EvaluationRecord``."""
@@ -98,7 +133,8 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
     The texts are encoded one data set after another; their vectors are held in memory, the similarities in blocks.
 
     Attributes:
-        similarity: the function that ranks documents; None: the model's.
+        similarity: the function that compares vectors; None: the model's.
+        ranker: ranks documents; None: by vectors.
         split: name of the judgements.
         keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
     """
@@ -108,8 +144,14 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
     folder = "retrieval"
     by_task = True
     similarity: Similarity | None = None
+    ranker: Ranker | None = None
     split: str = "test"
     keep_identical_ids: bool = False
+
+    @property
+    def ranked(self) -> Ranker:
+        """Ranks documents."""
+        return self.ranker or ByVectors(self.similarity)
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -122,24 +164,26 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
     def embed(self, model: EmbeddingModel, tasks: Iterable[RetrievalTask]) -> Embedded:
         """Encodes queries and documents, each with its prompt where the model has one; see ``Suite``."""
+        if not self.ranked.reads_vectors:
+            return Embedded([], np.empty((0, 0)))
         return embed_for_search(model, ((task.queries, task.documents) for task in tasks))
 
     def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
         """See ``Suite``."""
         own_documents = OwnDocuments.of(task, self.keep_identical_ids)
-        ranked = list(rankings(task, embedded, DEPTH, own_documents, self.similarity))
+        ranked = list(rankings(task, embedded, DEPTH, own_documents, self.ranked))
+        values = {name: 100 * np.array([measure(one) for one in ranked]) for name, measure in MEASURES.items()}
+        similarity = (self.similarity or embedded.similarity) if self.ranked.reads_vectors else None
         return RetrievalScore(
-            ndcg_at_10=_percent([ndcg(one.levels, one.judged, 10) for one in ranked]),
-            mrr_at_10=_percent([reciprocal_rank(one.levels, 10) for one in ranked]),
-            map_at_10=_percent([average_precision(one.levels, one.judged, 10) for one in ranked]),
-            recall_at_1=_percent([recall(one.levels, one.judged, 1) for one in ranked]),
-            recall_at_10=_percent([recall(one.levels, one.judged, 10) for one in ranked]),
-            recall_at_100=_percent([recall(one.levels, one.judged, 100) for one in ranked]),
+            **{name: math.fsum(of_each) / len(of_each) for name, of_each in values.items()},
+            intervals=intervals_of_means(values),
+            by_query=dict(zip(task.query_ids, values["ndcg_at_10"].tolist(), strict=True)),
             queries=len(task.queries),
             without_relevant=task.without_relevant,
             documents=len(task.documents),
             identical_ids=own_documents.count,
-            similarity=self.similarity or embedded.similarity,
+            similarity=similarity,
+            ranked_by=self.ranked.name(embedded.similarity),
         )
 
     def record(self, scores: dict[str, RetrievalScore], common: Mapping[str, Any]) -> RetrievalResult:
@@ -147,6 +191,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         return RetrievalResult(
             **common,
             similarity=next(iter(scores.values())).similarity,
+            ranked_by=next(iter(scores.values())).ranked_by,
             split=self.split,
             retrieval=scores,
             average=math.fsum(score.ndcg_at_10 for score in scores.values()) / len(scores),
@@ -154,7 +199,9 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
     def line(self, task: RetrievalTask, score: RetrievalScore) -> str:
         """See ``Suite``."""
-        line = f"{task.name}: nDCG@10 {score.ndcg_at_10:.2f}, recall@100 {score.recall_at_100:.2f} over "
+        low_high = score.intervals.get("ndcg_at_10")
+        interval = "" if low_high is None else f" (95% interval {low_high[0]:.2f} to {low_high[1]:.2f})"
+        line = f"{task.name}: nDCG@10 {score.ndcg_at_10:.2f}{interval}, recall@100 {score.recall_at_100:.2f} over "
         line += f"{score.queries:,} queries, {score.documents:,} documents"
         if task.without_relevant:
             line += f"; {task.without_relevant:,} more queries have no relevant document and are left out"
@@ -169,23 +216,31 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
     @classmethod
     def table(cls, results: Mapping[str, RetrievalResult]) -> Table:
-        """Lays out measures x 100: one row per model and data set; where there are several, a row with the average."""
-        kinds = sorted({f"{result.split}, {result.similarity}" for result in results.values()})
+        """Lays out measures x 100, and half the interval of nDCG@10: one row per model and data set.
+
+        Where there are several data sets, one more row has the average. Notes below the table compare rows.
+        """
+        kinds = sorted({f"{result.split}, {result.ranked_by}" for result in results.values()})
         rows: list[TableRow] = []
         notes: dict[str, None] = {}
         for label, result in results.items():
             for name, score in result.retrieval.items():
-                rows.append([label, name, *map(Cell, score.measures().values())])
+                _, *others = map(Cell, score.measures().values())
+                first = Cell(score.ndcg_at_10, suffix=_half(score.intervals.get("ndcg_at_10")))
+                rows.append([label, name, first, *others])
                 left_out = (
                     f"; {score.identical_ids:,} with their query's own id left out" if score.identical_ids else ""
                 )
                 notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents{left_out}"] = None
             if len(result.retrieval) > 1:
                 rows.append([label, "average", Cell(result.average), *[Cell(None)] * 5])
+        for label, result in results.items():
+            for name, difference in result.compared.items():
+                notes[f"{name}, {label} against {difference.than}: {verdict(difference)}"] = None
         headers = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")
-        title = f"Retrieval ({'; '.join(kinds)}), x 100; R is recall"
+        title = f"Retrieval ({'; '.join(kinds)}), x 100; R is recall, ± half of the 95% interval over queries"
         return results_table(title, ["Model", "Data set"], headers, rows, notes, grouped=True)
 
 
-def _percent(values: Sequence[float]) -> float:
-    return 100 * math.fsum(values) / len(values)
+def _half(ends: Interval | None) -> str:
+    return "" if ends is None else f" ±{(ends[1] - ends[0]) / 2:.1f}"

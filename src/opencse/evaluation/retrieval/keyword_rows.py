@@ -1,0 +1,90 @@
+"""Scores BM25 and hybrid search next to the vectors of models, and compares the rows query by query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.once import remembering
+from opencse.evaluation.retrieval.data import RetrievalData
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, TaskKeywords
+from opencse.evaluation.retrieval.score import ComparedRows, Retrieval, RetrievalResult
+from opencse.evaluation.suite import Evaluation
+from opencse.modules.hybrid_weight import HybridWeight
+from opencse.progress import Say
+from opencse.statistics.means import paired_queries
+from opencse.text.stems import AUTO
+
+BM25 = "BM25"
+
+
+@dataclass(frozen=True)
+class KeywordRows:
+    """Which rows are added to a table of retrieval scores.
+
+    Attributes:
+        hybrid: also a row of vectors and BM25 together for each model.
+        weight: of the vectors in it; None: the weight saved with the model, or else the default.
+        language: whose word stems BM25 compares; see `opencse.search.building.BuildSettings`.
+    """
+
+    hybrid: bool = False
+    weight: float | None = None
+    language: str = AUTO
+
+
+def rows_with_keywords(
+    models: Iterable[EmbeddingModel], suite: Retrieval, data: RetrievalData, extra: KeywordRows, progress: Say
+) -> dict[str, RetrievalResult]:
+    """Scores BM25 once, and each model's vectors and, on request, both together.
+
+    A row of vectors is compared with BM25, a row of both with the better of its two parts on that data set.
+
+    Args:
+        models: to score; a text is encoded once for both rows of a model.
+        suite: how tasks are scored.
+        data: the tasks.
+        extra: the rows to add.
+        progress: called with one line at each step.
+
+    Returns:
+        The records by label: ``BM25``, ``MODEL``, ``MODEL + BM25``.
+    """
+    keywords = TaskKeywords(extra.language)
+    nothing = EmbeddingModel(BM25, lambda texts: np.empty((len(texts), 0)))
+    words = _record(replace(suite, ranker=ByKeywords(keywords)).evaluate(nothing, data, progress))
+    rows = {BM25: words.model_copy(update={"model": None})}
+    for model in models:
+        opened = remembering(model) if extra.hybrid else model
+        vectors = _record(suite.evaluate(opened, data, progress))
+        rows[model.name] = _compared(vectors, dict.fromkeys(data.tasks, (BM25, words)))
+        if not extra.hybrid:
+            continue
+        weight = model.hybrid_weight or HybridWeight()
+        if extra.weight is not None:
+            weight = HybridWeight(extra.weight, "as requested")
+        progress(f"{model.name} + BM25: weight of the vectors {weight}")
+        both = _record(replace(suite, ranker=ByBoth(weight.value, keywords)).evaluate(opened, data, progress))
+        parts = {BM25: words, model.name: vectors}
+        better = {
+            name: max(parts.items(), key=lambda part, task=name: part[1].retrieval[task].ndcg_at_10)
+            for name in data.tasks
+        }
+        rows[f"{model.name} + BM25"] = _compared(both, better)
+    return rows
+
+
+def _record(evaluation: Evaluation[RetrievalResult]) -> RetrievalResult:
+    return evaluation.record
+
+
+def _compared(record: RetrievalResult, others: Mapping[str, tuple[str, RetrievalResult]]) -> RetrievalResult:
+    """``record`` with its difference from another record on each data set."""
+    compared = {}
+    for name, (label, other) in others.items():
+        ours, theirs = (np.array([*one.retrieval[name].by_query.values()]) for one in (record, other))
+        compared[name] = ComparedRows(**paired_queries(ours, theirs).model_dump(), than=label)
+    return record.model_copy(update={"compared": compared})

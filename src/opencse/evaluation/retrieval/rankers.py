@@ -1,0 +1,137 @@
+"""Ways to rank the documents of a retrieval task: by vectors, by keywords (BM25), or by both as an index does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from opencse.evaluation.embedding import Embedded
+from opencse.evaluation.retrieval.data import RetrievalTask
+from opencse.modules.similarity import Similarity
+from opencse.ranking import nearest_prepared, nearest_rows
+from opencse.search.hybrid import DEPTH, RowsInMemory, candidates_of
+from opencse.search.keyword_index import KeywordIndex, best_rows
+from opencse.text.stems import AUTO, language_named, language_of
+
+_SAMPLE = 2_000
+"""Documents from which the language is detected, as for an index."""
+
+
+class Ranker(Protocol):
+    """Ranks the documents of a task for each of its queries.
+
+    Attributes:
+        reads_vectors: whether vectors are needed at all.
+        name: of the scores that rank, for tables.
+    """
+
+    @property
+    def reads_vectors(self) -> bool: ...  # noqa: D102 - see above
+
+    def name(self, similarity: Similarity) -> str:
+        """The scores that rank, where vectors are compared by ``similarity``."""
+
+    def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
+        """Yields the positions of the first k documents for each query, best first; fewer where fewer match."""
+
+
+@dataclass(frozen=True)
+class ByVectors:
+    """Ranks by the similarity of vectors.
+
+    Attributes:
+        similarity: the function that compares them; None: the model's.
+    """
+
+    similarity: Similarity | None = None
+    reads_vectors = True
+
+    def name(self, similarity: Similarity) -> str:
+        """See `Ranker`."""
+        return (self.similarity or similarity).value
+
+    def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
+        """See `Ranker`."""
+        similarity = self.similarity or embedded.similarity
+        yield from nearest_rows(embedded.queries.of(task.queries), embedded.of(task.documents), k, similarity)[
+            0
+        ].tolist()
+
+
+@dataclass(frozen=True)
+class TaskKeywords:
+    """The keyword indexes of tasks, each counted once.
+
+    Attributes:
+        language: whose stems are compared, as in `opencse.search.building.BuildSettings`.
+    """
+
+    language: str = AUTO
+    _indexes: dict[str, KeywordIndex] = field(default_factory=dict)
+
+    def of(self, task: RetrievalTask) -> KeywordIndex:
+        """The keyword index of the documents of ``task``."""
+        if task.name not in self._indexes:
+            detected = self.language == AUTO
+            language = language_of(evenly(task.documents)) if detected else language_named(self.language)
+            self._indexes[task.name] = KeywordIndex.of(task.documents, language)
+        return self._indexes[task.name]
+
+
+@dataclass(frozen=True)
+class ByKeywords:
+    """Ranks by BM25, with the words and stems of an index's keyword search; documents without a word are not ranked."""
+
+    keywords: TaskKeywords = field(default_factory=TaskKeywords)
+    reads_vectors = False
+
+    def name(self, similarity: Similarity) -> str:
+        """See `Ranker`."""
+        del similarity
+        return "BM25"
+
+    def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
+        """See `Ranker`."""
+        del embedded
+        words = self.keywords.of(task)
+        for query in task.queries:
+            yield best_rows(words.scores(query), k).tolist()
+
+
+@dataclass(frozen=True)
+class ByBoth:
+    """Ranks by vectors and BM25 as ``opencse index query --hybrid -k K`` does, with whole documents as rows.
+
+    Attributes:
+        weight: of the vectors, in [0, 1].
+        keywords: of the tasks.
+    """
+
+    weight: float
+    keywords: TaskKeywords = field(default_factory=TaskKeywords)
+    reads_vectors = True
+
+    def name(self, similarity: Similarity) -> str:
+        """See `Ranker`."""
+        return f"{self.weight:g} {similarity.value} + {1 - self.weight:g} BM25"
+
+    def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
+        """See `Ranker`."""
+        words, similarity, depth = self.keywords.of(task), embedded.similarity, max(DEPTH, 4 * k)
+        rows = RowsInMemory(similarity.prepared(embedded.of(task.documents)), similarity)
+        queries = similarity.prepared(embedded.queries.of(task.queries))
+        nearest, _ = nearest_prepared(queries, rows.vectors, depth, similarity=similarity)
+        for text, query, near in zip(task.queries, queries, nearest, strict=True):
+            ranked, _ = candidates_of(query, near, words.scores(text), rows, depth).ranking(self.weight)
+            yield ranked[:k].tolist()
+
+
+def evenly(texts: Sequence[str], most: int = _SAMPLE) -> list[str]:
+    """At most ``most`` of the texts, evenly spread.
+
+    Example:
+        >>> evenly(["a", "b", "c", "d"], most=2)
+        ['a', 'c']
+    """
+    return list(texts[:: max(1, -(-len(texts) // most))])

@@ -1,0 +1,139 @@
+"""Merges the rankings of rows by vectors and by keywords into one (hybrid search)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from opencse.arrays import Floats, Integers
+from opencse.modules.similarity import Similarity
+from opencse.ranking import PreparedVectors, similarities
+from opencse.search.keyword_index import best_rows
+
+DEPTH = 100
+"""Ranks of each list that are candidates of a hybrid search, at least."""
+SAMPLE = 4_096
+"""Rows that the lowest similarity to a query is computed from, at most."""
+
+
+class SearchedRows(Protocol):
+    """The rows that a hybrid search ranks.
+
+    Attributes:
+        vectors: (slots, d) prepared.
+        positions: (m,) rows of ``vectors`` that are searched, ascending.
+        sample: (at most `SAMPLE`, d) vectors of rows evenly spread over them.
+        similarity: the function that compares them.
+    """
+
+    @property
+    def vectors(self) -> PreparedVectors: ...  # noqa: D102 - see above
+
+    @property
+    def positions(self) -> Integers: ...  # noqa: D102
+
+    @property
+    def sample(self) -> PreparedVectors: ...  # noqa: D102
+
+    @property
+    def similarity(self) -> Similarity: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class RowsInMemory:
+    """Rows whose vectors are all in memory; see `SearchedRows`."""
+
+    vectors: PreparedVectors
+    similarity: Similarity = Similarity.COSINE
+
+    @cached_property
+    def positions(self) -> Integers:
+        """All rows."""
+        return np.arange(len(self.vectors))
+
+    @cached_property
+    def sample(self) -> PreparedVectors:
+        """See `SearchedRows`."""
+        return self.vectors[evenly_spread(self.positions)]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The candidates of one query, with both of their scores scaled to [0, 1].
+
+    Attributes:
+        rows: (c,) row numbers, ascending.
+        by_vectors: (c,) scaled similarities.
+        by_words: (c,) scaled BM25 scores.
+    """
+
+    rows: Integers
+    by_vectors: Floats
+    by_words: Floats
+
+    def ranking(self, weight: float) -> tuple[Integers, Floats]:
+        """Ranks the candidates by their weighted mean score; equal ones by similarity, then in row order.
+
+        Args:
+            weight: of the vectors, in [0, 1].
+
+        Returns:
+            (c,) rows, best first, and their scores.
+
+        Example:
+            >>> candidates = Candidates(np.array([3, 8]), np.array([1.0, 0.4]), np.array([0.0, 1.0]))
+            >>> [rows.tolist() for rows, _ in (candidates.ranking(0.9), candidates.ranking(0.5))]
+            [[3, 8], [8, 3]]
+        """
+        scores = weight * self.by_vectors + (1 - weight) * self.by_words
+        order = np.lexsort((self.rows, -self.by_vectors, -scores))
+        return self.rows[order], scores[order]
+
+
+def candidates_of(
+    query: PreparedVectors, near: Integers, word_scores: Floats, rows: SearchedRows, depth: int
+) -> Candidates:
+    r"""Finds the candidates of a hybrid search for one query, and scales their scores.
+
+    .. math:: \text{score}(d) = w\,\frac{s(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
+
+    with s the similarity (the cosine, unless the model names another), h the highest similarity and b the highest
+    BM25 score to the query, and l the lowest similarity to at most 4096 rows evenly spread over all (lower ones count
+    as l); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion Functions for Hybrid Retrieval").
+
+    Args:
+        query: (d,) its prepared vector.
+        near: (at most ``depth``,) the rows with the most similar vectors; -1 is no row.
+        word_scores: (m,) BM25 scores of the rows; 0 for rows that may not be found.
+        rows: that are searched.
+        depth: ranks of the keyword list that are candidates.
+
+    Example:
+        >>> rows = RowsInMemory(np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32))
+        >>> word_scores = np.array([0.0, 2.0, 4.0])
+        >>> candidates = candidates_of(rows.vectors[0], np.array([0, 1]), word_scores, rows, depth=2)
+        >>> candidates.rows.tolist(), candidates.by_vectors.round(2).tolist(), candidates.by_words.tolist()
+        ([0, 1, 2], [1.0, 0.6, 0.0], [0.0, 0.5, 1.0])
+    """
+    positions, similarity = rows.positions, rows.similarity
+    candidates = np.union1d(near[near >= 0], positions[best_rows(word_scores, depth)])
+    if not len(candidates):
+        return Candidates(candidates, np.empty(0), np.empty(0))
+    of_each = similarities(query[None], rows.vectors, candidates[None], similarity)[0]
+    low, high = float(similarity.scores(query[None], rows.sample).min()), float(of_each.max())
+    by_vectors = np.clip((of_each - low) / (high - low), 0, 1) if high > low else np.ones(len(candidates))
+    by_words = word_scores[np.searchsorted(positions, candidates)] / max(float(word_scores.max()), 1e-12)
+    return Candidates(candidates, by_vectors, by_words)
+
+
+def evenly_spread(positions: Integers, most: int = SAMPLE) -> Integers:
+    """At most ``most`` of the positions, evenly spread.
+
+    Example:
+        >>> evenly_spread(np.arange(7), most=3).tolist()
+        [0, 3, 6]
+    """
+    return positions[:: max(1, -(-len(positions) // most))]
