@@ -1,4 +1,4 @@
-"""What documents and given pairs leave to train on and to ask about."""
+"""What documents give to train on and to ask about."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from opencse import UserError
 from opencse.adapting.holdout import normalised
-from opencse.adapting.material import TIMES, material_of
+from opencse.adapting.material import material_of
 from opencse.text.documents import Document
 
 
@@ -75,66 +75,6 @@ def test_few_documents_allow_no_questions() -> None:
     assert in_rows(found.rows) >= {normalised(document.title) for document in collection(20)}, "nothing is held out"
     with pytest.raises(UserError, match="fewer than two pairs or sentences to train on"):
         material_of([Document("", ("One only.",))])
-
-
-def some_pairs(count: int) -> list[tuple[str, str]]:
-    draw = random.Random(3)
-    return [
-        (f"q{n} " + " ".join(f"w{draw.randint(0, 99)}" for _ in range(6)), f"an answer a{n} of {n}")
-        for n in range(count)
-    ]
-
-
-def test_enough_pairs_are_asked_about_and_no_document_is_held_out() -> None:
-    documents, pairs = collection(800), some_pairs(600)
-    found, alone = material_of(documents, pairs=pairs), material_of(documents)
-    assert found.kind == "titles"
-    assert found.questions is not None
-    assert alone.questions is not None
-    asked = {query for questions in found.questions.sets for query in questions.queries}
-    assert 100 <= len(asked) <= 120
-    assert (found.questions.source, alone.questions.source) == ("held-out pairs", "held-out text")
-    assert asked < {question for question, _ in pairs}
-    assert {f"{d.title} {d.body}" for d in documents} < set(found.questions.sets[0].candidates)
-    assert not asked & {text for row in found.rows for text in row}, "no question is learned by heart"
-    trained = [row for row in found.rows if row in pairs]
-    assert set(trained) == {pair for pair in pairs if pair[0] not in asked}
-    assert {(d.title, d.body) for d in documents} <= set(found.rows), "all documents are trained on"
-    times = len(trained) / len(set(trained))
-    rest = len(found.rows) - len(trained)
-    assert times == min(TIMES, rest // len(set(trained)))
-    assert 1 < times < TIMES
-    assert f"{len(set(trained)):,} given pairs, {times:.0f} times each" in found.facts
-
-
-def test_few_pairs_are_all_trained_on_and_documents_asked_about() -> None:
-    documents, pairs = collection(800), some_pairs(40)
-    found, alone = material_of(documents, pairs=pairs), material_of(documents)
-    assert found.questions is not None
-    assert alone.questions is not None
-    assert found.questions.fingerprint() == alone.questions.fingerprint()
-    own = alone.rows[: len(found.rows) - len(pairs) * TIMES]
-    assert found.rows == own + pairs * TIMES
-    assert len(own) * 2 >= len(alone.rows) > len(own), "pairs by shared words stand beside documents alone"
-
-
-def test_a_title_that_is_a_question_held_out_is_not_trained_on() -> None:
-    documents, pairs = collection(800), some_pairs(600)
-    plain = material_of(documents, pairs=pairs).questions
-    assert plain is not None
-    query = plain.sets[0].queries[0]
-    found = material_of(
-        [*documents, Document(f"{query.upper()}!", ("A body of some words.", "And much more here."))], pairs=pairs
-    )
-    assert normalised(query) not in in_rows(found.rows)
-    assert normalised("A body of some words.") in in_rows(found.rows), "its neighbouring sentences are"
-
-
-def test_beside_pairs_loose_sentences_are_not_trained_on() -> None:
-    found = material_of(collection(900, sentences=1, titled=False), pairs=some_pairs(40))
-    assert {len(row) for row in found.rows} == {2}
-    assert found.rows == some_pairs(40) * TIMES
-    assert found.facts.endswith("training on 40 given pairs, 10 times each")
 
 
 def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:

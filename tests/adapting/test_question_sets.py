@@ -176,4 +176,4 @@ def test_what_holds_an_answer_or_is_part_of_one_is_no_candidate() -> None:
     answers = {" ".join(draw.choices(vocabulary, k=draw.randint(2, 8))) for _ in range(60)}
     plain = [text for text in kinds._by_hash(set(texts)) if not any(text in a or a in text for a in answers)]
     assert 10 < len(plain) < len(set(texts)) - 10
-    assert list(kinds._without_answers(answers, texts)) == plain
+    assert list(kinds.without_answers(answers, texts)) == plain

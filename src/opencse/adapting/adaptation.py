@@ -24,10 +24,12 @@ from opencse.text.given import GivenTexts, Text, open_texts
 RECIPE = "adapt"
 LOOSE = "sentences"
 """Preset of the recipe for texts without any order: only the sentence itself can be a positive."""
+DOUBLED = "doubled"
+"""Preset of the recipe for sentences without order with pairs: a sentence and itself are a pair, under dropout."""
 ASKED = "asked"
 """Preset of the recipe where people's own questions select: the trained weights without averaging may be kept too."""
 WHOLE = "whole"
-"""Preset of the recipe where pairs are given: an encoder with layers reads texts to their end."""
+"""Preset of the recipe where pairs are held out: an encoder with layers reads texts to their end."""
 STRONGER = (
     "start      opencse-mini is small and fast; --model sentence-transformers/all-MiniLM-L6-v2 finds more (8 points of "
     "nDCG@10 when both are adapted), has 87 MB and encodes 10 to 30 times slower"
@@ -95,9 +97,7 @@ def plan_adaptation(
     label = f"{source}, {material.kind}{' and given pairs' if question_pairs else ''}"
     return Adaptation(
         text=GivenTexts(tuple(material.rows), label),
-        preset=_presets(
-            recipe, model, material, by_text=by_text, by_queries=is_folder(dev), pairs=bool(question_pairs)
-        ),
+        preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev)),
         dev=selector,
         metric=metric if selector == dev else None,
     )
@@ -118,16 +118,16 @@ def _read(
     return documents_in_memory(corpus), f"a list of {len(corpus):,} documents"
 
 
-def _presets(
-    recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool, pairs: bool
-) -> str | None:
+def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool) -> str | None:
     """The recipe's presets that suit documents, model and selection, without the ones that the user named."""
     name, *presets_of_user = str(recipe).split(":")
-    by_pairs = by_text and material.questions is not None and material.questions.from_pairs
+    of_pairs = material.questions is not None and material.questions.from_pairs
+    loose = material.kind == "sentences"
     suits = {
-        LOOSE: len(material.rows[0]) == 1,
-        ASKED: by_pairs or by_queries,
-        WHOLE: pairs and has_layers(model),
+        LOOSE: loose and len(material.rows[0]) == 1,
+        DOUBLED: loose and len(material.rows[0]) == 2,
+        ASKED: (by_text and of_pairs) or by_queries,
+        WHOLE: of_pairs and has_layers(model),
     }
     presets = [preset for preset, does in suits.items() if does and name == RECIPE and preset not in presets_of_user]
     return ":".join(presets) or None

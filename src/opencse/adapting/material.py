@@ -11,7 +11,8 @@ import numpy as np
 from opencse.adapting.holdout import HeldOut, hold_out, normalised
 from opencse.adapting.question_sets import pairs as questions_of_pairs
 from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
-from opencse.adapting.text_questions import FEWEST, TextQuestions, question_sets, text_questions
+from opencse.adapting.text_questions import FEWEST, TextQuestions, question_sets
+from opencse.adapting.user_pairs import UserPairs
 from opencse.errors import UserError
 from opencse.progress import Count
 from opencse.ranking import Measure
@@ -19,8 +20,6 @@ from opencse.text.documents import Document
 from opencse.text.readers import Texts
 from opencse.text.scripts import count_words
 
-TIMES = 10
-"""How often, at most, one of the user's pairs is trained on for each time that a pair of the documents is."""
 _TITLED = 0.5
 """Share of the documents that must have a title for titles to be trained on."""
 _FEWEST_WORDS = 3
@@ -57,16 +56,13 @@ def material_of(
     Where at least half of the documents with a text have titles, a title and its text are a pair. A title without a
     text is a sentence of its own: it is a candidate, and may be paired by shared words, but is no pair by itself. Where
     documents have several sentences, a sentence and the next are one. Where there is neither, sentences are trained on
-    by themselves. Pairs by shared words (`pairs_by_shared_words`) are added, at most as many, where no ``pairs`` are
-    given.
+    by themselves. Pairs by shared words (`pairs_by_shared_words`) are added, at most as many, and ``pairs`` to all of
+    these (`opencse.adapting.user_pairs`).
 
     Args:
         documents: the collection that is searched in the end.
         metric: scores the rank of an answer; nDCG@10 by default.
-        pairs: of a question and a text that answers it. They are repeated up to `TIMES` times, until they are as many
-            as the pairs of the documents. Where they are enough, a share of them is held out for questions with the
-            documents as candidates, and nothing of the documents is held out. Sentences without order are not trained
-            on in addition to them.
+        pairs: of a question and a text that answers it.
         count: called with how many texts have been looked up by their words, and of how many.
 
     Raises:
@@ -78,19 +74,16 @@ def material_of(
         >>> material.kind, material.rows[0], material.questions
         ('neighbours', ('First sentence 0 is here.', 'Then comes 0.'), None)
     """
-    bodies = (f"{document.title} {document.body}".strip() for document in documents)
-    pair_questions = text_questions(Texts([*pairs], None, "pairs"), metric, bodies) if pairs else None
-    material = _of_documents(documents, metric, ask=pair_questions is None, shared=not pairs, count=count)
+    material = _of_documents(documents, metric, count)
     if pairs:
-        material = _with_pairs(material, pairs, pair_questions)
+        bodies = (f"{document.title} {document.body}".strip() for document in documents)
+        material = _with_pairs(material, UserPairs.split(pairs, bodies, metric))
     if len(material.rows) < 2:
         raise UserError("the documents give fewer than two pairs or sentences to train on; give more text")
     return material
 
 
-def _of_documents(
-    documents: Sequence[Document], metric: Measure | None, *, ask: bool, shared: bool, count: Count | None
-) -> TrainingMaterial:
+def _of_documents(documents: Sequence[Document], metric: Measure | None, count: Count | None) -> TrainingMaterial:
     sentences = [(sentence,) for document in documents for sentence in document.sentences]
     owner = [number for number, document in enumerate(documents) for _ in document.sentences]
     only_titles = sum(document.only_title for document in documents)
@@ -101,8 +94,7 @@ def _of_documents(
     titled = sum(bool(document.title) for document in documents) >= max(1, _TITLED * (len(documents) - only_titles))
     of_titles = questions_of_pairs(*titles) if titled and titles else None
     sets = (of_titles,) if of_titles is not None and len(of_titles) >= FEWEST else question_sets(texts, held)
-    if not sets or not ask:  # too few for questions, or the pairs ask them: then nothing is held out
-        sets = ()
+    if not sets:  # too few for questions: then nothing is held out
         held = HeldOut(held.units, np.zeros_like(held.held), np.zeros_like(held.held))
         titles = _titles(documents, owner, held)
     rows: TrainingRows = []
@@ -119,7 +111,7 @@ def _of_documents(
         f"{len(documents):,} documents{note}, {len(sentences):,} sentences; training on {len(rows):,} "
         f"{names.get(kind, 'sentences without order')}"
     )
-    if shared and kind != "sentences":
+    if kind != "sentences":
         by_words = _shared_words(documents, owner, held, len(rows), count)
         rows += by_words
         facts += f", and {len(by_words):,} pairs by shared words"
@@ -127,29 +119,10 @@ def _of_documents(
     return TrainingMaterial(kind, rows, questions, facts)
 
 
-def _with_pairs(
-    material: TrainingMaterial, pairs: Sequence[tuple[str, str]], questions: TextQuestions | None
-) -> TrainingMaterial:
-    """Adds the user's pairs to ``material``; ``questions`` are of held-out pairs, None where they are too few."""
-    held_out = np.zeros(len(pairs), dtype=bool)
-    if questions is not None and questions.left_out is not None:
-        held_out = questions.left_out
-    questions = material.questions if questions is None else replace(questions, left_out=None)
-    queries: set[str] = set()
-    if questions is not None:
-        queries = {normalised(query) for one in questions.sets for query in one.queries}
-
-    def holds_no_query(row: tuple[str, ...]) -> bool:
-        return not any(normalised(text) in queries for text in row)
-
-    pair_rows: TrainingRows = [row for row, out in zip(pairs, held_out, strict=True) if not out and holds_no_query(row)]
-    if material.kind == "sentences":
-        rows, facts = [], f"{material.facts.partition(';')[0]}; training on"
-    else:
-        rows, facts = [row for row in material.rows if holds_no_query(row)], f"{material.facts}, and"
-    times = min(TIMES, max(1, len(rows) // len(pair_rows))) if rows and pair_rows else TIMES
-    facts += f" {len(pair_rows):,} given pairs" + (f", {times} times each" if times > 1 else "")
-    return TrainingMaterial(material.kind, rows + pair_rows * times, questions, facts)
+def _with_pairs(material: TrainingMaterial, pairs: UserPairs) -> TrainingMaterial:
+    """Adds the user's pairs to ``material``."""
+    rows, questions, words = pairs.added_to(material.rows, material.questions)
+    return replace(material, rows=rows, questions=questions, facts=f"{material.facts}, and {words}")
 
 
 def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) -> tuple[Texts, HeldOut] | None:

@@ -108,7 +108,7 @@ def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> Questio
     first: dict[str, Question] = {}
     for question in questions:
         first.setdefault(normalised(question[0]), question)
-    candidates = _without_answers(answers, [*others, *documents])
+    candidates = without_answers(answers, [*others, *documents])
     return _make("pairs", "retrieval questions", list(first.values()), candidates, shared_answers=True)
 
 
@@ -245,7 +245,7 @@ def _by_hash(texts: Iterable[str]) -> list[str]:
     return sorted(texts, key=lambda text: (fraction(text), text))
 
 
-def _without_answers(answers: set[str], texts: Iterable[str]) -> Iterator[str]:
+def without_answers(answers: set[str], texts: Iterable[str]) -> Iterator[str]:
     """The texts, shortened and sorted by their hash, without those that hold an answer or are part of one.
 
     An index of whole words narrows the comparisons down: comparing all with all takes minutes where texts are long.

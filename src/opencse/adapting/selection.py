@@ -96,6 +96,12 @@ class History:
         trained = [step for step, score in self.by_step.items() if step and not score.forgets]
         return max(trained, key=lambda step: (self.by_step[step].value, -step), default=0)
 
+    @property
+    def without_gain(self) -> int:
+        """How many evaluations there were after the best trained step; 0 if the guard accepts no step."""
+        best = self.best_step
+        return sum(step > best for step in self.by_step) if best else 0
+
     def add(self, step: int, score: DevScore) -> bool:
         """Adds a score, and returns whether it is the best of the trained steps so far."""
         self.by_step[step] = replace(score, cosines=None)

@@ -29,14 +29,15 @@ QuestionMaker = Callable[[Texts, HeldOut], QuestionSet]
 class TextQuestions:
     """Questions from a held-out share of a text; an encoder answers with the nearest candidate.
 
-    The score is the mean of the kinds' means, however many questions each kind has.
+    The score is the mean of the kinds' means, weighted by ``weights``, however many questions each kind has.
 
     Attributes:
         sets: the questions, one set per kind.
         held: the rows that are held out.
         metric: scores the rank of an answer.
         left_out: (M,) rows of the training text that must not be trained on; None where no held-out row is in it.
-        from_pairs: whether they are held-out pairs of the user, and not made from the order of a text.
+        from_pairs: whether held-out pairs of the user are asked about, alone or with the order of the text.
+        weights: of the kinds, with a sum of 1; empty where they count equally.
     """
 
     sets: tuple[QuestionSet, ...]
@@ -44,6 +45,7 @@ class TextQuestions:
     metric: Measure = field(default_factory=Measure)
     left_out: Flags | None = None
     from_pairs: bool = False
+    weights: tuple[float, ...] = ()
 
     @property
     def name(self) -> str:
@@ -53,7 +55,9 @@ class TextQuestions:
     @property
     def source(self) -> str:
         """Where they are from, within a sentence."""
-        return "held-out pairs" if self.from_pairs else "held-out text"
+        if self.from_pairs:
+            return "held-out pairs and text" if len(self.sets) > 1 else "held-out pairs"
+        return "held-out text"
 
     @property
     def measure(self) -> str:
@@ -98,10 +102,10 @@ class TextQuestions:
     def fingerprint(self) -> str:
         """A hash of the questions, their candidates and answers, and the measure."""
         contents = [[one.kind, list(one.queries), list(one.candidates), one.answers.tolist()] for one in self.sets]
-        return hash_json([str(self.metric), *contents])
+        return hash_json([str(self.metric), *contents, *([list(self.weights)] if self.weights else [])])
 
     def values(self, encoder: SentenceEncoder) -> Floats:
-        """(n,) the measure of each question, kind after kind, scaled so that their mean is the mean over kinds."""
+        """(n,) the measure of each question, kind after kind, scaled so that their mean is that of the kinds."""
         by_kind = answered(encoder, self.sets, self.metric)
         return np.concatenate([values * scale for values, scale in zip(by_kind, self._scales(), strict=True)])
 
@@ -115,7 +119,8 @@ class TextQuestions:
 
     def _scales(self) -> list[float]:
         total = sum(len(one) for one in self.sets)
-        return [total / (len(self.sets) * len(one)) for one in self.sets]
+        weights = self.weights or (1 / len(self.sets),) * len(self.sets)
+        return [total * weight / len(one) for one, weight in zip(self.sets, weights, strict=True)]
 
 
 def quick(encoder: SentenceEncoder) -> EmbeddingModel:

@@ -160,9 +160,9 @@ def adapt(
     among the steps, averages of their weights and the start's (Wortsman et al. 2022), and the start. The verdict names
     the gain on those questions; only real queries can show whether real queries gain as much.
 
-    With ``pairs``, questions with their answers, both are trained on: each pair up to ten times as often as a pair of
-    the documents. A tenth to a fifth of them (by the hash of their texts) is held out for questions instead, where that
-    makes 100 questions.
+    ``pairs``, questions with their answers, are added to all this: each pair up to ten times as often as a pair of the
+    documents. Where that makes 30 questions, a tenth to a fifth of them (by the hash of their texts) is held out, and
+    they select together with the questions about documents.
 
     Example:
         >>> import opencse

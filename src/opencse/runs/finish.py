@@ -107,8 +107,11 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
         add_masked_lm_head(kept_encoder, plan.model, trust_remote_code=bool(plan.code))
     card = _card(plan, record, scores, kept_encoder, which, verdict)
     kept_encoder.save(folder.path, card=card, masked_lm=keeps_head(trainer.objective))
-    step = {"best": history.best_step, "last": trainer.steps, "start": 0}.get(which)
-    record.result = Outcome(kept=which, verdict=verdict, scores=scores, steps=trainer.steps, step=step)
+    last = trainer.last_step
+    step = {"best": history.best_step, "last": last, "start": 0}.get(which)
+    record.result = Outcome(
+        kept=which, verdict=verdict, scores=scores, steps=last, step=step, settled=last < trainer.steps
+    )
     record.finished = now()
     folder.write(record)
     folder.remove_checkpoints()

@@ -80,6 +80,8 @@ class Plan:
             selection += " (so there are no averages with the start)"
         if self.dev is not None:
             selection = f"best on {self.dev.name} ({self.dev.size}), every {training.evaluate_every} steps"
+            if training.patience is not None:
+                selection += f"; training ends after {training.patience} evaluations without gain"
         epochs = self.steps * training.accumulate / self.batches_per_epoch
         part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [

@@ -105,7 +105,8 @@ class Outcome(_Extensible):
         kept: which encoder.
         verdict: why.
         scores: dev scores by step.
-        steps: that were trained; fewer than the run's where it was finished early.
+        steps: that were trained; fewer than the run's where it was finished early, or by patience.
+        settled: whether ``training.patience`` ended the run, which is complete then.
         step: of the kept encoder, 0 for the start; None for the model as it was given, and in older
             records.
     """
@@ -115,6 +116,7 @@ class Outcome(_Extensible):
     scores: dict[int, float]
     steps: int
     step: int | None = None
+    settled: bool = False
 
     @property
     def score(self) -> float | None:
@@ -162,7 +164,7 @@ class RunRecord(_Extensible):
     @property
     def ended_early(self) -> bool:
         """Whether the run was finished (``opencse finish``) before its last step, so that it can be continued."""
-        return self.result is not None and self.result.steps < self.steps
+        return self.result is not None and self.result.steps < self.steps and not self.result.settled
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

@@ -50,6 +50,8 @@ class TrainingSettings(Settings):
             best counts. Each number is the share w of the trained weights, (1 - w) start + w trained; 1, the default,
             is the trained encoder itself. Averages preserve what the start knew (Wortsman et al. 2022,
             arXiv:2109.01903). Each costs an evaluation.
+        patience: training stops after this many evaluations without a new best; unset makes all steps. The learning
+            rate follows its schedule over all steps either way.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
         checkpoint_every: steps between checkpoints; a kill loses at most these.
         log_every: steps between lines of metrics.jsonl.
@@ -78,6 +80,7 @@ class TrainingSettings(Settings):
     packed: Literal["auto"] | bool = "auto"
     precision: Literal["auto", "float32", "bf16"] = "auto"
     average_with_start: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (1.0,)
+    patience: int | None = Field(default=None, gt=0)
     evaluate_every: int = Field(default=125, gt=0)
     checkpoint_every: int = Field(default=125, gt=0)
     log_every: int = Field(default=10, gt=0)

@@ -68,6 +68,7 @@ class Trainer:
             last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         progress: what the user sees.
+        last_step: the step that training ended at; below ``steps`` where patience ended it.
         start: dev score of the encoder before the first step, in the first process; None without dev.
         chunks: how a step's rows are encoded, and by which processes; the first process writes and evaluates.
         callbacks: notified of the run's events.
@@ -94,6 +95,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.notify)
         self.history = History()
+        self.last_step = self.steps
         self.best: dict[str, Tensor] = {}
         averaged = any(share < 1 for share in self.settings.average_with_start)
         weights = self._weights() if averaged else {}
@@ -133,14 +135,15 @@ class Trainer:
             self._begin()
         self.world.wait()
         self.progress.start("training", self.steps, step)
+        (settled,) = self.world.any_of([self._settled])
         try:
             with stop_requests(once=not self.world.several) as stop:
-                while step < self.steps:
+                while step < self.steps and not settled:
                     outcome = self._make_step(step)
                     step += 1
                     self._finish_step(step, outcome)
-                    (stopping,) = self.world.any_of([stop.is_set()])
-                    if stopping and step < self.steps:
+                    stopping, settled = self.world.any_of([stop.is_set(), self._settled])
+                    if stopping and step < self.steps and not settled:
                         self._save(step)
                         self.world.wait()
                         raise InterruptedRunError(
@@ -148,7 +151,18 @@ class Trainer:
                         )
         finally:
             self.progress.finish()
+        self.last_step = step
+        if step < self.steps:
+            self.progress.say(
+                f"stopped    at step {step:,} of {self.steps:,}: no gain in {self.history.without_gain} evaluations"
+            )
         return self.history
+
+    @property
+    def _settled(self) -> bool:
+        """Whether there was no new best for as many evaluations as ``patience`` allows; in the first process."""
+        patience = self.settings.patience
+        return patience is not None and self.history.without_gain >= patience
 
     def _begin(self) -> None:
         torch.manual_seed(self.settings.seed_of_dropout)

@@ -1,0 +1,124 @@
+"""Training that ends where the held-out questions stop gaining."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from torch import Tensor
+
+from helpers import Stopped
+from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
+from opencse.adapting.trained_texts import TrainedTexts
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import InterruptedRunError
+from opencse.runs.job import TrainJob
+from opencse.runs.record import RunRecord
+from opencse.text.readers import Source
+
+SETTINGS = (
+    "training.max_steps=30",
+    "training.epochs=100",
+    "training.batch_size=4",
+    "training.checkpoint_every=3",
+    "training.evaluate_every=2",
+    "training.precision=float32",
+    "training.schedule=constant",
+    "encoder.pooling=mean",
+)
+
+
+@dataclass
+class Distance:
+    """Scores an encoder by how near it is to a distance from the start, which grows with every step."""
+
+    best_at: float = 0.0
+    refuses: bool = False
+    start: dict[str, Tensor] = field(default_factory=dict)
+    name = measure = size = "distance"
+    left_out = None
+
+    def forbidden_texts(self) -> list[str]:
+        return []
+
+    def without(self, trained: TrainedTexts) -> tuple[Distance, list[str]]:
+        del trained
+        return self, []
+
+    def fingerprint(self) -> str:
+        return f"distance {self.best_at}"
+
+    def begin(self, start: SentenceEncoder) -> DevScore:
+        self.start = {name: tensor.clone() for name, tensor in start.state_dict().items()}
+        return DevScore(-1e9)
+
+    def score(self, encoder: SentenceEncoder) -> DevScore:
+        weights = encoder.state_dict()
+        moved = sum(float((weights[name] - tensor).norm()) for name, tensor in self.start.items())
+        return DevScore(-abs(moved - self.best_at), forgets=self.refuses)
+
+    def worse(self, trained: DevScore, start: DevScore) -> bool:
+        return trained.value < start.value
+
+    def choose(
+        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
+    ) -> Choice:
+        del steps, own_pooling, is_worse
+        return Choice("best" if history.best_step else "start", f"step {history.best_step} is kept")
+
+
+@pytest.fixture
+def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Callable[..., TrainJob]:
+    (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
+
+    def make(dev: Distance, *settings: str) -> TrainJob:
+        text = Source(str(tmp_path / "text.txt"))
+        return TrainJob(text=text, model=str(tiny_folder), settings=(*SETTINGS, *settings), dev=dev, device="cpu")
+
+    return make
+
+
+def test_it_ends_after_as_many_evaluations_without_a_new_best(job: Callable[..., TrainJob], tmp_path: Path) -> None:
+    result = job(Distance(), "training.patience=3").run(tmp_path / "out")
+    assert [*result.scores] == [0, 2, 4, 6, 8]
+    assert result.verdict == "step 2 is kept"
+    record = RunRecord.read(tmp_path / "out" / "run.json")
+    assert record.result is not None
+    assert (record.steps, record.result.steps, record.result.settled, record.ended_early) == (30, 8, True, False)
+    again = job(Distance(), "training.patience=3").run(tmp_path / "out", resume=True)
+    assert again.verdict == result.verdict, "the run had finished"
+
+
+def test_a_later_best_counts_anew(job: Callable[..., TrainJob], tmp_path: Path) -> None:
+    every = job(Distance()).run(tmp_path / "all")
+    assert max(every.scores) == 30
+    third = Distance(best_at=-every.scores[6])
+    result = job(third, "training.patience=2").run(tmp_path / "out")
+    assert [*result.scores] == [0, 2, 4, 6, 8, 10]
+    assert result.verdict == "step 6 is kept"
+
+
+def test_without_an_accepted_step_it_goes_on(job: Callable[..., TrainJob], tmp_path: Path) -> None:
+    result = job(Distance(refuses=True), "training.patience=1").run(tmp_path / "out")
+    assert max(result.scores) == 30
+
+
+@pytest.mark.parametrize("stop", [5, 7, 8])
+def test_stopped_and_resumed_it_ends_at_the_same_step(job: Callable[..., TrainJob], tmp_path: Path, stop: int) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    settings = ("training.patience=3", "training.checkpoint_every=2" if stop == 8 else "training.checkpoint_every=3")
+    job(Distance(), *settings).run(one)
+    interrupted = stop < 8
+    if interrupted:
+        with pytest.raises(InterruptedRunError):
+            job(Distance(), *settings).run(other, progress=Stopped(stop))
+    else:  # the checkpoint of the last step is written before the run ends
+        job(Distance(), *settings).run(other, progress=Stopped(stop))
+    job(Distance(), *settings).run(other, resume=True)
+    for name in ("model.safetensors", "last/model.safetensors", "metrics.jsonl"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    steps = [json.loads(line)["step"] for line in (one / "metrics.jsonl").read_text().splitlines()]
+    assert max(steps) == 8
