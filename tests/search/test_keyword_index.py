@@ -30,6 +30,35 @@ def test_scores_are_bm25_as_lucene_computes_it() -> None:
     assert scores[1:].tolist() == [0, 0]
 
 
+ASIAN = {
+    "Japanese": ["機械学習の入門", "水を沸かす方法", "PythonでWebサーバーを作る", "東京都の天気"],
+    "Chinese": ["深度学习入门", "如何烧水", "用Python写网络服务器", "北京的天气"],
+    "Korean": ["기계 학습을 배우는 방법", "물을 끓이는 방법", "Python으로 서버를 만든다", "서울의 날씨가 좋다"],
+    "Thai": ["การเรียนรู้ของเครื่อง", "วิธีต้มน้ำ", "สร้างเว็บเซิร์ฟเวอร์ด้วยPython", "อากาศในกรุงเทพ"],
+    "Lao": ["ການຮຽນຮູ້ຂອງເຄື່ອງ", "ວິທີຕົ້ມນ້ຳ", "ສ້າງດ້ວຍPython", "ອາກາດໃນວຽງຈັນ"],
+    "Khmer": ["ការរៀនម៉ាស៊ីន", "របៀបដាំទឹក", "បង្កើតម៉ាស៊ីនមេដោយPython", "អាកាសធាតុនៅភ្នំពេញ"],
+    "Burmese": ["စက်သင်ယူမှု", "ရေနွေးကျိုနည်း", "Pythonဖြင့်ဆာဗာ", "ရန်ကုန်ရာသီဥတု"],
+}
+QUERIES = {
+    "Japanese": ["学習", "水", "python サーバー", "天気"],
+    "Chinese": ["学习", "水", "python服务器", "天气"],
+    "Korean": ["학습", "물", "python 서버", "날씨"],
+    "Thai": ["เรียนรู้", "น้ำ", "python เซิร์ฟเวอร์", "อากาศ"],
+    "Lao": ["ຮຽນຮູ້", "ນ້ຳ", "python", "ອາກາດ"],
+    "Khmer": ["រៀន", "ទឹក", "python ម៉ាស៊ីន", "អាកាស"],
+    "Burmese": ["သင်ယူ", "ရေနွေး", "python ဆာဗာ", "ရာသီ"],
+}
+
+
+@pytest.mark.parametrize("language", list(ASIAN))
+def test_a_query_finds_its_text_where_words_have_no_spaces(language: str) -> None:
+    words = KeywordIndex.of(ASIAN[language])
+    for row, query in enumerate(QUERIES[language]):
+        scores = words.scores(query)
+        assert scores.argmax() == row, (query, scores)
+        assert (scores == scores[row]).sum() == 1
+
+
 def test_best_rows_match_a_sort() -> None:
     scores = np.random.default_rng(0).integers(0, 6, 200).astype(np.float64)
     for most in (1, 7, 50, 500):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -27,16 +28,42 @@ def test_english_is_counted_as_white_space_and_letters_tell() -> None:
 def test_scripts_without_spaces_have_a_word_a_character() -> None:
     assert [CHINESE[a:b] for a, b in pieces_of(CHINESE)] == [*"深度学习很好用", ",BERT2", "也", "是", "。"]
     assert count_words("深度学习") == 4
-    assert count_words("สวัสดี") == 6
+    assert count_words("สวัสดี") == 4
     assert first_words(CHINESE, 6) == "深度学习 很好"
     assert joined(CHINESE, pieces_of(CHINESE)[::2]) == "深 学 很 用 也 。"
     assert joined(CHINESE, pieces_of(CHINESE)) == CHINESE
 
 
-def test_search_takes_pairs_of_their_characters() -> None:
-    assert search_words(CHINESE) == ["深度", "度学", "学习", "很好", "好用", "bert2", "也是"]
+def test_search_takes_their_characters_and_pairs_of_them() -> None:
+    assert search_words("深度学习 很好") == ["深", "度", "学", "习", "深度", "度学", "学习", "很", "好", "很好"]
+    assert search_words("BERT2也是, ok") == ["bert2", "也", "是", "也是", "ok"]
     assert search_words("日 本") == ["日", "本"]
-    assert search_words("データベース") == ["デー", "ータ", "タベ", "ベー", "ース"]
+    assert search_words("データ") == ["デ", "ー", "タ", "デー", "ータ"]
+    assert search_words("人々") == ["人", "々", "人々"]
+    assert search_words("학교에서 read") == ["학", "교", "에", "서", "학교", "교에", "에서", "read"]
+    assert search_words("データ", pairs=False) == ["デ", "ー", "タ"]
+
+
+@pytest.mark.parametrize(
+    ("text", "characters"),
+    [
+        ("น้ำส้ม", ["น้\u0e4d\u0e32", "ส้", "ม"]),  # Thai; its vowel am is two characters in the normal form
+        ("เมือง", ["เมื", "อ", "ง"]),
+        ("ພາສາລາວ", ["ພາ", "ສາ", "ລາ", "ວ"]),
+        ("ភាសាខ្មែរ", ["ភា", "សា", "ខ្មែ", "រ"]),
+        ("မြန်မာ", ["မြန်", "မာ"]),
+    ],
+)
+def test_vowels_and_marks_stay_with_their_letter(text: str, characters: list[str]) -> None:
+    pairs = [first + second for first, second in pairwise(characters)]
+    assert search_words(text) == [*characters, *pairs]
+    assert count_words(text) == len(characters)
+    assert count_words("\u200b".join(text[a:b] for a, b in pieces_of(text))) == len(characters)
+
+
+def test_digits_of_all_scripts_are_the_same_and_punctuation_is_no_word() -> None:
+    assert search_words("ឆ្នាំ២០២៦។ ปี ๒๕๖๙ ฿") == ["ឆ្នាំ", "2026", "ปี", "2569"]
+    assert search_words("၂၀၂၆ ٢٠٢٦ २०२६") == ["2026"] * 3
 
 
 def test_marks_belong_to_their_letters() -> None:

@@ -40,11 +40,23 @@ def test_the_sample_is_english() -> None:
         ["M8 x 40 zinc bolt, DIN 933", "USB-C cable 2 m", "LED E27 806 lm"] * 50,
         ["def rows(self): return self._rows", "class Store(Base): pass"] * 50,
         ["深度学习很好用", "データベース"] * 50,
+        ["BERT is a model \u3068\u3044\u3046\u306e\u306f\u6df1\u5c64\u5b66\u7fd2\u306e\u30e2\u30c7\u30eb\u3067\u3059"]
+        * 50,
         [TEXTS["english"]] * 15 + [TEXTS["german"]] * 15,
         [TEXTS["english"], TEXTS["german"]] * 15,
         ["Kot śpi na dachu, a pies szczeka, bo nikogo nie ma w domu i nie wiadomo, kiedy ktoś wróci."] * 15,
     ],
-    ids=["nothing", "no words", "parts", "code", "no spaces", "halves", "alternating", "no list"],
+    ids=[
+        "nothing",
+        "no words",
+        "parts",
+        "code",
+        "no spaces",
+        "Japanese with English words",
+        "halves",
+        "alternating",
+        "no list",
+    ],
 )
 def test_what_is_not_clearly_of_one_language_is_of_none(texts: list[str]) -> None:
     assert language_of(texts) is None

@@ -272,4 +272,4 @@ def _inner_word(text: str) -> str:
 
 
 def _has_words(text: str) -> bool:
-    return len(search_words(text)) >= _FEWEST_WORDS
+    return len(search_words(text, pairs=False)) >= _FEWEST_WORDS

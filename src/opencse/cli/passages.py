@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,13 +45,14 @@ def blocks(
 
 def best_start(text: str, query: str, length: int, stems: Stems) -> int:
     """The position from which ``length`` characters have most of a query's words; 0 where the beginning has as many."""
-    from opencse.text.scripts import search_words
+    from opencse.text.scripts import pieces_of, search_words
 
     query_stems = set(stems(search_words(query)))
+    pieces = pieces_of(text)
     matches = [
-        (match.start(), shared)
-        for match in re.finditer(r"\S+", text)
-        if (shared := query_stems.intersection(stems(search_words(match.group()))))
+        (start, shared)
+        for start, end in pieces
+        if (shared := query_stems.intersection(stems(search_words(text[start:end]))))
     ]
 
     def covered(begin: int) -> int:
@@ -64,7 +64,7 @@ def best_start(text: str, query: str, length: int, stems: Stems) -> int:
     best = max([0, *(position for position, _ in matches)], key=lambda position: (covered(position), -position))
     if best < length - _BEFORE and covered(0) == covered(best):
         return 0
-    return 0 if best <= _BEFORE else text.rfind(" ", 0, best - _BEFORE) + 1
+    return max([0, *(start for start, _ in pieces if start <= best - _BEFORE)])
 
 
 def _wrapped(text: str, width: int, console: Console) -> list[str]:

@@ -10,6 +10,7 @@ from itertools import islice
 from opencse.errors import MissingColumnError, nearest, require_once
 from opencse.text.files.formats import column_like
 from opencse.text.readers import Source
+from opencse.text.scripts import count_words
 
 TITLE, TEXT, ID = "title", "text", "_id"
 _LOOKED_AT = 100
@@ -17,6 +18,7 @@ _MOST_NAMED = 12
 _ABOUT = 1.3
 """Texts are about equally long up to this factor."""
 _LONGEST_NAME = 6
+_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 """Words in the name of a column, at most."""
 
 
@@ -129,7 +131,7 @@ def suggest_fields(source: Source) -> tuple[str, ...]:
     if not texts:
         return ()
     characters = {name: sum(map(len, cells)) / len(cells) for name, cells in texts.items()}
-    words = {name: sum(len(cell.split()) for cell in cells) / len(cells) for name, cells in texts.items()}
+    words = {name: sum(count_words(cell) for cell in cells) / len(cells) for name, cells in texts.items()}
     text = [name for name, mean in characters.items() if _ABOUT * mean >= max(characters.values())][-1]
     titles = [
         name
@@ -142,4 +144,4 @@ def suggest_fields(source: Source) -> tuple[str, ...]:
 
 def _is_headerless(header: Sequence[str]) -> bool:
     """Whether a header looks like a row of texts or numbers instead of names of columns."""
-    return any(name[-1:] in (".", "!", "?") or len(name.split()) > _LONGEST_NAME or name.isdecimal() for name in header)
+    return any(name[-1:] in _ENDS or len(name.split()) > _LONGEST_NAME or name.isdecimal() for name in header)

@@ -5,24 +5,41 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import pairwise
 
-_UNSPACED = (
-    "\u0e00-\u0eff"  # Thai, Lao
-    "\u1000-\u109f"  # Burmese
-    "\u1780-\u17ff"  # Khmer
-    "\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
-    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+_THAI = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ece\u0edc-\u0edf"  # and Lao, at a distance of 128
+_BURMESE = "\u1000-\u103f\u1050-\u108f\u109a-\u109d"
+_KHMER = "\u1780-\u17d3\u17d7\u17dc\u17dd"
+_KANA = "\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+_HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_HANGUL = "\uac00-\ud7a3"
+_UNSPACED = _THAI + _BURMESE + _KHMER + _KANA + _HAN
+"""Letters and marks of the scripts that put no spaces between words."""
+_SEARCHED_BY_CHARACTERS = _UNSPACED + _HANGUL
+"""Korean has spaces, but endings and particles are written together with their word."""
+_CHARACTER = (  # with the marks, vowels and subjoined letters that belong to it, and zero width spaces after it
+    "(?:[\u0e40-\u0e44\u0ec0-\u0ec4]?[\u0e01-\u0e2e\u0e81-\u0eae\u0edc-\u0edf]"  # Thai, Lao: the vowel before it
+    "[\u0e30-\u0e3a\u0e45\u0e47-\u0e4e\u0eb0-\u0ebd\u0ec8-\u0ece]*"
+    "|[\u1000-\u102a\u103f\u1050-\u1055\u106e-\u1070\u1075-\u1081]"  # Burmese: final consonants, which have the asat
+    "(?:\u1039[\u1000-\u102a]|[\u102b-\u1038\u103a-\u103e\u1056-\u1059]|[\u1000-\u102a](?=\u1037?\u103a))*"
+    "|[\u1780-\u17b3](?:\u17d2[\u1780-\u17b3]|[\u17b4-\u17d1\u17d3\u17dd])*"  # Khmer
+    f"|[{_UNSPACED}][\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef]*)\u200b*"  # voiced marks, variants of a glyph
 )
 _MARKS = (  # marks on letters, which \w leaves out
     "\u0300-\u036f\u0483-\u0487"  # accents of Latin, Greek, Cyrillic
     "\u0591-\u05bd\u064b-\u065f\u0670"  # vowels of Hebrew, Arabic
+    "\u0711\u0730-\u074a\u07a6-\u07b0"  # Syriac, Thaana
     "\u0900-\u0963\u0966-\u0dff"  # the scripts of India, full stops apart
+    "\u0f39\u0f71-\u0f84\u0f8d-\u0fbc"  # Tibetan
 )
 _ANY_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_ANY_SEARCHED_BY_CHARACTERS = re.compile(f"[{_SEARCHED_BY_CHARACTERS}]")
 _WORD = re.compile(rf"[\w{_MARKS}]+")
-_WORD_OR_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[\w{_MARKS}])+")
+_WORD_OR_RUN = re.compile(rf"[{_SEARCHED_BY_CHARACTERS}]+|(?:(?![{_SEARCHED_BY_CHARACTERS}])[\w{_MARKS}])+")
+_SEARCHED_CHARACTER = re.compile(f"{_CHARACTER}|[{_HANGUL}]")
+_OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _SPACED = re.compile(r"\S+")
-_PIECE = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\S)+")
+_PIECE = re.compile(rf"{_CHARACTER}|(?:(?![{_UNSPACED}])\S)+")
 
 
 _INVISIBLE = re.compile(
@@ -65,7 +82,8 @@ def folded(text: str) -> str:
 def pieces_of(text: str) -> list[tuple[int, int]]:
     """The start and end of each word of a text: a run without white space.
 
-    In Chinese, Japanese, Thai, Lao, Khmer and Burmese, which put no spaces between words, each character is a word.
+    In Chinese, Japanese, Thai, Lao, Khmer and Burmese, which put no spaces between words, each character is a word,
+    together with the vowels and marks that are written around it.
     """
     pattern = _PIECE if _ANY_UNSPACED.search(text) else _SPACED
     return [match.span() for match in pattern.finditer(text)]
@@ -98,24 +116,39 @@ def first_words(text: str, count: int) -> str:
     return text if len(pieces) <= count else joined(text, pieces[:count])
 
 
-def search_words(text: str) -> list[str]:
+def search_words(text: str, *, pairs: bool = True) -> list[str]:
     """Splits a text into words for search: runs of letters and digits of its normal form (`folded`).
 
-    In scripts without spaces they are all pairs of neighbouring characters, as in Lucene's analyzer for Chinese and
-    Japanese.
+    In Chinese, Japanese, Korean, Thai, Lao, Khmer and Burmese they are all characters (with their vowels and marks) and
+    all pairs of neighbouring ones, as of Lucene's analyzer for Chinese, Japanese and Korean with ``outputUnigrams``. So
+    a query of one character is answered too. Digits of all scripts are the same words.
+
+    Args:
+        text: in any script or several.
+        pairs: False: the characters alone, which counts them once.
 
     Example:
         >>> search_words("The Valve leaks!")
         ['the', 'valve', 'leaks']
+        >>> search_words("BERT\u306e\u5b66\u7fd2") == ["bert", *"\u306e\u5b66\u7fd2", "\u306e\u5b66", "\u5b66\u7fd2"]
+        True
     """
     text = folded(text)
-    if not _ANY_UNSPACED.search(text):
+    if text.isascii():
+        return _WORD.findall(text)
+    text = _OTHER_DIGIT.sub(lambda digit: str(int(digit[0])), text)
+    if not _ANY_SEARCHED_BY_CHARACTERS.search(text):
         return _WORD.findall(text)
     words: list[str] = []
     for match in _WORD_OR_RUN.finditer(text):
         run = match.group()
-        pairs = len(run) > 1 and _ANY_UNSPACED.match(run)
-        words += [run[start : start + 2] for start in range(len(run) - 1)] if pairs else [run]
+        if not _ANY_SEARCHED_BY_CHARACTERS.match(run):
+            words.append(run)
+            continue
+        characters = _SEARCHED_CHARACTER.findall(run)
+        words += characters
+        if pairs:
+            words += [first + second for first, second in pairwise(characters)]
     return words
 
 

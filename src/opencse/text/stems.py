@@ -106,12 +106,12 @@ def language_of(texts: Iterable[str]) -> str | None:
     }
     languages: dict[str, list[str]] = {}
     for language, words in lists.items():
-        for word in {unique for text in words for unique in search_words(text)}:
+        for word in {unique for text in words for unique in search_words(text, pairs=False)}:
             languages.setdefault(word, []).append(language)
     votes: Counter[str | None] = Counter()
     words_of_chunk: list[str] = []
     for text in texts:
-        words_of_chunk += search_words(text)
+        words_of_chunk += search_words(text, pairs=False)
         if len(words_of_chunk) >= _CHUNK:
             votes[_language_of_words(words_of_chunk, languages)] += len(words_of_chunk)
             words_of_chunk = []
