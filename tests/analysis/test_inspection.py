@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from opencse.analysis.geometry import geometry
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect, short_names
+from opencse.analysis.layers import LayerSimilarities, layer_similarities
 from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import load_sts, read_scored_pairs
@@ -70,6 +71,28 @@ def test_layers_of_an_encoder(tiny: Subject, sentences: list[str]) -> None:
     assert len(found.layers.set_sim) == 3
     assert found.tokens is not None
     assert found.geometry is None
+
+
+def test_sentences_for_layers_are_drawn_from_all_of_the_pairs(
+    tiny: Subject, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[list[str]] = []
+
+    def kept(encoder: SentenceEncoder, texts: Sequence[str]) -> LayerSimilarities:
+        compared.append(list(texts))
+        return layer_similarities(encoder, texts)
+
+    monkeypatch.setattr("opencse.analysis.inspection.layer_similarities", kept)
+    half = len(sentences) // 2
+    pairs = ScoredPairs("ordered", np.linspace(0, 5, half), sentences[:half], sentences[half : 2 * half])
+    for seed in (0, 0, 1):
+        found = inspect([tiny], AnalysisTexts(pairs=pairs), seed=seed, resamples=10).subjects[0]
+        assert found.layers is not None
+        assert found.layers.n == 200
+    assert compared[0] == compared[1] != compared[2]
+    numbers = [sentences.index(text) for text in compared[0]]
+    assert max(numbers) > 0.8 * len(sentences)
+    assert min(numbers) < 0.2 * len(sentences)
 
 
 def test_sts_decides_the_difference(small_sts: Path) -> None:

@@ -31,6 +31,7 @@ from opencse.statistics import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.text.scripts import count_words, first_words
 
 LAYER_SENTENCES = 200
+"""Sentences that layers are compared on, drawn at random: files of pairs are often ordered by genre."""
 CORPUS_SENTENCES = 2_000
 QUERIES = 4
 
@@ -152,13 +153,17 @@ def inspect(
     generator = np.random.default_rng(seed)
     texts = _sample(material.texts, generator)
     queries = list(material.queries or _default_queries(texts))
+    of_pairs = [] if material.pairs is None else distinct([material.pairs.first, material.pairs.second])
+    sentences = texts or _sample(of_pairs, generator)
     findings, by_task = [], []
     of_texts: dict[str, Embedded] = {}
     for subject in subjects:
         report(f"analyzing {subject.model.name}")
         if texts:
             of_texts[subject.model.name] = embed(subject.model.encode, distinct([texts, queries]))
-        model, cosines = _analyze(subject, material, texts, queries, of_texts.get(subject.model.name), report)
+        model, cosines = _analyze(
+            subject, material, texts, sentences, queries, of_texts.get(subject.model.name), report
+        )
         findings.append(model)
         by_task.append(cosines)
     neighbours = None
@@ -205,6 +210,7 @@ def _analyze(
     subject: Subject,
     material: AnalysisTexts,
     texts: list[str],
+    sentences: Sequence[str],
     queries: Sequence[str],
     of_texts: Embedded | None,
     report: Say,
@@ -225,7 +231,6 @@ def _analyze(
             report(f"{subject.model.name}: {int((~known).sum()):,} of the texts have no token it knows, and no cosines")
         if known.sum() > 1:
             measured["random_pairs"] = random_pairs(vectors[known])
-    sentences = texts or ([] if material.pairs is None else distinct([material.pairs.first, material.pairs.second]))
     if subject.encoder is not None and subject.encoder.depth and sentences:
         longest = max(queries or sentences[:QUERIES], key=len)
         measured["layers"] = layer_similarities(subject.encoder, sentences[:LAYER_SENTENCES])

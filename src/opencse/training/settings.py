@@ -28,9 +28,9 @@ class TrainingSettings(Settings):
         batch_size: examples in a batch (N).
         accumulate: batches whose gradients are averaged into one step. Each is contrasted separately: this saves
             memory compared with a larger ``batch_size``, but adds no negatives.
-        chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient, of a batch of
-            any size in the memory of one chunk, for the time of a second forward pass. ``auto`` takes as many as fit
-            into half of the free memory. Dropout masks differ from those without chunks. See docs/scale.md.
+        chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient up to
+            dropout's draws, of a batch of any size in the memory of one chunk, for the time of a second forward pass.
+            ``auto`` takes as many as fit into half of the free memory. See docs/scale.md.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
         learning_rate: peak of AdamW's rate.
