@@ -55,8 +55,8 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "training.batch_size=4096 --set training.chunk=256": "training.batch_size=64 --set training.chunk=16",
     "--dev sample": "--dev sample --set training.max_steps=5",
 }
-ENDLESS = "opencse serve "
-"""What goes on until it is stopped: its options must exist (tests/serving starts it)."""
+ENDLESS = ("opencse serve ", "opencse label ")
+"""What goes on until it is stopped: its options must exist (tests/serving and tests/cli start it)."""
 ENCODERS = {
     "docs/evaluation.md": ["my-encoder"],
     "docs/export.md": ["my-encoder"],

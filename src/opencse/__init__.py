@@ -39,6 +39,8 @@ __all__ = [
     "index_info",
     "index_negatives",
     "index_pairs",
+    "label",
+    "label_scores",
     "list_presets",
     "list_recipes",
     "merge",
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
         index_pairs,
         query_index,
     )
+    from opencse.api.labelling import label, label_scores
     from opencse.api.looking import analyze, check
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
@@ -108,6 +111,10 @@ _HOMES = {
         "export_static",
     ),
     "opencse.api.finishing": ("finish",),
+    "opencse.api.labelling": (
+        "label",
+        "label_scores",
+    ),
     "opencse.api.looking": (
         "analyze",
         "check",

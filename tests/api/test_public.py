@@ -27,7 +27,7 @@ ELSEWHERE = {  # an option of a command -> the argument that it becomes
     "texts": "others",
     **dict.fromkeys(("layers", "hidden", "heads", "inner", "positions", "dropout"), "shape"),
 }
-PRINTED = {"json_file", "show", "aggregation", "correlation", "subsets", "lengths", "study", "ctx"}
+PRINTED = {"json_file", "show", "score", "aggregation", "correlation", "subsets", "lengths", "study", "ctx"}
 """What says how results are shown or kept, and where other options are read from: a caller does that himself."""
 OWN = {  # where a name above stands for something else
     "demo": {"seed": "seed"},

@@ -136,7 +136,7 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Presses a key."""
-        sent = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
+        sent = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key] if key in _KEYS else ord(key.upper())}
         text = {"text": "\r" if key == "Enter" else key} if len(key) == 1 or key == "Enter" else {}
         self.call("Input.dispatchKeyEvent", type="keyDown", **sent, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **sent)

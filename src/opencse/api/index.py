@@ -126,7 +126,7 @@ def add_to_index(
         UserError: for bad input, an id that exists already, or an index that another process is writing.
     """
     with Index.open(folder) as index:
-        index.encoder = _encoder_of(index.info(), options)
+        index.encoder = encoder_of(index.info(), options)
         rows = _rows(text, options)
         progress = options["progress"] or Silent()
         for line in rows.notes.lines():
@@ -183,7 +183,7 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
         raise UserError("a query is blank; give each a text")
     with Index(Path(folder)) as index, index.snapshot() as snapshot:  # all that follows reads this one snapshot
         snapshot.matching(options["where"])  # refuses bad conditions before a model is loaded
-        index.encoder = _encoder_of(index.info(), options)
+        index.encoder = encoder_of(index.info(), options)
         return index.search(
             queries,
             options["k"],
@@ -315,7 +315,7 @@ def index_negatives(folder: str | Path, pairs: Text, out: str | Path, **options:
     require_absent(path, overwrite=options["overwrite"])
     rows = open_texts(pairs, columns=options["columns"], split=options["split"]).read().rows
     with Index(Path(folder)) as index, index.snapshot():  # all queries search the same snapshot
-        index.encoder = _encoder_of(index.info(), options)
+        index.encoder = encoder_of(index.info(), options)
         return mine(index, rows, path, options["how"], progress=options["progress"] or Silent())
 
 
@@ -355,7 +355,7 @@ def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) ->
     )
 
 
-def _encoder_of(info: IndexInfo, options: IndexModelOptions) -> SentenceEncoder:
+def encoder_of(info: IndexInfo, options: IndexModelOptions) -> SentenceEncoder:
     """The encoder of an index: the model that it names, or the option ``model`` in its place."""
     source = info.model if options["model"] is None else options["model"]
     if not source:

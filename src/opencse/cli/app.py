@@ -26,6 +26,7 @@ PURPOSES = {
         "analyze": "Write a page about one model, or several side by side.",
         "compare": "Compare recipes over seeds and starting models.",
         "reproduce": "Train a paper's system: published scores next to yours.",
+        "label": "Type queries and mark right texts on a local page, for evaluate and adapt.",
         "calibrate": "Measure what a cosine of a model means on your text.",
     },
     "Use": {

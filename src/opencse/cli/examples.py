@@ -62,6 +62,7 @@ EXAMPLES: dict[str, list[str]] = {
     "index duplicates": ["opencse index duplicates my-index --threshold 0.95"],
     "index negatives": ["opencse index negatives my-index pairs.csv --columns question,answer --out triples.jsonl"],
     "index export": ["opencse index export my-index lancedb lance-folder --name docs"],
+    "label": ["opencse label my-index --out queries", "opencse label my-index --queries asked.txt --split 0.5"],
     "finish": ["opencse finish my-model"],
     "nearest": ["opencse nearest opencse-mini my-model --corpus corpus.txt --query 'A dog barks.'"],
     "serve": [

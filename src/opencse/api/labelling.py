@@ -1,0 +1,163 @@
+"""`label` and `label_scores`: collect judged queries for an index on a local page, and score its searches by them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from opencse.api.declaring import public
+from opencse.api.index import encoder_of
+from opencse.api.options.labelling import LabelOptions, LabelScoreOptions
+from opencse.environment import require_packages
+from opencse.errors import UserError
+from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.labels import TARGET, Labels, checked_query
+from opencse.labelling.scores import LabelScores
+from opencse.labelling.session import LabelSession, score_labels
+from opencse.outputs import paths_of, require_apart
+from opencse.progress import Progress, Silent
+from opencse.search.index import Index
+from opencse.text.readers import Source
+
+if TYPE_CHECKING:
+    from opencse.search.result import IndexInfo
+
+OUT = "queries"
+"""The folder of labels, by default."""
+
+
+@public
+def label(folder: str | Path, out: str | Path = OUT, **options: Unpack[LabelOptions]) -> None:
+    """Shows a page on which you type queries and mark the texts of an index that answer them, until it is stopped.
+
+    The folder ``out`` is a data set in BEIR's layout at any time: for ``adapt(dev=...)`` and ``evaluate(data=...)``.
+    It is saved after each mark; the same call continues later. The page is for this machine alone (127.0.0.1).
+
+    Example:
+        >>> import opencse
+        >>> opencse.label("my-index", "queries", queries=["how do I reset the valve"])  # doctest: +SKIP
+
+    Args:
+        folder: of the index.
+        out: folder of the labels; a new or empty one, or one of earlier labels.
+        **options: see `LabelOptions`.
+
+    Raises:
+        UserError: for bad input, a folder ``out`` with files of anything else, a port that is taken, or a package that
+            is missing.
+    """
+    require_packages("opencse label", "serve", "fastapi", "uvicorn", "prometheus_client")
+    from opencse.serving.label_app import create_label_app
+    from opencse.serving.server import address, bind, run
+
+    progress = options["progress"] or Silent()
+    queries, split = options["queries"], options["split"]
+    if options["depth"] < 1:
+        raise UserError(f"depth is the number of hits to judge, at least 1, not {options['depth']}")
+    if split is not None and not 0 <= split < 1:
+        raise UserError(f"split is the share of the dev queries, from 0 to below 1, not {split}")
+    read = paths_of(folder, queries if isinstance(queries, str | Path) else None)
+    require_apart(out, read=read, models=paths_of(options["model"]))
+    texts = _query_texts(queries)
+    label_folder = LabelFolder(Path(out))
+    port = options["port"]
+    with Index.open(folder) as index, label_folder.opened() as labels, closing(bind("127.0.0.1", port)) as listening:
+        info = index.info()
+        index.encoder = encoder_of(info, options)
+        session = LabelSession(index, label_folder, labels, depth=options["depth"], progress=progress)
+        if split is not None:
+            session.set_split(split or None)
+        _report_start(session, session.add_queries(texts), progress)
+        app = create_label_app(session, about={"index": str(folder), "model": info.model})
+        url = f"{address(listening)}/"
+        show = options["open"] if options["open"] is not None else _has_display()
+
+        def ready() -> None:
+            progress.say(f"{url} is the page; every mark is saved in {out}; stop with Ctrl-C")
+            if show:
+                _open(url, progress)
+
+        run(app, listening, grace=5, ready=ready)
+        _report_end(session.labels, Path(out), info, progress)
+
+
+@public
+def label_scores(folder: str | Path, out: str | Path = OUT, **options: Unpack[LabelScoreOptions]) -> LabelScores:
+    r"""Scores vectors, BM25 and hybrid search of an index by the labels in a folder.
+
+    Example:
+        >>> import opencse
+        >>> print(*opencse.label_scores("my-index", "queries").lines(), sep="\n")  # doctest: +SKIP
+
+    Args:
+        folder: of the index.
+        out: folder of the labels.
+        **options: see `LabelScoreOptions`.
+
+    Returns:
+        The scores; without systems where fewer than five queries have a right text.
+
+    Raises:
+        UserError: if the folder has no labels, or there is no index.
+    """
+    labels = LabelFolder(Path(out)).read()
+    if not labels.queries:
+        raise UserError(f"{out}: no labels in it; mark some with `opencse label {folder} --out {out}`")
+    with Index.open(folder) as index:
+        index.encoder = encoder_of(index.info(), options)
+        return score_labels(index, labels)
+
+
+def _query_texts(queries: str | Path | Sequence[str] | None) -> list[str]:
+    """The queries of a list, or of a file."""
+    if queries is None:
+        return []
+    if isinstance(queries, str | Path):
+        texts, source = [row[0] for row in Source(str(queries)).read().rows], f"{queries}, query"
+    else:
+        texts, source = list(queries), "query"
+    for number, text in enumerate(texts, start=1):
+        try:
+            checked_query(text)
+        except UserError as error:
+            raise UserError(f"{source} {number}: {error}") from None
+    return texts
+
+
+def _report_start(session: LabelSession, added: int, progress: Progress) -> None:
+    labels = session.labels
+    known = len(labels.queries) - added
+    if known:
+        progress.say(f"{session.folder}: continues with {known:,} queries, {len(labels.answered):,} of them answered")
+    if added:
+        progress.say(f"{added:,} queries added")
+    if labels.split is not None:
+        progress.say(f"{labels.split:.0%} of the queries are dev queries, the others are test queries")
+    for note in session.notes:
+        progress.say(note)
+
+
+def _report_end(labels: Labels, out: Path, info: IndexInfo, progress: Progress) -> None:
+    count = len(labels.answered)
+    aim = "" if count >= TARGET else f"; aim for {TARGET}"
+    progress.say(f"{out}: {count:,} of {len(labels.queries):,} queries have a right text{aim}")
+    if count:
+        progress.say(f"next: opencse evaluate {info.model or 'MODEL'} --suite retrieval --data {out}")
+
+
+def _has_display() -> bool:
+    """Whether a person sits at a terminal of this machine, with a display for a browser."""
+    if not (sys.stdout and sys.stdout.isatty()) or "SSH_CONNECTION" in os.environ:
+        return False
+    return sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _open(url: str, progress: Progress) -> None:
+    import webbrowser
+
+    if not webbrowser.open(url):
+        progress.say("no browser could be opened; open the address yourself")

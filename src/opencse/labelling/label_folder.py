@@ -1,0 +1,168 @@
+"""The folder of labels: a retrieval data set in BEIR's layout, and ``labels.json``, from which it is made.
+
+``labels.json`` is written first and completely; the other files follow from it, and are written again when the folder
+is opened after a kill. It records the hashes of the files, so that a file that was made or changed by anything else is
+recognised and never replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from opencse.errors import UserError, reason
+from opencse.io import hash_file, unfinished_name, writing
+from opencse.io import write_text as write_atomically
+from opencse.labelling.documents import exported_id, json_line
+from opencse.labelling.labels import Labels, SplitName
+from opencse.outputs import LOCK, foreign_files_message, has_keys, held_lock, made_folder, names_in
+from opencse.settings import validate
+
+T = TypeVar("T")
+LABELS, CORPUS, QUERIES = "labels.json", "corpus.jsonl", "queries.jsonl"
+QRELS: dict[SplitName, str] = {"test": "qrels/test.tsv", "dev": "qrels/dev.tsv"}
+_SMALL = (QUERIES, *QRELS.values())
+_HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+class LabelFolder:
+    """The files of labels. One process at a time may write them; see `opened`.
+
+    Attributes:
+        path: of the folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @contextmanager
+    def opened(self) -> Iterator[Labels]:
+        """Gives the labels of the folder for the block, in which no other process can change them.
+
+        Raises:
+            UserError: if the folder holds files of anything else, or another process has it open.
+        """
+        self._require_ours()
+        with made_folder(self.path), held_lock(self.path / LOCK, "another process is labelling there; stop it first"):
+            self._remove_unfinished()
+            yield self.read()
+
+    def read(self) -> Labels:
+        """The labels that were saved; none if the folder is new.
+
+        Raises:
+            UserError: for a file of another program, or a damaged one.
+        """
+        file = self.path / LABELS
+        if not file.exists():
+            self._require_ours()
+            return Labels()
+        try:
+            data = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{file}: cannot be read ({reason(error)}); restore it, or choose another --out") from None
+        if not has_keys([data], ["format", "queries"]) or data["format"] != Labels().format:
+            raise UserError(f"{file}: is no file of labels; choose another --out")
+        return validate(Labels, data, str(file))
+
+    def save(self, labels: Labels) -> Labels:
+        """Writes the labels, then queries and judgements; returns the labels with the hashes of these files.
+
+        Raises:
+            UserError: if one of the files was changed by anything else; then nothing is written.
+            OSError: if they cannot be written.
+        """
+        contents = {name: text for name, text in self._contents(labels).items() if name in _SMALL}
+        files = dict(labels.files)
+        for name in _SMALL:
+            before = self._require_known(name, files.get(name, ()))
+            text = contents.get(name)
+            after = None if text is None else hashlib.sha256(text.encode()).hexdigest()
+            files[name] = tuple(dict.fromkeys(one for one in (after, before) if one is not None))
+        saved = labels.model_copy(update={"files": files})
+        self._write_labels(saved)
+        for name in _SMALL:
+            self._write_small(self.path / name, contents.get(name))
+        return saved
+
+    def write_corpus(self, labels: Labels, write: Callable[[Path], T], changed: Callable[[T], Labels]) -> Labels:
+        """Replaces the file of the documents and saves the labels that belong to it; returns them.
+
+        Args:
+            labels: as they are.
+            write: writes the documents to a path.
+            changed: makes the new labels of its result.
+
+        Raises:
+            UserError: if the file was changed by anything else, or cannot be written.
+        """
+        before = self._require_known(CORPUS, labels.files.get(CORPUS, ()))
+        with writing(self.path / CORPUS) as unfinished:
+            result = changed(write(unfinished))
+            known = tuple(dict.fromkeys(one for one in (hash_file(unfinished), before) if one is not None))
+            recorded = result.model_copy(update={"files": {**result.files, CORPUS: known}})
+            self._write_labels(recorded)
+        return self.save(recorded)
+
+    def has_corpus(self) -> bool:
+        """Whether the file of the documents exists."""
+        return (self.path / CORPUS).is_file()
+
+    def _contents(self, labels: Labels) -> dict[str, str]:
+        """The text of each small file; without those that would hold nothing."""
+        prefix = "query-" if labels.corpus is None else labels.corpus.query_prefix
+        name_of = {query.number: f"{prefix}{query.number}" for query in labels.queries}
+        lines: dict[SplitName, list[str]] = {"test": [], "dev": []}
+        for query in labels.queries:
+            lines[labels.split_of(query.number)] += [
+                f"{name_of[query.number]}\t{exported_id(text_id)}\t{level}\n"
+                for text_id, level in query.levels().items()
+            ]
+        contents = {QRELS[split]: _HEADER + "".join(judged) for split, judged in lines.items() if judged}
+        if labels.queries:
+            texts = [json_line({"_id": name_of[query.number], "text": query.text}) for query in labels.queries]
+            contents[QUERIES] = "".join(texts)
+        return contents
+
+    def _write_labels(self, labels: Labels) -> None:
+        text = json.dumps(labels.model_dump(mode="json"), ensure_ascii=False, indent=1) + "\n"
+        write_atomically(self.path / LABELS, text)
+
+    def _write_small(self, path: Path, text: str | None) -> None:
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, text)
+
+    def _require_known(self, name: str, hashes: tuple[str, ...]) -> str | None:
+        """The hash of a file; None if it does not exist.
+
+        Raises:
+            UserError: if it is not as it was written.
+        """
+        path = self.path / name
+        if not path.exists() and not path.is_symlink():
+            return None
+        if path.is_symlink() or not path.is_file() or hash_file(path) not in hashes:
+            raise UserError(
+                f"{path}: was changed or made by another program, and is not replaced; move it to another folder, or "
+                "choose another --out"
+            )
+        return hash_file(path)
+
+    def _require_ours(self) -> None:
+        names = names_in(self.path)
+        if names and LABELS not in names:
+            raise UserError(foreign_files_message(self.path, names))
+
+    def _remove_unfinished(self) -> None:
+        """Removes the unfinished files of a killed process."""
+        for folder in (self.path, self.path / "qrels"):
+            for file in folder.iterdir() if folder.is_dir() else ():
+                if unfinished_name(file) in (LABELS, CORPUS, "queries.jsonl", "test.tsv", "dev.tsv"):
+                    file.unlink(missing_ok=True)

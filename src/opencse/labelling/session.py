@@ -1,0 +1,278 @@
+"""One person's session: searches the index, takes marks, and saves after each of them. Start reading here.
+
+Every change makes new `Labels` and saves them before they replace the old ones, so that nothing is shown as marked that
+was not saved. Calls come one after the other (the server has one thread for them), so that two tabs of a browser
+cannot mix their changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from opencse.errors import UserError, reason
+from opencse.labelling.documents import CorpusSurvey, IndexedDocument, documents_with_ids, write_corpus
+from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.labels import CorpusState, LabelledQuery, Labels, Level, PooledText, ranks_by_text
+from opencse.labelling.pooling import Rankings, interleaved, search_all
+from opencse.labelling.scores import LabelScores, score
+from opencse.modules.prompts import Role
+from opencse.progress import Progress, Silent
+from opencse.search.index import Index
+
+SHOWN = 1_500
+"""Characters of a text that are shown at first."""
+MOST_SHOWN = 200_000
+"""Characters of a document that are shown when all of it is requested."""
+
+
+@dataclass(frozen=True)
+class ShownText:
+    """A text as it is shown for a query.
+
+    Attributes:
+        id: of the text, or of its document.
+        title: of its document; may be empty.
+        text: what a search found: the text or its best passage, at most `SHOWN` characters.
+        is_part: whether the document has more text.
+        metadata: by column.
+        level: the mark; None: not marked.
+        note: what is special about it; may be empty.
+    """
+
+    id: str
+    title: str
+    text: str
+    is_part: bool
+    metadata: dict[str, object]
+    level: Level | None
+    note: str
+
+
+class LabelSession:
+    """The labels of a folder together with the index whose texts are judged.
+
+    Args:
+        index: is searched.
+        folder: that the labels are saved to.
+        labels: those of the folder.
+        depth: hits of each kind of search that are shown.
+        progress: shows what takes long, and receives notes.
+    """
+
+    def __init__(
+        self, index: Index, folder: LabelFolder, labels: Labels, *, depth: int = 10, progress: Progress | None = None
+    ) -> None:
+        self._index, self._folder, self._depth = index, folder, depth
+        self._progress = progress or Silent()
+        self._labels = labels
+        self.notes: list[str] = []
+        self._follow_index()
+
+    @property
+    def labels(self) -> Labels:
+        """The labels as they were saved last."""
+        return self._labels
+
+    @property
+    def folder(self) -> Path:
+        """The folder that they are saved to."""
+        return self._folder.path
+
+    def set_split(self, split: float | None) -> None:
+        """Changes the share of the queries that are dev queries."""
+        if split != self._labels.split:
+            self._save(self._labels.model_copy(update={"split": split}))
+
+    def add_queries(self, texts: Sequence[str]) -> int:
+        """Adds queries, none of them twice; returns the number of new ones."""
+        labels, before = self._labels, len(self._labels.queries)
+        for text in texts:
+            labels, _ = labels.with_query(text)
+        self._save(labels)
+        return len(labels.queries) - before
+
+    def add(self, text: str) -> int:
+        """Adds a query, if there is none of this text; returns its number.
+
+        Raises:
+            UserError: for a text that is no query.
+        """
+        labels, number = self._labels.with_query(text)
+        self._save(labels)
+        return number
+
+    def edit(self, number: int, text: str) -> None:
+        """Changes the text of a query."""
+        self._save(self._labels.with_text(number, text).with_finished(number, False))
+
+    def delete(self, number: int) -> None:
+        """Deletes a query with its marks."""
+        self._save(self._labels.without(number))
+
+    def mark(self, number: int, text_id: str, level: Level | None) -> None:
+        """Marks a text for a query; None takes the mark back."""
+        self._follow_index()
+        labels = self._labels.marked(number, text_id, level)
+        with self._index.snapshot() as snapshot:
+            document = documents_with_ids(snapshot, [text_id]).get(text_id)
+        if document is not None:
+            labels = labels.marked(number, text_id, level, digest=document.digest)
+        elif level is not None:
+            raise UserError("this text was deleted from the index, so it cannot be marked")
+        self._save(labels)
+
+    def finish(self, number: int, finished: bool) -> None:
+        """Records whether the person has looked at all texts of a query."""
+        self._save(self._labels.with_finished(number, finished))
+
+    def open_query(self, number: int) -> tuple[LabelledQuery, list[ShownText]]:
+        """Searches for a query, adds what is found to the texts that are shown for it, and returns all of them.
+
+        Texts that were shown before stay, in their order.
+        """
+        with self._index.snapshot() as snapshot:  # all that follows reads this one snapshot
+            self._follow_index()
+            query = self._labels.query(number)
+            (rankings,) = self._search([query.text], self._depth)
+            before = {one.id: one for one in query.pool}
+            new_ids = [text_id for text_id in interleaved(rankings.ids, number) if text_id not in before]
+            documents = documents_with_ids(snapshot, [*before, *new_ids])
+        ranks = ranks_by_text(rankings.ids)
+        pool = [
+            _pooled(before.get(text_id), text_id, documents.get(text_id), ranks.get(text_id, {}))
+            for text_id in (*before, *new_ids)
+            if text_id in documents or before[text_id].level is not None  # one that is gone without a mark is dropped
+        ]
+        labels = self._labels.with_pool(number, pool)
+        self._save(labels.with_finished(number, query.finished and not new_ids))
+        shown = [_shown(one, documents.get(one.id), rankings) for one in pool]
+        return self._labels.query(number), shown
+
+    def text_of(self, text_id: str) -> str:
+        """All of a document's text, or its first `MOST_SHOWN` characters.
+
+        Raises:
+            UserError: if the index does not have it.
+        """
+        with self._index.snapshot() as snapshot:
+            document = documents_with_ids(snapshot, [text_id]).get(text_id)
+        if document is None:
+            raise UserError("this text was deleted from the index")
+        return document.text[:MOST_SHOWN]
+
+    def scores(self) -> LabelScores:
+        """Scores the kinds of search by the marks so far."""
+        return score_labels(self._index, self._labels)
+
+    def _search(self, queries: Sequence[str], k: int) -> list[Rankings]:
+        return search_all(self._index, queries, k, self._index.encode(queries, Role.QUERY))
+
+    def _save(self, labels: Labels) -> None:
+        if labels != self._labels:
+            with self._saving():
+                self._labels = self._folder.save(labels)
+
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        """Raises an error of the system as one that the person can read; then the labels are those on the disk.
+
+        Raises:
+            UserError: saying what to do.
+        """
+        try:
+            yield
+        except OSError as error:
+            with suppress(UserError):
+                self._labels = self._folder.read()
+            cause = error.strerror or reason(error)
+            raise UserError(
+                f"{self.folder}: the last change could not be saved ({cause}); make room there, or make the folder "
+                "writable, and try again"
+            ) from error
+
+    def _follow_index(self) -> None:
+        """Writes the documents again, and follows marked texts to their new ids, where the index has changed."""
+        state = self._labels.corpus
+        with self._index.snapshot() as snapshot:
+            stamp = self._index.stamp
+            if state is not None and state.stamp == stamp and self._folder.has_corpus():
+                return
+            pooled = [one for query in self._labels.queries for one in query.pool]
+            ids, digests = {one.id for one in pooled}, {one.digest for one in pooled}
+
+            def write(path: Path) -> CorpusSurvey:
+                return write_corpus(snapshot, path, ids, digests, self._progress)
+
+            def changed(survey: CorpusSurvey) -> Labels:
+                self.notes = _notes_of(survey)
+                corpus = CorpusState(stamp=stamp, documents=survey.documents, query_prefix=survey.query_prefix)
+                labels = self._labels.model_copy(update={"corpus": corpus})
+                for query in labels.queries:
+                    labels = labels.with_pool(query.number, followed(query.pool, survey))
+                return labels
+
+            with self._saving():
+                self._labels = self._folder.write_corpus(self._labels, write, changed)
+
+
+def followed(pool: Sequence[PooledText], survey: CorpusSurvey) -> list[PooledText]:
+    """The texts that were shown for a query, under the ids that the changed index has for them.
+
+    A text keeps its id where the index has the same text there. Otherwise it gets the id that the text has now, if it
+    has one; so marks follow their texts where rows were numbered again.
+    """
+    followed_pool: dict[str, PooledText] = {}
+    for one in pool:
+        is_same = survey.digests.get(one.id) == one.digest
+        new_id = one.id if is_same else survey.ids.get(one.digest, one.id)
+        is_current = is_same or one.digest in survey.ids
+        before = followed_pool.get(new_id)
+        if before is None or (before.level is None and one.level is not None):
+            followed_pool[new_id] = one.model_copy(update={"id": new_id, "is_current": is_current})
+    return list(followed_pool.values())
+
+
+def score_labels(index: Index, labels: Labels) -> LabelScores:
+    """Scores the searches of an index by labels."""
+    answered = labels.answered
+    texts = [query.text for query in answered]
+    rankings = search_all(index, texts, 10, index.encode(texts, Role.QUERY)) if texts else []
+    return score(answered, rankings)
+
+
+def _pooled(
+    before: PooledText | None, text_id: str, document: IndexedDocument | None, ranks: dict[str, int]
+) -> PooledText:
+    """A text of the pool with its ranks now; a mark stays with the text that was marked."""
+    if before is None:
+        assert document is not None
+        return PooledText(id=text_id, digest=document.digest, ranks=ranks)
+    if before.level is None and document is not None:
+        return PooledText(id=text_id, digest=document.digest, ranks=ranks or before.ranks)
+    return before.model_copy(update={"ranks": ranks or before.ranks})
+
+
+def _shown(pooled: PooledText, document: IndexedDocument | None, rankings: Rankings) -> ShownText:
+    if document is None:
+        return ShownText(pooled.id, "", "", False, {}, pooled.level, "this text was deleted from the index")
+    hit = rankings.hits.get(pooled.id)
+    text, title = document.text if hit is None else hit.text, document.title
+    text = text.removeprefix(title).lstrip() or text
+    return ShownText(
+        pooled.id,
+        title,
+        text[:SHOWN],
+        len(text) > SHOWN or (hit is not None and len(hit.text) < len(document.text)),
+        {name: value for name, value in document.metadata.items() if value is not None},
+        pooled.level if pooled.is_current else None,
+        "" if pooled.is_current else "this text has changed since you marked it; mark it again",
+    )
+
+
+def _notes_of(survey: CorpusSurvey) -> list[str]:
+    if not survey.shortened:
+        return []
+    return [f"{survey.shortened:,} documents are longer than 1.5 million characters; their beginnings were written"]

@@ -1,0 +1,217 @@
+"""A session: searching, marking, and indexes that change while or before texts are marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
+from opencse.io import write_text
+from opencse.labelling.documents import CorpusSurvey
+from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.labels import PooledText
+from opencse.labelling.session import SHOWN, LabelSession, followed
+from opencse.search.index import Index
+from opencse.search.rows import IndexRow
+
+
+@contextmanager
+def session_in(folder: Path, index: Index) -> Iterator[LabelSession]:
+    out = LabelFolder(folder / "out")
+    with out.opened() as labels:
+        yield LabelSession(index, out, labels)
+
+
+def task_in(folder: Path, split: str = "test") -> RetrievalTask:
+    return load_retrieval(folder / "out", split=split).tasks["out"]
+
+
+def judged(task: RetrievalTask) -> dict[str, dict[str, int]]:
+    """The levels above 0 by text, by query."""
+    return {
+        query: {task.documents[position]: level for position, level in levels.items() if level}
+        for query, levels in zip(task.queries, task.judged, strict=True)
+    }
+
+
+def test_the_folder_is_a_data_set_after_every_mark(tmp_path: Path, water: Index) -> None:
+    with session_in(tmp_path, water) as session:
+        number = session.add("water number 3")
+        query, texts = session.open_query(number)
+        assert [one.id for one in query.pool] == [one.id for one in texts]
+        assert {system for one in query.pool for system in one.ranks} == {"vectors", "BM25", "hybrid"}
+        assert texts[0].metadata["cup"] == int(texts[0].id[1:])
+        session.mark(number, "w3", 2)
+        task = task_in(tmp_path)
+        assert len(task.documents) == 30
+        assert judged(task) == {"water number 3": {"Water number 3 is cold.": 2}}
+        assert sum(map(len, task.judged)) == 1, "texts that were only shown are not judged yet"
+        session.finish(number, True)
+        assert sum(map(len, task_in(tmp_path).judged)) == len(texts)
+        again, shown = session.open_query(number)
+        assert again.finished
+        assert [one.id for one in shown] == [one.id for one in texts]
+        assert [one.level for one in shown if one.id == "w3"] == [2]
+
+
+def test_dev_and_test_queries(tmp_path: Path, water: Index) -> None:
+    with session_in(tmp_path, water) as session:
+        session.set_split(0.5)
+        assert session.add_queries([f"water number {i}" for i in range(4)] + ["Water  number 0"]) == 4
+        for i in range(4):
+            session.open_query(i + 1)
+            session.mark(i + 1, f"w{i}", 2)
+    assert task_in(tmp_path, "dev").queries == ["water number 1", "water number 3"]
+    assert task_in(tmp_path).queries == ["water number 0", "water number 2"]
+    with session_in(tmp_path, water) as session:
+        assert session.labels.split == 0.5
+        session.set_split(None)
+    assert len(task_in(tmp_path).queries) == 4
+    assert not (tmp_path / "out" / "qrels" / "dev.tsv").exists()
+
+
+def test_deleted_and_changed_texts(tmp_path: Path, water: Index) -> None:
+    with session_in(tmp_path, water) as session:
+        session.add("water number 3")
+        ids = [text.id for text in session.open_query(1)[1]]
+        gone, changed, same, unmarked = ids[:4]
+        for text_id in (gone, changed, same):
+            session.mark(1, text_id, 2)
+        water.delete([gone, unmarked])
+        water.add([IndexRow("Something else.", changed)], replace=True)
+        query, texts = session.open_query(1)
+        by_id = {text.id: text for text in texts}
+        assert "deleted" in by_id[gone].note
+        assert (by_id[changed].level, by_id[same].level) == (None, 2)
+        assert "has changed since" in by_id[changed].note
+        assert unmarked not in by_id
+        task = task_in(tmp_path)
+        assert len(task.documents) == 28
+        assert task.notes == ()
+        assert judged(task) == {"water number 3": {f"Water number {same[1:]} is cold.": 2}}
+        with pytest.raises(UserError, match="deleted from the index"):
+            session.mark(1, gone, 1)
+        session.mark(1, gone, None)
+        session.mark(1, changed, 1)
+        assert judged(task_in(tmp_path))["water number 3"]["Something else."] == 1
+        assert {text.id: text.note for text in session.open_query(1)[1]}[changed] == ""
+        assert not query.finished
+
+
+def test_an_index_that_was_built_again_with_other_numbers(
+    tmp_path: Path, encoder: SentenceEncoder, water: Index
+) -> None:
+    texts = [f"Water number {i} is cold." for i in range(12)]
+    Index.build(tmp_path / "numbered", texts, encoder).close()
+    with Index.open(tmp_path / "numbered", encoder=encoder) as index, session_in(tmp_path, index) as session:
+        session.add("water number 3")
+        session.open_query(1)
+        session.mark(1, "3", 2)
+        session.mark(1, "5", 1)
+    texts = ["New.", *reversed(texts)]
+    texts.remove("Water number 5 is cold.")
+    Index.build(tmp_path / "numbered", texts, encoder, overwrite=True).close()
+    with Index.open(tmp_path / "numbered", encoder=encoder) as index, session_in(tmp_path, index) as session:
+        assert judged(task_in(tmp_path)) == {"water number 3": {"Water number 3 is cold.": 2}}
+        _, shown = session.open_query(1)
+        assert [text.text for text in shown if text.level == 2] == ["Water number 3 is cold."]
+        assert len({text.id for text in shown}) == len(shown)
+
+
+def test_marks_follow_their_texts() -> None:
+    def pooled(text_id: str, digest: str, level: int | None = None) -> PooledText:
+        return PooledText.model_validate({"id": text_id, "digest": digest, "ranks": {}, "level": level})
+
+    survey = CorpusSurvey(4, 0, "query-", {"a": "A", "b": "C", "c": "B"}, {"A": "z", "B": "c", "C": "b"})
+    pool = [pooled("a", "A", 2), pooled("b", "B", 1), pooled("c", "C"), pooled("d", "D", 2), pooled("c2", "B")]
+    assert [(one.id, one.level, one.is_current) for one in followed(pool, survey)] == [
+        ("a", 2, True), ("c", 1, True), ("b", None, True), ("d", 2, False),
+    ]  # fmt: skip
+
+
+def test_hostile_ids_and_huge_texts(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    ids = [
+        "7",
+        "007",
+        "docs/a b.html",
+        "a\tb",
+        "a\nb",
+        "a%09b",
+        "escaped:a%09b",
+        '"q"',
+        "query-1",
+        "ü\u2028é",
+        "x" * 900,
+    ]
+    rows = [IndexRow(f"Water {i} \t \x00 <b> \u2028 end", name) for i, name in enumerate(ids)]
+    rows.append(IndexRow("A title\n" + "long water text. " * 3_000, "long"))
+    with Index.build(tmp_path / "index", rows, encoder) as index, session_in(tmp_path, index) as session:
+        session.add("water")
+        _, texts = session.open_query(1)
+        assert all(len(text.text) <= SHOWN for text in texts)
+        assert next(text for text in texts if text.id == "long").is_part
+        assert len(session.text_of("long")) > 40_000
+        for name in ids:
+            if name in {text.id for text in texts}:
+                session.mark(1, name, 2)
+        session.finish(1, True)
+        marked = {text.id for text in texts} & {*ids}
+        assert len(marked) >= 9
+    task = task_in(tmp_path)
+    assert len(task.documents) == len(rows)
+    assert sum(level == 2 for level in task.judged[0].values()) == len(marked)
+    assert task.notes == ()
+    assert task.query_ids == ["query-query-1"], "the id of no document"
+
+
+@pytest.mark.parametrize("written", range(3))
+def test_what_cannot_be_saved_can_be_tried_again(
+    tmp_path: Path, water: Index, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """The disk is full after some of the files: what is in memory is then what is on the disk."""
+    with session_in(tmp_path, water) as session:
+        session.add("water number 3")
+        session.open_query(1)
+        before = session.labels
+        count = 0
+
+        def full(path: Path, text: str) -> None:
+            nonlocal count
+            if count == written:
+                raise OSError(28, "No space left on device")
+            count += 1
+            write_text(path, text)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("opencse.labelling.label_folder.write_atomically", full)
+            with pytest.raises(UserError, match=r"could not be saved \(No space left on device\); make room"):
+                session.mark(1, "w3", 2)
+        assert (session.labels == before) == (written == 0)
+        assert session.labels == LabelFolder(tmp_path / "out").read()
+        session.mark(1, "w3", 1)
+        assert judged(task_in(tmp_path)) == {"water number 3": {"Water number 3 is cold.": 1}}
+
+
+def test_scores_are_those_of_the_searches(tmp_path: Path, water: Index) -> None:
+    with session_in(tmp_path, water) as session:
+        for i in range(6):
+            number = session.add(f"water number {i}")
+            session.open_query(number)
+            session.mark(number, f"w{i}", 2)
+            session.finish(number, True)
+        scores = session.scores()
+        assert (scores.queries, list(scores.systems)) == (6, ["vectors", "BM25", "hybrid"])
+        assert scores.systems["BM25"].ndcg_at_10 == 100, "each query names the number of its text"
+        assert all(one.judged == 1 for one in scores.systems.values())
+
+
+def test_an_index_without_texts(tmp_path: Path, water: Index) -> None:
+    water.delete([f"w{i}" for i in range(30)])
+    with pytest.raises(UserError, match="the index is empty"), session_in(tmp_path, water):
+        pass
+    assert not (tmp_path / "out").exists()
