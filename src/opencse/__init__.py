@@ -48,6 +48,7 @@ __all__ = [
     "pretrain",
     "push",
     "query_index",
+    "questions",
     "reproduce",
     "serve",
     "show_recipe",
@@ -58,6 +59,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from opencse.api.asking import questions
     from opencse.api.demo import demo
     from opencse.api.diagnosis import doctor
     from opencse.api.encoding import encode
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
     from opencse.search.index import Index
 
 _HOMES = {
+    "opencse.api.asking": ("questions",),
     "opencse.api.demo": ("demo",),
     "opencse.api.diagnosis": ("doctor",),
     "opencse.api.encoding": ("encode",),

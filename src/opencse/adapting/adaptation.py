@@ -17,8 +17,8 @@ from opencse.model_folder.locate import BUILTIN
 from opencse.model_folder.reading import has_layers
 from opencse.progress import Counted, Progress
 from opencse.ranking import Measure
-from opencse.text.documents import Document, GivenDocument, ReadingNotes, documents_in_memory, read_documents
-from opencse.text.folders import find_corpus
+from opencse.text.corpus_documents import documents_of
+from opencse.text.documents import GivenDocument
 from opencse.text.given import GivenTexts, Text, open_texts
 
 RECIPE = "adapt"
@@ -78,7 +78,7 @@ def plan_adaptation(
         require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
     question_pairs = () if pairs is None else read_pairs(pairs, columns)
     measure = None if metric is None else Measure.parse(metric)
-    documents, source = _read(corpus, fields, keep_code, progress)
+    documents, source = documents_of(corpus, fields, keep_code=keep_code, say=progress.say)
     material = material_of(documents, measure, question_pairs, Counted(progress, "shared words"))
     progress.say(f"documents  {source}: {material.facts}")
     if model == BUILTIN:
@@ -101,21 +101,6 @@ def plan_adaptation(
         dev=selector,
         metric=metric if selector == dev else None,
     )
-
-
-def _read(
-    corpus: str | Path | Sequence[GivenDocument], fields: Sequence[str] | None, keep_code: bool, progress: Progress
-) -> tuple[list[Document], str]:
-    """Reads the documents; also returns the name of their source for messages."""
-    if isinstance(corpus, str | Path):
-        source, notes = str(find_corpus(corpus)), ReadingNotes()
-        documents = read_documents(source, fields, keep_code=keep_code, notes=notes)
-        for line in notes.lines():
-            progress.say(line)
-        return documents, source
-    if fields is not None or keep_code:
-        raise UserError("fields and keep_code apply to files; leave them out for a list of documents")
-    return documents_in_memory(corpus), f"a list of {len(corpus):,} documents"
 
 
 def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool) -> str | None:

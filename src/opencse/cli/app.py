@@ -16,6 +16,7 @@ from opencse.processes import started
 PURPOSES = {
     "Train": {
         "adapt": "Adapt an encoder to your documents; no labels needed.",
+        "questions": "Have a language model write questions about your documents, to adapt to.",
         "train": "Train a sentence encoder from text by a recipe; no labels needed.",
         "finish": "Make a usable model out of an interrupted run.",
         "check": "Look at a text before training on it; with advice.",

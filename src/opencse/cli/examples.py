@@ -14,6 +14,12 @@ EXAMPLES: dict[str, list[str]] = {
         "opencse train pairs.csv --recipe simcse-supervised --columns question,answer --out my-model",
         "opencse train corpus.txt --out my-model --resume",
     ],
+    "questions": [
+        "opencse questions docs.jsonl --endpoint http://localhost:8000/v1 --model NAME --dry-run",
+        "opencse questions docs.jsonl --endpoint http://localhost:11434/v1 --model NAME --examples queries.txt "
+        "--out pairs.jsonl",
+        "opencse adapt docs.jsonl --pairs pairs.jsonl --columns question,answer --out my-model",
+    ],
     "check": ["opencse check corpus.txt", "opencse check corpus.txt --near-duplicates 0.8"],
     "recipes": ["opencse recipes", "opencse recipes show simcse", "opencse recipes diff simcse esimcse"],
     "recipes presets": ["opencse recipes presets simcse"],

@@ -1,0 +1,140 @@
+"""Sends the planned requests from several threads, and keeps each answer as soon as it is there."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from opencse.asking.chat_server import ChatReply, ChatServer, UnansweredError
+from opencse.asking.journal import AnswerJournal
+from opencse.asking.plan import PlannedRequest, RequestPlan
+from opencse.errors import InterruptedRunError, UserError
+from opencse.progress import Progress
+
+FAILURES_IN_A_ROW = 5
+"""After so many requests without an answer in between, the command ends."""
+_FIRST_FEW = 5
+_REPORTED = 3
+_TICK = 0.2
+RequestOutcome = tuple[PlannedRequest, ChatReply | BaseException]
+
+
+@dataclass
+class RequestThreads:
+    """Threads that send requests; they end with the process, or when `ChatServer.stop` was called.
+
+    Attributes:
+        server: answers.
+        requests: to be sent.
+        workers: number of threads.
+    """
+
+    server: ChatServer
+    requests: Sequence[PlannedRequest]
+    workers: int
+
+    def __post_init__(self) -> None:
+        self._waiting: queue.SimpleQueue[PlannedRequest] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[RequestOutcome] = queue.SimpleQueue()
+        for one in self.requests:
+            self._waiting.put(one)
+        for _ in range(min(self.workers, len(self.requests))):
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def next(self) -> RequestOutcome:
+        """The next request that is answered or failed."""
+        while True:
+            try:
+                return self._done.get(timeout=_TICK)  # a wait without end could not be interrupted on Windows
+            except queue.Empty:
+                continue
+
+    def _work(self) -> None:
+        while True:
+            try:
+                one = self._waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                self._done.put((one, self.server.ask(one.prompt)))
+            except BaseException as error:  # raised again where the outcome is used
+                self._done.put((one, error))
+
+
+def send_requests(
+    plan: RequestPlan, server: ChatServer, journal: AnswerJournal, *, workers: int, progress: Progress
+) -> int:
+    """Sends all requests that are not answered yet; returns the number of those that failed.
+
+    Each answer is on the disk before it is counted, so that a kill loses only what was being sent.
+
+    Raises:
+        UserError: if the server cannot be used, or does not answer any more.
+        InterruptedRunError: on Ctrl-C.
+    """
+    remaining = plan.remaining(journal.replies)
+    if not remaining:
+        return 0
+    total = len(plan.remaining({}))
+    before = total - len(remaining)
+    progress.start("requests", total, before)
+    failures, in_a_row, answered, began = 0, 0, 0, time.monotonic()
+    threads = RequestThreads(server, remaining, workers)
+    try:
+        for number in range(1, len(remaining) + 1):
+            one, outcome = threads.next()
+            if isinstance(outcome, UnansweredError):
+                failures, in_a_row = failures + 1, in_a_row + 1
+                if failures <= _REPORTED:
+                    progress.say(f"no answer  about {one.passage.document}: {outcome}")
+                if in_a_row == min(FAILURES_IN_A_ROW, len(remaining)):
+                    raise UserError(
+                        f"{server.name}: {in_a_row} requests in a row failed (the last with {outcome}); "
+                        f"{before + answered:,} of {total:,} are answered, and the same command continues"
+                    )
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                journal.add(one.key, outcome)
+                answered, in_a_row = answered + 1, 0
+            progress.advance(before + number)
+            if answered == _FIRST_FEW and in_a_row == 0 and len(remaining) > 2 * _FIRST_FEW:
+                _report_pace(plan, journal, answered, time.monotonic() - began, progress)
+    except KeyboardInterrupt:
+        raise InterruptedRunError(
+            f"stopped; {before + answered:,} of {total:,} requests are answered, and the same command continues"
+        ) from None
+    finally:
+        server.stop()
+        progress.finish()
+    return failures
+
+
+def _report_pace(plan: RequestPlan, journal: AnswerJournal, answered: int, seconds: float, progress: Progress) -> None:
+    """Says how long the remaining requests take, and what they cost, as the first answers suggest."""
+    remaining = plan.remaining(journal.replies)
+    per_second = answered / max(seconds, 1e-9)
+    progress.say(
+        f"time       about {_duration(len(remaining) / per_second)} for the other {len(remaining):,} requests "
+        f"({per_second:,.2f} per second)"
+    )
+    if any(reply.tokens_in for reply in journal.replies.values()):
+        progress.say(plan.cost_line(remaining, journal.replies))
+
+
+def _duration(seconds: float) -> str:
+    """A duration for people.
+
+    >>> _duration(40), _duration(600), _duration(9000)
+    ('40 s', '10 min', '2.5 h')
+    """
+    return (
+        f"{seconds:,.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:,.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:,.1f} h"
+    )

@@ -1,0 +1,199 @@
+"""`opencse.questions` from documents to pairs, with a server that answers by a rule."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opencse
+from chat_servers import ChatRule, busy, chat_server, closed, malformed
+from opencse.errors import UserError
+from opencse.progress import Silent
+
+SUBJECTS = [
+    "kettles",
+    "valves",
+    "snow",
+    "taxes",
+    "bridges",
+    "bees",
+    "rivers",
+    "violins",
+    "bread",
+    "lamps",
+    "maps",
+    "salt",
+]
+
+
+@pytest.fixture
+def rule() -> Iterator[ChatRule]:
+    with chat_server() as running:
+        yield running
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "docs.jsonl"
+    rows = [
+        {
+            "_id": f"doc-{subject}",
+            "title": f"All about {subject}",
+            "text": f"People have used {subject} for many years. Every kind of {subject} needs care, experts say.",
+        }
+        for subject in SUBJECTS
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+class Lines(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
+    out, progress = tmp_path / "pairs.jsonl", Lines()
+    written = opencse.questions(corpus, out, rule.url, "rule", progress=progress, price_in=1.0, price_out=2.0)
+    rows = rows_of(out)
+    assert written.questions == len(rows) > 12
+    assert {row["document"] for row in rows} == {f"doc-{subject}" for subject in SUBJECTS}
+    assert [row["document"] for row in rows] == sorted(
+        (row["document"] for row in rows), key=lambda one: SUBJECTS.index(one[4:])
+    )
+    assert rows[0]["question"] == "tell me about all about kettles"
+    assert rows[0]["answer"].startswith("All about kettles\nPeople have used kettles")
+    record = json.loads((tmp_path / "pairs.record.json").read_text())
+    assert record["questions"] == len(rows)
+    assert record["cost"] > 0
+    assert record["endpoint"] == rule.url
+    before_first = [line for line in progress.lines if line.startswith(("requests", "tokens", "documents"))]
+    assert "requests   12, for 3 questions each" in before_first
+    assert any("their texts are sent to http" in line for line in before_first)
+    with pytest.raises(UserError, match="exists already; replace it with --overwrite"):
+        opencse.questions(corpus, out, rule.url, "rule")
+
+
+def test_a_dry_run_sends_and_writes_nothing(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.iterdir())
+    plan = opencse.questions(corpus, tmp_path / "pairs.jsonl", rule.url, "rule", documents=5, dry_run=True)
+    assert plan.requests == 5
+    assert "Title: All about" in plan.prompt
+    assert rule.prompts == []
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_other_filters_and_more_documents_ask_nothing_twice(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs.jsonl"
+    opencse.questions(corpus, out, rule.url, "rule", documents=4)
+    assert len(rule.prompts) == 4
+    opencse.questions(corpus, out, rule.url, "rule", documents=8, overwrite=True, round_trip=0)
+    assert len(rule.prompts) == 8
+    opencse.questions(corpus, out, rule.url, "rule", documents=8, overwrite=True, temperature=0.1)
+    assert len(rule.prompts) == 16, "another temperature, other answers"
+
+
+def test_failures_in_between_do_not_change_the_file(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
+    opencse.questions(corpus, tmp_path / "plain.jsonl", rule.url, "rule", workers=1)
+    rule.failures = [busy(), malformed, closed]
+    opencse.questions(corpus, tmp_path / "failing.jsonl", rule.url, "rule", workers=4)
+    assert (tmp_path / "failing.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_after_a_kill_the_same_command_writes_the_same_file(
+    rule: ChatRule, corpus: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    opencse.questions(corpus, tmp_path / "whole.jsonl", rule.url, "rule")
+    rule.prompts.clear()
+    rule.seconds = 0.3
+    out = tmp_path / "pairs.jsonl"
+    code = "from opencse.cli import main; main()"
+    options = ["--out", out, "--endpoint", rule.url, "--model", "rule", "--workers", "2"]
+    command = [sys.executable, "-c", code, "questions", corpus, *options]
+    process = subprocess.Popen([str(one) for one in command], stderr=subprocess.PIPE, env=dict(os.environ))
+    answers = tmp_path / "pairs.answers.jsonl"
+    deadline = time.monotonic() + 60
+    while not (answers.exists() and answers.read_bytes().count(b"\n") >= 4) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(how)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), err
+    assert how is signal.SIGKILL or b"the same command continues" in err
+    assert not out.exists()
+    done = answers.read_bytes().count(b"\n")
+    assert 4 <= done < 12
+    rule.seconds = 0.0
+    sent = len(rule.prompts)
+    opencse.questions(corpus, out, rule.url, "rule")
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert len(rule.prompts) - sent == 12 - done, "only what was being sent is asked again"
+
+
+def test_examples_and_template_of_the_user(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
+    examples, template = tmp_path / "queries.txt", tmp_path / "prompt.txt"
+    examples.write_text("kettle lime\nvalve leak\n")
+    template.write_text("{{ examples | join('; ') }}\nTitle: {{ title }}\nText: {{ text }}\n\nAnswer: {{ count }}")
+    options: dict[str, Any] = {"documents": 2, "examples": examples, "template": template}
+    opencse.questions(corpus, tmp_path / "pairs.jsonl", rule.url, "rule", **options)
+    assert all(prompt.startswith("kettle lime; valve leak\nTitle: ") for prompt in rule.prompts)
+    with pytest.raises(UserError, match=r"missing.txt: cannot be read"):
+        opencse.questions(corpus, tmp_path / "b.jsonl", rule.url, "rule", template=tmp_path / "missing.txt")
+
+
+def test_the_key_is_sent_and_written_nowhere(
+    rule: ChatRule, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule.key = "sk-secret-123"
+    out = tmp_path / "pairs.jsonl"
+    with pytest.raises(UserError, match="refuses access"):
+        opencse.questions(corpus, out, rule.url, "rule")
+    with pytest.raises(UserError, match="MY_KEY: the environment variable is not set"):
+        opencse.questions(corpus, out, rule.url, "rule", key_variable="MY_KEY")
+    monkeypatch.setenv("MY_KEY", rule.key)
+    opencse.questions(corpus, out, rule.url, "rule", key_variable="MY_KEY")
+    written = [path for path in tmp_path.iterdir() if path != corpus]
+    assert len(written) == 3
+    assert all("secret" not in path.read_text() for path in written)
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "message"),
+    [
+        ("pairs.csv", {}, "written as .jsonl"),
+        ("docs.jsonl", {}, "is also an input"),
+        ("pairs.jsonl", {"max_length": 100_000}, "max_length 100000"),
+    ],
+)
+def test_bad_input(
+    rule: ChatRule, corpus: Path, tmp_path: Path, out: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        opencse.questions(corpus, tmp_path / out, rule.url, "rule", **options)
+    assert rule.prompts == []
+
+
+def test_documents_in_memory_and_long_ones(rule: ChatRule, tmp_path: Path) -> None:
+    long = " ".join(f"{subject} {n} {n * 7} and {n * 9} tell the story." for n, subject in enumerate(SUBJECTS * 20))
+    out = tmp_path / "new" / "pairs.jsonl"
+    written = opencse.questions([("A story", long), *SUBJECTS], out, rule.url, "rule", passages=3)
+    assert written.requests == 3, "a document of one word is not asked about"
+    assert {row["document"] for row in rows_of(out)} == {"document 1"}
+    assert len({row["passage"] for row in rows_of(out)}) > 1
