@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
+from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
+from opencse.adapting.trained_texts import TrainedTexts
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.evaluation import TASKS, EvaluationRecord
 from opencse.evaluation.embedding import EmbeddingModel, Encode
@@ -94,6 +100,45 @@ class Broken(Heard):
     def advance(self, done: int, note: str = "") -> None:
         if done == self.step:
             raise self.error
+
+
+@dataclass
+class Distance:
+    """Selects by how near an encoder is to a distance from the start; refuses what is too far."""
+
+    best_at: float = 0.0
+    refuses_from: float = math.inf
+    start: dict[str, Tensor] = field(default_factory=dict)
+    name = measure = size = "distance"
+    left_out = None
+
+    def forbidden_texts(self) -> list[str]:
+        return []
+
+    def without(self, trained: TrainedTexts) -> tuple[Distance, list[str]]:
+        del trained
+        return self, []
+
+    def fingerprint(self) -> str:
+        return f"distance {self.best_at} {self.refuses_from}"
+
+    def begin(self, start: SentenceEncoder) -> DevScore:
+        self.start = {name: tensor.clone() for name, tensor in start.state_dict().items()}
+        return DevScore(-1e9)
+
+    def score(self, encoder: SentenceEncoder) -> DevScore:
+        weights = encoder.state_dict()
+        moved = sum(float((weights[name] - tensor).norm()) for name, tensor in self.start.items())
+        return DevScore(-abs(moved - self.best_at), forgets=moved >= self.refuses_from)
+
+    def worse(self, trained: DevScore, start: DevScore) -> bool:
+        return trained.value < start.value
+
+    def choose(
+        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
+    ) -> Choice:
+        del steps, own_pooling, is_worse
+        return Choice("best" if history.best_step else "start", f"step {history.best_step} is kept")
 
 
 def record_of(

@@ -23,7 +23,7 @@ from opencse.recipes.recipe import resolve_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.documents import read_documents
-from opencse.training.trainer import average
+from opencse.training.averages import average
 
 QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
 

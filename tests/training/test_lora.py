@@ -20,7 +20,7 @@ from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.trainer import average
+from opencse.training.averages import average
 
 pytest.importorskip("peft")
 

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from torch import Tensor
 
-from helpers import Stopped
-from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
-from opencse.adapting.trained_texts import TrainedTexts
-from opencse.encoder.encoder import SentenceEncoder
+from helpers import Distance, Stopped
 from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
 from opencse.runs.record import RunRecord
@@ -29,45 +24,6 @@ SETTINGS = (
     "training.schedule=constant",
     "encoder.pooling=mean",
 )
-
-
-@dataclass
-class Distance:
-    """Scores an encoder by how near it is to a distance from the start, which grows with every step."""
-
-    best_at: float = 0.0
-    refuses: bool = False
-    start: dict[str, Tensor] = field(default_factory=dict)
-    name = measure = size = "distance"
-    left_out = None
-
-    def forbidden_texts(self) -> list[str]:
-        return []
-
-    def without(self, trained: TrainedTexts) -> tuple[Distance, list[str]]:
-        del trained
-        return self, []
-
-    def fingerprint(self) -> str:
-        return f"distance {self.best_at}"
-
-    def begin(self, start: SentenceEncoder) -> DevScore:
-        self.start = {name: tensor.clone() for name, tensor in start.state_dict().items()}
-        return DevScore(-1e9)
-
-    def score(self, encoder: SentenceEncoder) -> DevScore:
-        weights = encoder.state_dict()
-        moved = sum(float((weights[name] - tensor).norm()) for name, tensor in self.start.items())
-        return DevScore(-abs(moved - self.best_at), forgets=self.refuses)
-
-    def worse(self, trained: DevScore, start: DevScore) -> bool:
-        return trained.value < start.value
-
-    def choose(
-        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
-    ) -> Choice:
-        del steps, own_pooling, is_worse
-        return Choice("best" if history.best_step else "start", f"step {history.best_step} is kept")
 
 
 @pytest.fixture
@@ -102,7 +58,7 @@ def test_a_later_best_counts_anew(job: Callable[..., TrainJob], tmp_path: Path) 
 
 
 def test_without_an_accepted_step_it_goes_on(job: Callable[..., TrainJob], tmp_path: Path) -> None:
-    result = job(Distance(refuses=True), "training.patience=1").run(tmp_path / "out")
+    result = job(Distance(refuses_from=0.0), "training.patience=1").run(tmp_path / "out")
     assert max(result.scores) == 30
 
 

@@ -50,6 +50,8 @@ class TrainingSettings(Settings):
             best counts. Each number is the share w of the trained weights, (1 - w) start + w trained; 1, the default,
             is the trained encoder itself. Averages preserve what the start knew (Wortsman et al. 2022,
             arXiv:2109.01903). Each costs an evaluation.
+        averages_at_end: further averages that are evaluated once, after the last step, with the weights of the best
+            step (of the last where the guard refused all); they are kept if they are better.
         patience: training stops after this many evaluations without a new best; unset makes all steps. The learning
             rate follows its schedule over all steps either way.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
@@ -80,6 +82,7 @@ class TrainingSettings(Settings):
     packed: Literal["auto"] | bool = "auto"
     precision: Literal["auto", "float32", "bf16"] = "auto"
     average_with_start: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (1.0,)
+    averages_at_end: tuple[Annotated[float, Field(gt=0, le=1)], ...] = ()
     patience: int | None = Field(default=None, gt=0)
     evaluate_every: int = Field(default=125, gt=0)
     checkpoint_every: int = Field(default=125, gt=0)

@@ -25,6 +25,7 @@ from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress
 from opencse.text.batches import Batches
+from opencse.training.averages import average, points_between
 from opencse.training.callbacks import Callbacks
 from opencse.training.checkpoint import (
     CHECKPOINT,
@@ -97,7 +98,7 @@ class Trainer:
         self.history = History()
         self.last_step = self.steps
         self.best: dict[str, Tensor] = {}
-        averaged = any(share < 1 for share in self.settings.average_with_start)
+        averaged = self.settings.averages_at_end or any(share < 1 for share in self.settings.average_with_start)
         weights = self._weights() if averaged else {}
         self.start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
         self.probes = probes_of(self.inputs.corpus)
@@ -152,6 +153,8 @@ class Trainer:
         finally:
             self.progress.finish()
         self.last_step = step
+        if self.dev is not None and self.settings.averages_at_end:
+            self._evaluate_between(step, self.dev)
         if step < self.steps:
             self.progress.say(
                 f"stopped    at step {step:,} of {self.steps:,}: no gain in {self.history.without_gain} evaluations"
@@ -260,6 +263,23 @@ class Trainer:
             self.encoder.load_state_dict(averaged)
         return replace(evaluate_together(self.encoder, self.world, dev.score), share=share), averaged
 
+    def _evaluate_between(self, last_step: int, dev: Selector) -> None:
+        """Tries further averages of the best step's weights; of the last step's where the guard accepted no step."""
+        last_weights, best_step = self._weights(), self.history.best_step
+        step, share, weights = last_step, 1.0, last_weights
+        if best_step:
+            step, share, weights = best_step, self.history.by_step[best_step].share, self.best
+        step, share, weights = self.world.share((step, share, weights))
+        for one, averaged in points_between(self.start_weights, weights, share, self.settings.averages_at_end):
+            self.encoder.load_state_dict(averaged)
+            score = replace(evaluate_together(self.encoder, self.world, dev.score), share=one)
+            if not self.world.first or not score.beats(self.history.by_step[step]):
+                continue
+            if self.history.add(step, score):
+                self.best = averaged
+                self.progress.say(f"average    {one:.0%} of the way to step {step:,} is better: dev {score.value:.2f}")
+        self.encoder.load_state_dict(last_weights)
+
     def _weights(self) -> dict[str, Tensor]:
         """A copy of the encoder's weights."""
         return {name: tensor.detach().cpu().clone() for name, tensor in self.encoder.state_dict().items()}
@@ -342,21 +362,6 @@ class Trainer:
 def _owner(number: int) -> str:
     """The owner of the state of a further data set's objective, in the checkpoint."""
     return f"data_set_{number + 2}"
-
-
-def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """``(1 - share) * start + share * trained``, weight by weight.
-
-    Tensors of integers, and those that ``start`` does not have, are taken as trained.
-
-    Example:
-        >>> average({"w": torch.tensor([0.0])}, {"w": torch.tensor([1.0])}, share=0.75)
-        {'w': tensor([0.7500])}
-    """
-    return {
-        name: torch.lerp(start[name], tensor, share) if tensor.is_floating_point() and name in start else tensor
-        for name, tensor in trained.items()
-    }
 
 
 @contextmanager
