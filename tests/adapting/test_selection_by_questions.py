@@ -25,6 +25,7 @@ class Fixed:
     measure: str = "nDCG@10"
     size: str = "4 questions"
     units: Integers = field(default_factory=lambda: np.arange(4))
+    kinds: Integers = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
     left_out: None = None
     unknown: str = "nothing is known"
 
@@ -128,3 +129,12 @@ def test_of_one_unit_the_error_is_not_known() -> None:
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(20, 20, 30, 50))})
     assert history.by_step[5].error is None
     assert "(+5.00, all from one document, so it may be noise)" in verdict_of(chooser, history)
+
+
+def test_the_verdict_names_pairs_and_text_apart() -> None:
+    before = DevScore(40.0, parts={"pairs": 50.0, "next_sentences": 20.0})
+    after = DevScore(45.0, parts={"pairs": 49.0, "next_sentences": 31.0})
+    verdict = verdict_of(QuestionSelector(Fixed()), History({0: before, 5: after}))
+    assert "; pairs 50.00 to 49.00, next sentences 20.00 to 31.00" in verdict
+    only = verdict_of(QuestionSelector(Fixed()), History({0: DevScore(40.0), 5: DevScore(45.0, parts={"pairs": 1.0})}))
+    assert "pairs" not in only

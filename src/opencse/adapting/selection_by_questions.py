@@ -29,6 +29,7 @@ class Questions(Protocol):
         measure: the measure that scores the rank of an answer.
         size: how many questions and candidates there are, for the user.
         units: (n,) document that each question comes from; questions of one document are not independent.
+        kinds: (n,) number of the kind of each question, from 0.
         left_out: (M,) rows of the training text that must not be trained on; None where there are none.
         unknown: what these questions cannot show, in a clause.
     """
@@ -47,6 +48,9 @@ class Questions(Protocol):
 
     @property
     def units(self) -> Integers: ...  # noqa: D102
+
+    @property
+    def kinds(self) -> Integers: ...  # noqa: D102
 
     @property
     def left_out(self) -> Flags | None: ...  # noqa: D102
@@ -143,7 +147,7 @@ class QuestionSelector:
         forgotten = None
         if self.guard is not None and general is not None and general_before is not None:
             forgotten = self.guard.compare(general_before, general)
-        error = grouped_difference(before, values, self.questions.units).error
+        error = grouped_difference(before, values, self.questions.units, self.questions.kinds).error
         return DevScore(
             float(values.mean()),
             error=error if math.isfinite(error) else None,
@@ -187,8 +191,19 @@ class QuestionSelector:
         return Choice(
             "best",
             f"the model of step {step:,}{averaged} is kept: {measured} {start.value:.2f} before{with_own}, "
-            f"{best.value:.2f} now ({gain}{general}); {self.questions.unknown}",
+            f"{best.value:.2f} now ({gain}{_by_kind(start, best)}{general}); {self.questions.unknown}",
         )
+
+
+def _by_kind(before: DevScore, after: DevScore) -> str:
+    """The scores of each kind of question in words, where held-out pairs are one of several."""
+    if "pairs" not in after.parts or len(after.parts) < 2:
+        return ""
+    kinds = ", ".join(
+        f"{name.replace('_', ' ')} {before.parts.get(name, math.nan):.2f} to {value:.2f}"
+        for name, value in after.parts.items()
+    )
+    return f"; {kinds}"
 
 
 def _refusal(history: History, before: float, measured: str) -> str:

@@ -76,6 +76,11 @@ class TextQuestions:
         return np.concatenate([one.units for one in self.sets])
 
     @property
+    def kinds(self) -> Integers:
+        """(n,) number of each question's set."""
+        return np.repeat(np.arange(len(self.sets), dtype=np.int64), [len(one) for one in self.sets])
+
+    @property
     def unknown(self) -> str:
         """What these questions cannot show."""
         if self.from_pairs:

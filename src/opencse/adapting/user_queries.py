@@ -74,6 +74,11 @@ class UserQueries:
         return np.arange(len(self.task.queries), dtype=np.int64)
 
     @property
+    def kinds(self) -> Integers:
+        """One kind."""
+        return np.zeros(len(self.task.queries), dtype=np.int64)
+
+    @property
     def left_out(self) -> None:
         """Nothing: the queries are no part of the text."""
         return

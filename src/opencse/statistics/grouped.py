@@ -28,7 +28,9 @@ class MeanDifference:
         return self.value - 1.96 * self.error, self.value + 1.96 * self.error
 
 
-def grouped_difference(before: Floats, after: Floats, groups: Integers) -> MeanDifference:
+def grouped_difference(
+    before: Floats, after: Floats, groups: Integers, kinds: Integers | None = None
+) -> MeanDifference:
     r"""Returns the mean of ``after - before`` with a standard error that allows for questions of one document.
 
     Questions of one group are not independent of each other. With differences :math:`d_i`, their mean :math:`\bar d`
@@ -36,10 +38,14 @@ def grouped_difference(before: Floats, after: Floats, groups: Integers) -> MeanD
 
     .. math:: \text{SE} = \frac1n \sqrt{\frac{G}{G - 1} \sum_g \Big( \sum_{i \in g} (d_i - \bar d) \Big)^2}
 
+    Where questions are of several kinds, each kind's own mean is subtracted: how far the means of the kinds are from
+    each other is no error of their average.
+
     Args:
         before: (n,) values of one system.
         after: (n,) values of the other, on the same questions.
         groups: (n,) number of the document that each question comes from.
+        kinds: (n,) number of the kind of each question, from 0; None where there is one kind.
 
     Returns:
         The mean and its error, which is infinite where all questions are of one group.
@@ -53,7 +59,10 @@ def grouped_difference(before: Floats, after: Floats, groups: Integers) -> MeanD
     differences = after - before
     mean = math.fsum(differences) / len(differences)
     group_numbers = np.unique(groups, return_inverse=True)[1]
-    sums = np.bincount(group_numbers, weights=differences - mean)
+    centres: Floats = np.full(len(differences), mean)
+    if kinds is not None:
+        centres = (np.bincount(kinds, weights=differences) / np.maximum(np.bincount(kinds), 1))[kinds]
+    sums = np.bincount(group_numbers, weights=differences - centres)
     if len(sums) < 2:
         return MeanDifference(mean, math.inf)
     error = math.sqrt(len(sums) / (len(sums) - 1) * float(np.square(sums).sum())) / len(differences)
