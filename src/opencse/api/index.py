@@ -22,10 +22,11 @@ from opencse.api.options.index import (
     RowOptions,
 )
 from opencse.api.options.shared import ProgressOptions
+from opencse.api.reranking import second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, require_known
 from opencse.outputs import paths_of, require_absent, require_apart
-from opencse.progress import Silent
+from opencse.progress import Counted, Silent
 from opencse.search.approximate import KINDS
 from opencse.search.building import BuildSettings, require_new
 from opencse.search.checking import IndexCheck, check
@@ -33,6 +34,7 @@ from opencse.search.index import Index
 from opencse.search.negatives import Mined, mine
 from opencse.search.pairs import Duplicates, SimilarPair
 from opencse.search.recall import Recall, measure_recall
+from opencse.search.reranked import reranked
 from opencse.search.result import IndexInfo, SearchResult
 from opencse.search.row_sources import RowSource, open_rows
 from opencse.text.given import Text, open_texts
@@ -184,14 +186,20 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
     with Index(Path(folder)) as index, index.snapshot() as snapshot:  # all that follows reads this one snapshot
         snapshot.matching(options["where"])  # refuses bad conditions before a model is loaded
         index.encoder = encoder_of(index.info(), options)
-        return index.search(
+        stage = second_stage(options)
+        k, threshold = options["k"], options["threshold"]
+        result = index.search(
             queries,
-            options["k"],
-            threshold=options["threshold"],
+            k if stage is None else max(k, stage.depth),
+            threshold=threshold if stage is None else None,
             where=options["where"],
             hybrid=options["hybrid"],
             hybrid_weight=options["hybrid_weight"],
         )
+        if stage is None:
+            return result
+        counted = Counted(options["progress"] or Silent(), "re-ranking")
+        return reranked(result, queries, k, stage, threshold=threshold, progress=counted)
 
 
 @public

@@ -60,6 +60,7 @@ EXAMPLES: dict[str, list[str]] = {
     "index query": [
         "opencse index query my-index 'how do I reset it?' -k 5",
         "opencse index query my-index 'error E42' --hybrid --where lang=en,de",
+        "opencse index query my-index 'how do I reset it?' --rerank cross-encoder/ms-marco-MiniLM-L6-v2",
     ],
     "index info": ["opencse index info my-index"],
     "index check": ["opencse index check my-index"],

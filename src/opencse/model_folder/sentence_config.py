@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from opencse.errors import UserError, nearest
 from opencse.model_folder.layout import SENTENCE_CONFIG, SIMILARITY, entry, read_config
@@ -20,6 +21,11 @@ _SENTENCE_CONFIGS = (
     "sentence_albert_config.json",
     "sentence_xlm-roberta_config.json",
 )
+# By the task of the Transformer module: the network's output that it reads, and the name under which it passes it on.
+_OUTPUTS = {
+    "feature-extraction": ("last_hidden_state", "token_embeddings"),
+    "sequence-classification": ("logits", "scores"),
+}
 
 
 @dataclass(frozen=True)
@@ -35,13 +41,24 @@ class SentenceConfig:
     lower_case: bool = False
 
 
-def read_sentence_config(transformer: Path) -> SentenceConfig:
-    """Reads the configuration of the Transformer module; refuses one that does more than text to token vectors."""
+def read_sentence_config(
+    transformer: Path, task: Literal["feature-extraction", "sequence-classification"] = "feature-extraction"
+) -> SentenceConfig:
+    """Reads the configuration of the Transformer module.
+
+    Args:
+        transformer: folder of the module.
+        task: what the module does: text to token vectors, or texts and pairs of texts to the scores of classes.
+
+    Raises:
+        UserError: for a module that does something else, or a wrong value, naming the key.
+    """
     paths = [transformer / name for name in _SENTENCE_CONFIGS]
     path = next((path for path in paths if read_config(path)), paths[0])
     config = read_config(path)
-    plain = {"method": "forward", "method_output_name": "last_hidden_state"}
-    expected = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
+    output, passed_on = _OUTPUTS[task]
+    plain = {"method": "forward", "method_output_name": output}
+    expected = {"transformer_task": task, "module_output_name": passed_on}
     for key, value in expected.items():
         if config.get(key, value) != value:
             raise UserError(f"{transformer}: {key} = {config[key]} is not supported here, only {value}")

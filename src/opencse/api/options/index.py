@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import DeviceOptions, DocumentOptions, ModelOptions, ProgressOptions, SplitOptions
+from opencse.api.options.shared import (
+    DeviceOptions,
+    DocumentOptions,
+    ModelOptions,
+    ProgressOptions,
+    RerankOptions,
+    SplitOptions,
+)
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -114,11 +121,14 @@ class DeleteOptions(ConditionOptions, ProgressOptions, total=False):
     """Which rows are deleted."""
 
 
-class QueryOptions(ConditionOptions, IndexModelOptions, total=False):
+class QueryOptions(ConditionOptions, IndexModelOptions, RerankOptions, total=False):
     """How an index is searched."""
 
     k: Annotated[int, Option(10, "Number of hits for each query.", ("-k",), least=1)]
-    threshold: Annotated[float | None, Option(None, "Leave out hits below this score; by default none.")]
+    threshold: Annotated[
+        float | None,
+        Option(None, "Leave out hits below this score (with --rerank its score); by default none."),
+    ]
     hybrid: Annotated[bool, Option(False, "Rank by keywords (BM25) and vectors together.", rank=1)]
     hybrid_weight: Annotated[
         float | None,

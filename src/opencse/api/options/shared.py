@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Literal, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from opencse.api.declaring import Option
 from opencse.progress import Progress
+
+if TYPE_CHECKING:
+    from opencse.reranking.cross_encoder import CrossEncoder
 
 
 class ProgressOptions(TypedDict, total=False):
@@ -41,6 +45,25 @@ class DeviceOptions(TrustOptions, total=False):
     """Where a model runs."""
 
     device: Annotated[str | None, Option(None, "cpu, cuda or mps; by default a GPU if there is one.", rank=7)]
+
+
+class RerankOptions(DeviceOptions, total=False):
+    """Whether a cross-encoder re-ranks what vectors or keywords rank first."""
+
+    rerank: Annotated[
+        str | Path | CrossEncoder | None,
+        Option(
+            None,
+            "Re-rank by a cross-encoder with one output: a folder or a Hub id (sentence-transformers, transformers).",
+            rank=1,
+            in_python="re-rank by this cross-encoder with one output: a folder or Hub id of sentence-transformers or "
+            "transformers; or a loaded `opencse.reranking.cross_encoder.CrossEncoder`.",
+        ),
+    ]
+    rerank_depth: Annotated[int, Option(50, "First texts of each ranking that --rerank scores again.", least=1, rank=1)]
+    rerank_precision: Annotated[
+        Literal["float32", "bf16"], Option("float32", "Numbers that --rerank computes with.", rank=1)
+    ]
 
 
 class PoolingOptions(TrustOptions, total=False):

@@ -1,0 +1,81 @@
+"""Re-ranked hits of an index against sentence-transformers' CrossEncoder and a plain loop."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import opencse as library
+from cross_encoders import write_cross_encoder
+from opencse.errors import UserError
+from opencse.search.index import Index
+from search_texts import TEXTS
+
+QUERIES = ["a dog runs", "music on a stage"]
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "encoder")
+
+
+@pytest.mark.parametrize(("k", "depth", "hybrid"), [(3, 8, False), (10, 4, False), (3, 8, True)])
+def test_hits_are_ordered_by_the_cross_encoder(
+    index: Index, cross_encoder: Path, k: int, depth: int, hybrid: bool
+) -> None:
+    from sentence_transformers import CrossEncoder
+
+    reference = CrossEncoder(str(cross_encoder), device="cpu")
+    first = library.query_index(index.folder, QUERIES, k=max(k, depth), hybrid=hybrid, device="cpu")
+    result = library.query_index(
+        index.folder, QUERIES, k=k, hybrid=hybrid, rerank=cross_encoder, rerank_depth=depth, device="cpu"
+    )
+    changed = 0
+    for query, before, after in zip(QUERIES, first, result, strict=True):
+        scores = {hit.id: float(reference.predict([(query, hit.text)])[0]) for hit in before}
+        expected = sorted(before, key=lambda hit: -scores[hit.id])[:k]
+        assert [hit.id for hit in after] == [hit.id for hit in expected]
+        assert all(math.isclose(hit.score, scores[hit.id], abs_tol=1e-6) for hit in after)
+        assert [hit.text for hit in after] == [TEXTS[int(hit.id[1:])] for hit in after]
+        changed += [hit.id for hit in after] != [hit.id for hit in before[:k]]
+    assert changed
+    assert result.score == "cross-encoder"
+
+
+def test_the_threshold_is_one_of_the_cross_encoder(index: Index, cross_encoder: Path) -> None:
+    every = library.query_index(index.folder, QUERIES, k=5, rerank=cross_encoder, device="cpu")
+    scores = [hit.score for hit in every[0]]
+    gap, count = max((scores[i - 1] - scores[i], i) for i in range(1, 5))
+    assert gap > 1e-3
+    middle = scores[count] + gap / 2
+    few = library.query_index(index.folder, QUERIES[:1], k=5, rerank=cross_encoder, threshold=middle, device="cpu")
+    assert [hit.id for hit in few[0]] == [hit.id for hit in every[0][:count]]
+
+
+def test_a_query_of_the_command_line_is_reranked(
+    index: Index, cross_encoder: Path, tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]
+) -> None:
+    out = tmp_path / "hits.json"
+    query = ["index", "query", str(index.folder), QUERIES[0], "-k", "2", "--json", str(out), "--device", "cpu"]
+    code, printed, error = opencse(*query, "--rerank", str(cross_encoder), "--rerank-depth", "6")
+    assert code == 0, error
+    assert f"{QUERIES[0]} (cross-encoder)" in printed
+    expected = library.query_index(index.folder, QUERIES[:1], k=2, rerank=cross_encoder, rerank_depth=6, device="cpu")
+    assert [hit["id"] for hit in json.loads(out.read_text())["queries"][0]["hits"]] == [hit.id for hit in expected[0]]
+    code, _, error = opencse(*query, "--rerank", "opencse-mini")
+    assert code == 2
+    assert "is no cross-encoder" in error
+    assert error.count("\n") == 1
+
+
+def test_numbers_that_cannot_be_are_refused(index: Index, cross_encoder: Path) -> None:
+    with pytest.raises(UserError, match="at least 1, not 0"):
+        library.query_index(index.folder, QUERIES, rerank=cross_encoder, rerank_depth=0, device="cpu")
+    with pytest.raises(UserError, match="k is the number of rows to find, at least 1, not 0"):
+        library.query_index(index.folder, QUERIES, k=0, rerank=cross_encoder, device="cpu")
+    with pytest.raises(UserError, match="the threshold is a score, not nan"):
+        library.query_index(index.folder, QUERIES, rerank=cross_encoder, threshold=math.nan, device="cpu")
