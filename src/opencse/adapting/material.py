@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from opencse.adapting.holdout import HeldOut, hold_out, normalised
+from opencse.adapting.passage_pairs import Passage, rare_words_with_passages, sentences_with_passages
 from opencse.adapting.question_sets import pairs as questions_of_pairs
 from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
 from opencse.adapting.text_questions import FEWEST, TextQuestions, question_sets
@@ -56,8 +57,8 @@ def material_of(
     Where at least half of the documents with a text have titles, a title and its text are a pair. A title without a
     text is a sentence of its own: it is a candidate, and may be paired by shared words, but is no pair by itself. Where
     documents have several sentences, a sentence and the next are one. Where there is neither, sentences are trained on
-    by themselves. Pairs by shared words (`pairs_by_shared_words`) are added, at most as many, and ``pairs`` to all of
-    these (`opencse.adapting.user_pairs`).
+    by themselves. Pairs of a passage with a sentence of it, or with its rare words (`opencse.adapting.passage_pairs`),
+    pairs by shared words (`pairs_by_shared_words`), and ``pairs`` (`opencse.adapting.user_pairs`) are added.
 
     Args:
         documents: the collection that is searched in the end.
@@ -112,9 +113,15 @@ def _of_documents(documents: Sequence[Document], metric: Measure | None, count: 
         f"{names.get(kind, 'sentences without order')}"
     )
     if kind != "sentences":
-        by_words = _shared_words(documents, owner, held, len(rows), count)
-        rows += by_words
-        facts += f", and {len(by_words):,} pairs by shared words"
+        passages, most = _passages(documents, held), len(rows)
+        by_words = _shared_words(documents, owner, held, most, count)
+        by_sentences = sentences_with_passages(passages, most)
+        by_rare_words = rare_words_with_passages(passages, most // 2)
+        rows += [*by_words, *by_sentences, *by_rare_words]
+        facts += (
+            f", {len(by_sentences):,} sentences and {len(by_rare_words):,} short queries with their passages, and "
+            f"{len(by_words):,} pairs by shared words"
+        )
     questions = TextQuestions(sets, held, metric or Measure()) if sets else None
     return TrainingMaterial(kind, rows, questions, facts)
 
@@ -165,6 +172,21 @@ def _shared_words(
         first += len(document.sentences)
     questions = [(number, text) for number, text in questions if count_words(text) >= _FEWEST_WORDS]
     return [*pairs_by_shared_words(questions, answers, most, count)]
+
+
+def _passages(documents: Sequence[Document], held: HeldOut) -> list[Passage]:
+    """The passages of which no sentence is held out, or repeats a held-out text."""
+    out = held.left_out.tolist()
+    passages: list[Passage] = []
+    first = 0
+    for document in documents:
+        passages += [
+            Passage(document.title, document.sentences[rows.start : rows.stop])
+            for rows, _ in passages_of(document)
+            if not any(out[first + row] for row in rows)
+        ]
+        first += len(document.sentences)
+    return passages
 
 
 def _documents_held_out(owner: Sequence[int], held: HeldOut) -> set[int]:
