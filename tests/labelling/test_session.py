@@ -15,7 +15,8 @@ from opencse.io import write_text
 from opencse.labelling.documents import CorpusSurvey
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import PooledText
-from opencse.labelling.session import SHOWN, LabelSession, followed
+from opencse.labelling.session import SHOWN, LabelSession, followed, score_labels
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 
@@ -121,6 +122,43 @@ def test_an_index_that_was_built_again_with_other_numbers(
         _, shown = session.open_query(1)
         assert [text.text for text in shown if text.level == 2] == ["Water number 3 is cold."]
         assert len({text.id for text in shown}) == len(shown)
+
+
+def test_labels_of_another_index(tmp_path: Path, encoder: SentenceEncoder, water: Index) -> None:
+    with session_in(tmp_path, water) as session:
+        session.add("water number 3")
+        for text in session.open_query(1)[1][:5]:
+            session.mark(1, text.id, 2)
+        labels = session.labels
+        water.delete(["w3"])
+        assert score_labels(water, labels).queries == 1
+    other = Index.build(tmp_path / "other", [IndexRow(f"Fire {i}.", f"w{i}") for i in range(30)], encoder)
+    before = (tmp_path / "out" / "corpus.jsonl").read_bytes()
+    with (
+        other,
+        pytest.raises(UserError, match="none of its 5 marked texts is in this index"),
+        session_in(tmp_path, other),
+    ):
+        pass
+    assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
+    with Index.open(tmp_path / "other", encoder=encoder) as other, pytest.raises(UserError, match="of another index"):
+        score_labels(other, labels)
+
+
+def test_an_index_that_splits_texts_otherwise_has_the_same_texts(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    rows = [IndexRow("Title\n" + " ".join(f"Water {i} of  {name}." for i in range(40)), name) for name in ("a", "b")]
+    for number, length in enumerate((None, 40)):
+        how = BuildSettings(cut=length is not None, max_length=length)
+        with (
+            Index.build(tmp_path / str(number), rows, encoder, how=how) as index,
+            session_in(tmp_path, index) as session,
+        ):
+            if not session.labels.queries:
+                session.add("water of a")
+                session.open_query(1)
+                session.mark(1, "a", 2)
+            assert [text.level for text in session.open_query(1)[1] if text.id == "a"] == [2]
+            assert len(session.labels.answered) == 1
 
 
 def test_marks_follow_their_texts() -> None:

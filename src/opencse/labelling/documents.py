@@ -43,8 +43,8 @@ class IndexedDocument:
 
     @property
     def digest(self) -> str:
-        """A hash of the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
+        """A hash of the text without its spaces, which an index changes where it splits the text into passages."""
+        return hashlib.sha256("".join(self.text.split()).encode()).hexdigest()[:16]
 
     @property
     def title(self) -> str:

@@ -202,6 +202,11 @@ class Labels(Settings):
         return self._with(self.query(number), finished=finished)
 
     @property
+    def marked_texts(self) -> list[PooledText]:
+        """The texts with a mark, once for each query."""
+        return [one for query in self.queries for one in query.pool if one.level is not None]
+
+    @property
     def answered(self) -> list[LabelledQuery]:
         """The queries with a text that is right or partly right."""
         return [one for one in self.queries if one.is_answered]

@@ -7,7 +7,7 @@ cannot mix their changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,8 @@ SHOWN = 1_500
 """Characters of a text that are shown at first."""
 MOST_SHOWN = 200_000
 """Characters of a document that are shown when all of it is requested."""
+_SEVERAL = 5
+"""Marked texts of which an index must have one; of fewer, all may have been deleted."""
 
 
 @dataclass(frozen=True)
@@ -212,10 +214,24 @@ class LabelSession:
                 labels = self._labels.model_copy(update={"corpus": corpus})
                 for query in labels.queries:
                     labels = labels.with_pool(query.number, followed(query.pool, survey))
+                self._require_same_texts(labels)
                 return labels
 
             with self._saving():
                 self._labels = self._folder.write_corpus(self._labels, write, changed)
+
+    def _require_same_texts(self, labels: Labels) -> None:
+        """Refuses an index that has none of the marked texts, since the labels would be lost to it.
+
+        Raises:
+            UserError: if there are several of them.
+        """
+        marked = labels.marked_texts
+        if len(marked) >= _SEVERAL and not any(one.is_current for one in marked):
+            raise UserError(
+                f"{self.folder}: none of its {len(marked):,} marked texts is in this index, so the labels are of "
+                "another one; choose another --out"
+            )
 
 
 def followed(pool: Sequence[PooledText], survey: CorpusSurvey) -> list[PooledText]:
@@ -236,11 +252,30 @@ def followed(pool: Sequence[PooledText], survey: CorpusSurvey) -> list[PooledTex
 
 
 def score_labels(index: Index, labels: Labels) -> LabelScores:
-    """Scores the searches of an index by labels."""
+    """Scores the searches of an index by labels; marks of texts that the index does not have do not count.
+
+    Raises:
+        UserError: if the index has none of the marked texts.
+    """
+    marked = labels.marked_texts
+    with index.snapshot() as snapshot:
+        documents = documents_with_ids(snapshot, [one.id for query in labels.queries for one in query.pool])
+    for query in labels.queries:
+        pool = [one.model_copy(update={"is_current": _is_in(one, documents)}) for one in query.pool]
+        labels = labels.with_pool(query.number, pool)
+    if marked and not any(one.is_current for one in labels.marked_texts):
+        raise UserError(
+            f"{index.folder}: has none of the {len(marked):,} marked texts; the labels are of another index"
+        )
     answered = labels.answered
     texts = [query.text for query in answered]
     rankings = search_all(index, texts, 10, index.encode(texts, Role.QUERY)) if texts else []
     return score(answered, rankings)
+
+
+def _is_in(pooled: PooledText, documents: Mapping[str, IndexedDocument]) -> bool:
+    document = documents.get(pooled.id)
+    return document is not None and document.digest == pooled.digest
 
 
 def _pooled(

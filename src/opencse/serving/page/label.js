@@ -80,6 +80,7 @@ function mark(index, level) {
     } catch (error) {
       undos.pop();
       if (current === before.number && texts.list[index]?.id === text.id) texts.setLevel(index, before.level);
+      ask("labels").then(show, () => {});
       throw error;
     }
   });
