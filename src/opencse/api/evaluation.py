@@ -10,6 +10,7 @@ from typing import Any, Literal, Unpack, overload
 
 from opencse.api.declaring import public
 from opencse.api.options.evaluation import EvaluateAllOptions, EvaluateOptions, SuiteOptions
+from opencse.api.reranking import second_stage
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
@@ -18,6 +19,7 @@ from opencse.evaluation.once import first_dimensions, layer_models, remembering
 from opencse.evaluation.probing.score import ProbingResult
 from opencse.evaluation.regression.score import RegressorResult
 from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
+from opencse.evaluation.retrieval.reranked_rows import SecondRows, rows_with_reranking
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
@@ -159,7 +161,8 @@ def evaluate_all(
 
     Yields:
         Each suite's name as soon as it is done, and the records by model (or ``model, layer n``, ``model, n
-        dimensions``; with ``hybrid`` also ``BM25`` and ``model + BM25``).
+        dimensions``; with ``hybrid`` also ``BM25`` and ``model + BM25``; with ``rerank`` each of them again,
+        re-ranked).
 
     Raises:
         TypeError: for data that is no path.
@@ -167,7 +170,7 @@ def evaluate_all(
     """
     progress = options["progress"] or Silent()
     suite_options = _suite_options(suites, options)
-    extra = _keyword_rows(suites, options)
+    extra, second = _keyword_rows(suites, options), _second_rows(suites, options)
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     several = len(folders) > 1
     for model in models if len(models) > 1 else ():
@@ -183,13 +186,27 @@ def evaluate_all(
         if several and not remembered:
             remembered = list(opened_models())
         opened = remembered or opened_models()
-        if extra is not None and isinstance(opened_suite.suite, Retrieval):
-            rows = rows_with_keywords(
-                (model for _, model in opened), opened_suite.suite, opened_suite.data, extra, progress.say
-            )
-            yield suite, {**rows}
+        retrieval, data_sets = opened_suite.suite, opened_suite.data
+        if isinstance(retrieval, Retrieval) and (extra is not None or second is not None):
+            scored = (model for _, model in opened)
+            if extra is not None:
+                yield suite, {**rows_with_keywords(scored, retrieval, data_sets, extra, progress.say, second)}
+            elif second is not None:
+                yield suite, {**rows_with_reranking(scored, retrieval, data_sets, second)}
             continue
         yield suite, {name: opened_suite.evaluate(model, progress.say).record for name, model in opened}
+
+
+def _second_rows(suites: Sequence[str], options: EvaluateAllOptions) -> SecondRows | None:
+    """The rows with a second stage that are requested; None for none.
+
+    Raises:
+        UserError: for a model that is no cross-encoder, or suites without rankings.
+    """
+    if options["rerank"] is not None and Retrieval.name not in suites:
+        raise UserError("--rerank is for retrieval; evaluate with --suite retrieval, or leave it out")
+    stage = second_stage(options)
+    return None if stage is None else SecondRows(stage, options["progress"] or Silent())
 
 
 def _keyword_rows(suites: Sequence[str], options: EvaluateAllOptions) -> KeywordRows | None:

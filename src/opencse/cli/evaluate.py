@@ -79,7 +79,8 @@ def evaluate(
     suites = [suite_named(name) for name in dict.fromkeys(listed(suite) or [suite])]
     layers, dimensions = options["layers"], options["dimensions"]
     tables = (set(models), suites, layers or [0], dimensions or [0])
-    single = not (options["bm25"] or options["hybrid"]) and layers != "all" and all(len(table) == 1 for table in tables)
+    more = options["bm25"] or options["hybrid"] or options["rerank"] is not None
+    single = not more and layers != "all" and all(len(table) == 1 for table in tables)
     if json_file is not None:
         read = [options["fit"], *(suite_folder(data, one.name, alone=len(suites) == 1) for one in suites)]
         require_json(json_file, lambda old: has_keys(old, EvaluationRecord.model_fields), read=read, models=models)

@@ -27,6 +27,7 @@ EXAMPLES: dict[str, list[str]] = {
     "evaluate": [
         "opencse evaluate opencse-mini my-model --data sts-data",
         "opencse evaluate my-model --suite retrieval --data my-queries --json scores.json",
+        "opencse evaluate my-model --suite retrieval --data my-queries --hybrid --rerank my-cross-encoder",
         "opencse evaluate my-model --data sts-data --dimensions 64,128,256",
     ],
     "analyze": [

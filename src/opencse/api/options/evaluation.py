@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import IdenticalIdOptions, ModelOptions
+from opencse.api.options.shared import IdenticalIdOptions, ModelOptions, RerankOptions
 
 
 class FastOptions(TypedDict, total=False):
@@ -74,7 +74,7 @@ class EvaluateOptions(SuiteOptions, total=False):
     dimensions: Annotated[int | None, Option(None, "score only the first N dimensions of each vector.")]
 
 
-class EvaluateAllOptions(SuiteOptions, total=False):
+class EvaluateAllOptions(SuiteOptions, RerankOptions, total=False):
     """How several models are scored on several suites."""
 
     bm25: Annotated[bool, Option(False, "Retrieval: one more row for BM25 (keywords) alone.", rank=1)]

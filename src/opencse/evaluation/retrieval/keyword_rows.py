@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,11 +11,11 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.once import remembering
 from opencse.evaluation.retrieval.data import RetrievalData
 from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, TaskKeywords
-from opencse.evaluation.retrieval.score import ComparedRows, Retrieval, RetrievalResult
+from opencse.evaluation.retrieval.reranked_rows import SecondRows
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Evaluation
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.progress import Say
-from opencse.statistics.means import paired_queries
 from opencse.text.stems import AUTO
 
 BM25 = "BM25"
@@ -37,7 +37,12 @@ class KeywordRows:
 
 
 def rows_with_keywords(
-    models: Iterable[EmbeddingModel], suite: Retrieval, data: RetrievalData, extra: KeywordRows, progress: Say
+    models: Iterable[EmbeddingModel],
+    suite: Retrieval,
+    data: RetrievalData,
+    extra: KeywordRows,
+    progress: Say,
+    second: SecondRows | None = None,
 ) -> dict[str, RetrievalResult]:
     """Scores BM25 once, and each model's vectors and, on request, both together.
 
@@ -49,42 +54,42 @@ def rows_with_keywords(
         data: the tasks.
         extra: the rows to add.
         progress: called with one line at each step.
+        second: adds a row with a second stage to each of these rows; None: no such rows.
 
     Returns:
-        The records by label: ``BM25``, ``MODEL``, ``MODEL + BM25``.
+        The records by label: ``BM25``, ``MODEL``, ``MODEL + BM25``, and each of these with ``+ CROSS-ENCODER``.
     """
     keywords = TaskKeywords(extra.language)
     nothing = EmbeddingModel(BM25, lambda texts: np.empty((len(texts), 0)))
-    words = _record(replace(suite, ranker=ByKeywords(keywords)).evaluate(nothing, data, progress))
+    by_words = replace(suite, ranker=ByKeywords(keywords))
+    words = _record(by_words.evaluate(nothing, data, progress))
     rows = {BM25: words.model_copy(update={"model": None})}
+    if second is not None:
+        rows |= second.of(BM25, rows[BM25], by_words, nothing, data)
     for model in models:
-        opened = remembering(model) if extra.hybrid else model
+        opened = remembering(model) if extra.hybrid or second is not None else model
         vectors = _record(suite.evaluate(opened, data, progress))
-        rows[model.name] = _compared(vectors, dict.fromkeys(data.tasks, (BM25, words)))
+        rows[model.name] = vectors.compared_with(dict.fromkeys(data.tasks, (BM25, words)))
+        if second is not None:
+            rows |= second.of(model.name, vectors, suite, opened, data)
         if not extra.hybrid:
             continue
         weight = model.hybrid_weight or HybridWeight()
         if extra.weight is not None:
             weight = HybridWeight(extra.weight, "as requested")
         progress(f"{model.name} + BM25: weight of the vectors {weight}")
-        both = _record(replace(suite, ranker=ByBoth(weight.value, keywords)).evaluate(opened, data, progress))
+        by_both = replace(suite, ranker=ByBoth(weight.value, keywords))
+        both = _record(by_both.evaluate(opened, data, progress))
         parts = {BM25: words, model.name: vectors}
         better = {
             name: max(parts.items(), key=lambda part, task=name: part[1].retrieval[task].ndcg_at_10)
             for name in data.tasks
         }
-        rows[f"{model.name} + BM25"] = _compared(both, better)
+        rows[f"{model.name} + BM25"] = both.compared_with(better)
+        if second is not None:
+            rows |= second.of(f"{model.name} + BM25", both, by_both, opened, data)
     return rows
 
 
 def _record(evaluation: Evaluation[RetrievalResult]) -> RetrievalResult:
     return evaluation.record
-
-
-def _compared(record: RetrievalResult, others: Mapping[str, tuple[str, RetrievalResult]]) -> RetrievalResult:
-    """``record`` with its difference from another record on each data set."""
-    compared = {}
-    for name, (label, other) in others.items():
-        ours, theirs = (np.array([*one.retrieval[name].by_query.values()]) for one in (record, other))
-        compared[name] = ComparedRows(**paired_queries(ours, theirs).model_dump(), than=label)
-    return record.model_copy(update={"compared": compared})

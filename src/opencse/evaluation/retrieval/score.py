@@ -28,7 +28,7 @@ from opencse.evaluation.table import Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
 from opencse.statistics.difference import Interval, verdict
-from opencse.statistics.means import PairedQueries, intervals_of_means
+from opencse.statistics.means import PairedQueries, intervals_of_means, paired_queries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -124,6 +124,18 @@ class RetrievalResult(EvaluationRecord):
     def means(self) -> dict[str, float | None]:
         """``average``: of nDCG@10 over the data sets."""
         return {"average": self.average}
+
+    def compared_with(self, others: Mapping[str, tuple[str, RetrievalResult]]) -> RetrievalResult:
+        """This record with its differences from other rows, query by query.
+
+        Args:
+            others: by data set, the label of another row and its record.
+        """
+        compared = {}
+        for name, (label, other) in others.items():
+            ours, theirs = (np.array([*one.retrieval[name].by_query.values()]) for one in (self, other))
+            compared[name] = ComparedRows(**paired_queries(ours, theirs).model_dump(), than=label)
+        return self.model_copy(update={"compared": compared})
 
 
 @dataclass(frozen=True)
