@@ -35,7 +35,7 @@ def test_questions_are_written_and_what_follows_is_said(
     code, stdout, stderr = opencse(*command, "--body", '{"top_p": 0.5, "temperature": null}')
     assert code == 0, stderr
     assert "requests   2, for 2 questions each" in stderr
-    assert f"opencse adapt {corpus} --pairs {out} --columns question,answer" in stdout
+    assert f"opencse adapt {corpus} --questions {out}" in stdout
     assert {json.loads(line)["answer"] for line in out.read_text().splitlines()} == set(TEXTS)
     assert rule.bodies[0]["top_p"] == 0.5
     assert "temperature" not in rule.bodies[0]

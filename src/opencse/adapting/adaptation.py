@@ -10,6 +10,7 @@ from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, guarded
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.user_queries import require_split
+from opencse.adapting.written_questions import read_written
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.io import is_folder
@@ -61,6 +62,7 @@ def plan_adaptation(
     keep_code: bool = False,
     pairs: Text | None = None,
     columns: Sequence[str] | None = None,
+    questions: Text | None = None,
     model: str = BUILTIN,
     recipe: str = RECIPE,
     dev: str | Path | None = AUTO,
@@ -79,7 +81,8 @@ def plan_adaptation(
     question_pairs = () if pairs is None else read_pairs(pairs, columns)
     measure = None if metric is None else Measure.parse(metric)
     documents, source = documents_of(corpus, fields, keep_code=keep_code, say=progress.say)
-    material = material_of(documents, measure, question_pairs, Counted(progress, "shared words"))
+    written = () if questions is None else read_written(questions)
+    material = material_of(documents, measure, question_pairs, Counted(progress, "shared words"), written)
     progress.say(f"documents  {source}: {material.facts}")
     if model == BUILTIN:
         progress.say(STRONGER)
@@ -94,7 +97,8 @@ def plan_adaptation(
             "you have queries with their relevant documents, select by them with --dev FOLDER"
         )
         selector = "sample"
-    label = f"{source}, {material.kind}{' and given pairs' if question_pairs else ''}"
+    added = ", written questions" * bool(written) + " and given pairs" * bool(question_pairs)
+    label = f"{source}, {material.kind}{added}"
     return Adaptation(
         text=GivenTexts(tuple(material.rows), label),
         preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev)),

@@ -14,6 +14,7 @@ from opencse.adapting.question_sets import pairs as questions_of_pairs
 from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
 from opencse.adapting.text_questions import FEWEST, TextQuestions, question_sets
 from opencse.adapting.user_pairs import UserPairs
+from opencse.adapting.written_questions import WrittenRow, add_written
 from opencse.errors import UserError
 from opencse.progress import Count
 from opencse.ranking import Measure
@@ -51,6 +52,7 @@ def material_of(
     metric: Measure | None = None,
     pairs: Sequence[tuple[str, str]] = (),
     count: Count | None = None,
+    written: Sequence[WrittenRow] = (),
 ) -> TrainingMaterial:
     """Makes training rows of ``documents`` and ``pairs``, and questions from a share of them that is held out.
 
@@ -65,6 +67,7 @@ def material_of(
         metric: scores the rank of an answer; nDCG@10 by default.
         pairs: of a question and a text that answers it.
         count: called with how many texts have been looked up by their words, and of how many.
+        written: questions of a language model; see `opencse.adapting.written_questions`.
 
     Raises:
         UserError: where nothing is left to train on.
@@ -76,6 +79,8 @@ def material_of(
         ('neighbours', ('First sentence 0 is here.', 'Then comes 0.'), None)
     """
     material = _of_documents(documents, metric, count)
+    if written:
+        material = _with_written(material, written, documents, metric)
     if pairs:
         bodies = (f"{document.title} {document.body}".strip() for document in documents)
         material = _with_pairs(material, UserPairs.split(pairs, bodies, metric))
@@ -124,6 +129,16 @@ def _of_documents(documents: Sequence[Document], metric: Measure | None, count: 
         )
     questions = TextQuestions(sets, held, metric or Measure()) if sets else None
     return TrainingMaterial(kind, rows, questions, facts)
+
+
+def _with_written(
+    material: TrainingMaterial, written: Sequence[WrittenRow], documents: Sequence[Document], metric: Measure | None
+) -> TrainingMaterial:
+    """Adds written questions to ``material``; those about its held-out documents are held out too."""
+    owner = [number for number, document in enumerate(documents) for _ in document.sentences]
+    held = [] if material.questions is None else sorted(_documents_held_out(owner, material.questions.held))
+    rows, questions, words = add_written(material.rows, material.questions, written, documents, held, metric)
+    return replace(material, rows=rows, questions=questions, facts=f"{material.facts}, and {words}")
 
 
 def _with_pairs(material: TrainingMaterial, pairs: UserPairs) -> TrainingMaterial:

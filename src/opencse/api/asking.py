@@ -58,7 +58,7 @@ def questions(
         corpus: documents as `opencse.adapt` reads them: a file of any kind, a folder, or a list of texts or of
             (title, text).
         out: ``.jsonl`` file to write, with ``question``, ``answer``, ``document``, ``passage``, ``model`` and
-            ``ranks``; `opencse.adapt` reads it as ``pairs``.
+            ``ranks``; `opencse.adapt` reads it as ``questions``.
         endpoint: address of the server, for instance ``http://localhost:8000/v1``.
         model: the language model's name on the server.
         **options: see `AskingOptions`.

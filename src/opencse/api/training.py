@@ -162,7 +162,8 @@ def adapt(
 
     ``pairs``, questions with their answers, are added to all this: each pair up to ten times as often as a pair of the
     documents. Where that makes 30 questions, a tenth to a fifth of them (by the hash of their texts) is held out, and
-    they select together with the questions about documents.
+    they select together with the questions about documents. ``questions``, which `opencse.questions` wrote, are trained
+    on too; those about held-out documents select.
 
     Example:
         >>> import opencse
@@ -190,13 +191,14 @@ def adapt(
         _require_path(corpus, "corpus")
     _require_path(out, "out")
     _require_path(options["model"], "model")
-    _require_writable(out, options, corpus, options["pairs"])
+    _require_writable(out, options, corpus, options["pairs"], options["questions"])
     adaptation = plan_adaptation(
         corpus,
         fields=options["fields"],
         keep_code=options["keep_code"],
         pairs=options["pairs"],
         columns=options["columns"],
+        questions=options["questions"],
         model=str(options["model"]),
         recipe=options["recipe"],
         dev=options["dev"],

@@ -50,11 +50,20 @@ def passages_of_documents(documents: Sequence[Document], splitter: PassageSplitt
     texts = [f"{one.title}\n{one.body}" if one.title else one.body for one in documents]
     return [
         [
-            SourcePassage(row, document.name or f"document {row + 1}", number, document.title, text)
+            SourcePassage(row, name_of_document(document, row), number, document.title, text)
             for number, text in enumerate(parts, start=1)
         ]
         for row, (document, parts) in enumerate(zip(documents, splitter.split(texts), strict=True))
     ]
+
+
+def name_of_document(document: Document, row: int) -> str:
+    """The id of a document, or what else names it; ``document N`` where nothing does.
+
+    >>> name_of_document(Document("", ("A sentence.",)), 0)
+    'document 1'
+    """
+    return document.name or f"document {row + 1}"
 
 
 def choose_passages(

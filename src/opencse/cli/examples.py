@@ -17,7 +17,7 @@ EXAMPLES: dict[str, list[str]] = {
     "questions": [
         "opencse questions docs.jsonl --endpoint http://localhost:8000/v1 --model NAME --dry-run",
         "opencse questions docs.jsonl --endpoint http://localhost:8000/v1 --model NAME --examples queries.txt",
-        "opencse adapt docs.jsonl --pairs pairs.jsonl --columns question,answer --out my-model",
+        "opencse adapt docs.jsonl --questions pairs.jsonl --out my-model",
     ],
     "check": ["opencse check corpus.txt", "opencse check corpus.txt --near-duplicates 0.8"],
     "recipes": ["opencse recipes", "opencse recipes show simcse", "opencse recipes diff simcse esimcse"],

@@ -59,5 +59,5 @@ def questions(
         for line in written.prompt.splitlines():
             echo(line)
     else:
-        following = f"opencse adapt {corpus} --pairs {out} --columns question,answer --out my-model"
+        following = f"opencse adapt {corpus} --questions {out} --out my-model"
         echo(f"{out}: {written.questions:,} questions; {following}")

@@ -200,6 +200,17 @@ class AdaptOptions(QuestionOptions, RunOptions, total=False):
         Sequence[str] | None,
         Option(None, "The two columns of --pairs: question,answer. [default: anchor,positive]", rank=-1),
     ]
+    questions: Annotated[
+        Text | None,
+        Option(
+            None,
+            "Questions about CORPUS that a language model wrote: the file of opencse questions. They are trained on "
+            "too; those about held-out documents select.",
+            rank=-1,
+            in_python="questions that a language model wrote: the file of `opencse.questions`, or a list of question, "
+            "answer and name of the document.",
+        ),
+    ]
     model: Annotated[
         str | Path,
         Option(

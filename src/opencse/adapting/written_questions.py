@@ -1,0 +1,148 @@
+"""Adds questions that a language model wrote about documents to their training rows and held-out questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from opencse.adapting.holdout import HeldOut, fraction, normalised
+from opencse.adapting.question_sets import QuestionSet
+from opencse.adapting.question_sets import pairs as questions_of_pairs
+from opencse.adapting.text_questions import FEWEST, TextQuestions
+from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, Row
+from opencse.arrays import Flags, Integers
+from opencse.asking.sources import name_of_document
+from opencse.errors import UserError, shortened
+from opencse.ranking import Measure
+from opencse.text.documents import Document
+from opencse.text.given import Text, open_texts
+from opencse.text.readers import Texts
+
+COLUMNS = ("question", "answer", "document")
+"""The columns of a file of `opencse.questions` that are read."""
+SHARE = 0.2
+"""Of the documents, held out for written questions where the text itself gives no question."""
+WrittenRow = tuple[str, str, str]
+"""A question, the passage it is about, and the name of its document."""
+
+
+def read_written(questions: Text) -> list[WrittenRow]:
+    """Reads questions that `opencse.questions` wrote.
+
+    Example:
+        >>> read_written([("What removes limescale?", "Vinegar does.", "doc-7")])
+        [('What removes limescale?', 'Vinegar does.', 'doc-7')]
+
+    Args:
+        questions: its file, or a list of question, answer and name of the document.
+
+    Raises:
+        UserError: for bad input, or rows of other texts.
+    """
+    source = open_texts(questions, columns=COLUMNS if isinstance(questions, str | Path) else None)
+    texts = source.read()
+    if texts.width != len(COLUMNS):
+        raise UserError(
+            f"{source.location}: {texts.width} texts in a row; questions have three, {', '.join(COLUMNS)}: give a file "
+            "that opencse questions wrote, or pairs with --pairs"
+        )
+    return [(first, second, third) for first, second, third in texts.rows]
+
+
+def add_written(
+    rows: Sequence[Row],
+    questions: TextQuestions | None,
+    written: Sequence[WrittenRow],
+    documents: Sequence[Document],
+    held: Sequence[int],
+    metric: Measure | None = None,
+) -> tuple[list[Row], TextQuestions | None, str]:
+    """Adds written questions to the rows and questions that ``documents`` give.
+
+    Those about documents that are held out already are not trained on: they are one more kind of question, with the
+    weight of each other kind, where they are at least `FEWEST_PAIRS`. Where the text gives no questions, a fifth of the
+    documents is held out for written ones, if they are at least `FEWEST`. Questions about other documents are trained
+    on, repeated up to `TIMES` times as long as they are at most as many as the rows.
+
+    Example:
+        >>> documents = [Document("", (f"The text of document {n}.",), f"doc-{n}") for n in range(9)]
+        >>> written = [(f"What is {n}?", f"The text of document {n}.", f"doc-{n}") for n in range(9)]
+        >>> rows, questions, words = add_written([("a", "b")] * 30, None, written, documents, held=[])
+        >>> len(rows), questions, words
+        (57, None, '9 written questions, 3 times each')
+
+    Args:
+        rows: pairs of the documents, or sentences alone.
+        questions: about held-out documents; None where there are too few.
+        written: question, answer and name of the document each.
+        documents: of the collection.
+        held: numbers of the documents that ``questions`` hold out.
+        metric: scores the rank of an answer, where ``questions`` is None.
+
+    Returns:
+        The rows to train on, the questions of all kinds, and what was added in words.
+
+    Raises:
+        UserError: if the questions are about other documents.
+    """
+    numbers = _documents_of(written, documents)
+    if questions is not None:
+        out = np.isin(numbers, np.array(list(held), dtype=np.int64))
+        least = FEWEST_PAIRS
+    else:
+        chance = {number: fraction(normalised(documents[number].body)) for number in set(numbers.tolist())}
+        out = np.array([chance[number] < SHARE * 2.0**64 for number in numbers.tolist()], dtype=bool)
+        least = FEWEST
+    one = _asked(written, numbers, out, documents)
+    if questions is not None and len(one) >= least:
+        first = 1 + max(int(part.units.max()) for part in questions.sets)
+        added = replace(one, units=one.units + first)
+        questions = replace(questions, sets=(*questions.sets, added))
+    elif questions is None and len(one) >= least:
+        questions = TextQuestions((one,), HeldOut(numbers, out, _repeated(written, out)), metric or Measure())
+    elif questions is None:
+        out = np.zeros(len(written), dtype=bool)  # too few to select by: all are trained on
+    trained = ~(out | _repeated(written, out))
+    pairs: list[Row] = [row[:2] for row, is_trained in zip(written, trained.tolist(), strict=True) if is_trained]
+    asked = {normalised(query) for part in (questions.sets if questions else ()) for query in part.queries}
+    pairs = [row for row in pairs if normalised(row[0]) not in asked]
+    rows = [row if len(row) > 1 else row * 2 for row in rows]
+    times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
+    words = f"{len(pairs):,} written questions" + (f", {times} times each" if times > 1 else "")
+    return rows + pairs * times, questions, words
+
+
+def _asked(written: Sequence[WrittenRow], numbers: Integers, out: Flags, documents: Sequence[Document]) -> QuestionSet:
+    """The held-out written questions, with the documents as candidates."""
+    texts = Texts([row[:2] for row in written], None, "written questions")
+    bodies = (f"{document.title} {document.body}".strip() for document in documents)
+    one = questions_of_pairs(texts, HeldOut(numbers, out, _repeated(written, out)), bodies)
+    return replace(one, kind="written", label="written questions")
+
+
+def _repeated(written: Sequence[WrittenRow], out: Flags) -> Flags:
+    """(n,) other questions with a text that a held-out one has too."""
+    keys = [(normalised(row[0]), normalised(row[1])) for row in written]
+    held_keys = {key for pair, is_out in zip(keys, out.tolist(), strict=True) if is_out for key in pair}
+    return np.array([any(key in held_keys for key in pair) for pair in keys], dtype=bool) & ~out
+
+
+def _documents_of(written: Sequence[WrittenRow], documents: Sequence[Document]) -> Integers:
+    """(n,) the number of each question's document.
+
+    Raises:
+        UserError: naming the first that is not in the collection.
+    """
+    row_of: dict[str, int] = {}
+    for row, document in enumerate(documents):
+        row_of.setdefault(name_of_document(document, row), row)
+    for question, _, name in written:
+        if name not in row_of:
+            raise UserError(
+                f"the question {shortened(question)!r} is about {shortened(name)!r}, and CORPUS has no such document; "
+                "give --questions that were written about the same documents, or leave these rows out"
+            )
+    return np.array([row_of[name] for _, _, name in written], dtype=np.int64)

@@ -1,0 +1,112 @@
+"""Written questions are trained on, except those about held-out documents, which select."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opencse.adapting.holdout import normalised
+from opencse.adapting.material import material_of
+from opencse.adapting.written_questions import WrittenRow, read_written
+from opencse.errors import UserError
+from opencse.text.documents import Document
+
+NOUNS = ["kettle", "valve", "bridge", "violin", "river", "lamp", "map", "bee", "loaf", "salt"]
+
+
+def corpus(count: int, sentences: int = 3) -> list[Document]:
+    return [
+        Document(
+            f"Title of {NOUNS[n % 10]} number {n}",
+            tuple(f"Fact {part} of the {NOUNS[n % 10]} {n} is {n * 31 + part}." for part in range(sentences)),
+            f"doc-{n}",
+        )
+        for n in range(count)
+    ]
+
+
+def about(documents: list[Document], each: int = 2) -> list[WrittenRow]:
+    return [
+        (f"question {part} on {document.name} please", f"{document.title}\n{document.body}", document.name)
+        for document in documents
+        for part in range(each)
+    ]
+
+
+def test_questions_about_held_out_documents_select_and_no_other_row_has_them() -> None:
+    documents = corpus(1200)
+    plain, material = material_of(documents), material_of(documents, written=about(documents))
+    assert plain.questions is not None
+    assert material.questions is not None
+    assert [one.queries for one in material.questions.sets[:-1]] == [one.queries for one in plain.questions.sets]
+    written = material.questions.sets[-1]
+    assert (written.kind, written.label) == ("written", "written questions")
+    assert len(written) > 100
+    assert not material.questions.from_pairs
+    assert not set(written.units) & {unit for one in plain.questions.sets for unit in one.units}
+    asked = {query.split()[3] for query in written.queries}
+    trained = {row[0].split()[3] for row in material.rows if row[0].startswith("question ")}
+    assert asked
+    assert trained
+    assert not asked & trained, "held out by document"
+    assert asked | trained == {document.name for document in documents}
+    answers = {query: written.candidates[row] for query, row in zip(written.queries, written.answers, strict=True)}
+    for query, answer in list(answers.items())[:20]:
+        assert normalised(documents[int(query.split()[3][4:])].body) in normalised(answer)
+    assert len(material.rows) > len(plain.rows)
+    assert "written questions" in material.facts
+
+
+def test_of_few_held_out_questions_none_select_and_none_are_trained_on() -> None:
+    documents = corpus(1200)
+    plain, material = material_of(documents), material_of(documents, written=about(documents[:25]))
+    assert plain.questions is not None
+    assert material.questions is not None
+    assert [one.kind for one in material.questions.sets] == [one.kind for one in plain.questions.sets]
+    trained = {row[0].split()[3] for row in material.rows if row[0].startswith("question ")}
+    assert 10 < len(trained) < 25
+
+
+def test_a_small_corpus_is_selected_by_written_questions_alone() -> None:
+    documents = corpus(80)
+    assert material_of(documents).questions is None
+    material = material_of(documents, written=about(documents, each=10))
+    assert material.questions is not None
+    (one,) = material.questions.sets
+    assert one.kind == "written"
+    trained = {row[0] for row in material.rows}
+    assert not trained & set(one.queries)
+    few = material_of(documents, written=about(documents, each=1))
+    assert few.questions is None
+    assert sum(row[0].startswith("question ") for row in few.rows) >= 80, "too few to select by: all are trained on"
+
+
+def test_with_pairs_of_the_user_both_select() -> None:
+    documents = corpus(1200)
+    pairs = [(f"user asks about {document.name}", document.body) for document in documents[:400]]
+    material = material_of(documents, pairs=pairs, written=about(documents))
+    assert material.questions is not None
+    assert {"pairs", "written"} <= {one.kind for one in material.questions.sets}
+    assert sum(material.questions.weights) == pytest.approx(1)
+
+
+def test_sentences_without_order_become_pairs() -> None:
+    documents = [Document("", (f"A sentence about {NOUNS[n % 10]} and {n} things.",), f"doc-{n}") for n in range(300)]
+    material = material_of(documents, written=about(documents))
+    assert {len(row) for row in material.rows} == {2}
+
+
+def test_the_file_of_the_command_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    row = {"question": "Why?", "answer": "So.", "document": "d", "passage": 1, "model": "m", "ranks": {"words": None}}
+    path.write_text(f"{json.dumps(row)}\n{json.dumps({**row, 'question': 'How?'})}\n")
+    assert read_written(path) == [("Why?", "So.", "d"), ("How?", "So.", "d")]
+    with pytest.raises(UserError, match="three, question, answer, document"):
+        read_written([("Why?", "So.")])
+
+
+def test_questions_about_another_corpus_are_refused() -> None:
+    with pytest.raises(UserError, match="'doc-7', and CORPUS has no such document"):
+        material_of(corpus(5), written=about(corpus(9)[7:]))
