@@ -31,6 +31,7 @@ PRINTED = {"json_file", "show", "score", "aggregation", "correlation", "subsets"
 """What says how results are shown or kept, and where other options are read from: a caller does that himself."""
 OWN = {  # where a name above stands for something else
     "demo": {"seed": "seed"},
+    "questions": {"seed": "seed"},
     "static": dict.fromkeys(("dimension", "layers", "window"), "settings"),
     "evaluate": {"models": "model", "layers": "layer"},
 }
