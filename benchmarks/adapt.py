@@ -40,7 +40,7 @@ def searched(model: EmbeddingModel, data: RetrievalData) -> RetrievalScore:
 
 def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, float]:
     """nDCG@10 and recall@100 on the queries, and the average of the seven STS tasks."""
-    model = EmbeddingModel(str(folder), quick(SentenceEncoder.load(folder)))
+    model = quick(SentenceEncoder.load(folder))
     found = searched(model, load_retrieval(collection))
     average = Sts().evaluate(model, load_sts(sts)).record.sts.average
     return {"ndcg@10": found.ndcg_at_10, "recall@100": found.recall_at_100, "sts": float(average or 0.0)}
