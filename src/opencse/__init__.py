@@ -55,6 +55,7 @@ __all__ = [
     "similarity",
     "static",
     "train",
+    "tune_index",
     "whiten",
 ]
 
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
     from opencse.api.sharing import merge, push
     from opencse.api.studies import compare, reproduce
     from opencse.api.training import adapt, pretrain, train
+    from opencse.api.tuning import tune_index
     from opencse.api.vectors import calibrate, nearest, similarity
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.errors import InterruptedRunError, UserError
@@ -133,6 +135,7 @@ _HOMES = {
         "show_recipe",
     ),
     "opencse.api.serving": ("serve",),
+    "opencse.api.tuning": ("tune_index",),
     "opencse.api.sharing": ("merge", "push"),
     "opencse.api.studies": (
         "compare",

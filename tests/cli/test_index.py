@@ -19,7 +19,7 @@ Run = Callable[..., tuple[int, str, str]]
 FUNCTIONS = {
     "build": "build_index", "add": "add_to_index", "delete": "delete_from_index", "query": "query_index",
     "info": "index_info", "pairs": "index_pairs", "duplicates": "index_duplicates", "negatives": "index_negatives",
-    "export": "export_index", "check": "check_index",
+    "export": "export_index", "check": "check_index", "tune": "tune_index",
 }  # fmt: skip
 OTHERWISE = {"texts": "queries", **dict.fromkeys(
     ("count", "first", "last", "ceiling", "floor", "same", "pick", "seed"), "how")}  # fmt: skip

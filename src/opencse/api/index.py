@@ -25,6 +25,7 @@ from opencse.api.options.shared import ProgressOptions
 from opencse.api.reranking import second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, require_known
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Silent
 from opencse.search.approximate import KINDS
@@ -196,6 +197,10 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
             hybrid=options["hybrid"],
             hybrid_weight=options["hybrid_weight"],
         )
+        if options["hybrid"]:
+            chosen = options["hybrid_weight"]
+            weight = index.hybrid_weight if chosen is None else HybridWeight(chosen, "as requested")
+            (options["progress"] or Silent()).say(f"hybrid     weight of the vectors {weight}")
         if stage is None:
             return result
         counted = Counted(options["progress"] or Silent(), "re-ranking")

@@ -13,6 +13,7 @@ from opencse.adapting.dev_choice import dev_path
 from opencse.api.declaring import defaults_of, public
 from opencse.api.finishing import can_draw_report
 from opencse.api.options.training import AdaptOptions, PretrainOptions, RunOptions, TrainOptions
+from opencse.api.tuning import fit_with_model
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.making.backbone import Shape
@@ -217,7 +218,13 @@ def adapt(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
-    return _run_or_plan(job, out, options)
+    result = _run_or_plan(job, out, options)
+    if result.kept != "none" and started().first:
+        try:
+            fit_with_model(result.folder, adaptation.dev, options, adaptation.metric)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
+    return result
 
 
 def _open_further(argument: Text | tuple[Text, str]) -> GivenSet:

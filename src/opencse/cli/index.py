@@ -1,4 +1,4 @@
-"""The commands ``opencse index``: build, add, delete, query, info, check, pairs, duplicates, negatives, export."""
+"""The commands ``opencse index``: build, add, delete, query, tune, info, check, pairs, duplicates, and so on."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from opencse.api.options.index import (
     NegativeOptions,
     PairOptions,
     QueryOptions,
+    TuneOptions,
 )
 from opencse.api.options.shared import ProgressOptions
 from opencse.cli.options import (
@@ -170,6 +171,25 @@ def info(folder: Folder, json_file: JsonOption = None) -> None:
         echo(f"prompts    queries {query}, documents {document}")
     echo(f"metadata   {columns}")
     echo(f"keywords   {f'{data.language} stems' if data.language else 'without stemming'}, for --hybrid")
+    echo(f"hybrid     weight of the vectors {data.hybrid}")
+
+
+@index.command()
+@with_options()
+def tune(folder: Folder, json_file: JsonOption = None, **options: Unpack[TuneOptions]) -> None:
+    """Fit the weight of the vectors in --hybrid for INDEX, and save it there: without labels, or by your own queries.
+
+    Without --dev, sentences of the texts ask for the rest of their text. The weight stays near the better of the
+    default and what these questions prefer; `opencse index query --hybrid-weight` overrides it.
+    """
+    from opencse.api.tuning import tune_index
+    from opencse.cli.console import echo
+    from opencse.outputs import has_keys
+
+    require_json(json_file, lambda old: has_keys(old, ["weight", "scores"]), read=[folder, options["dev"]])
+    fitted = tune_index(folder, **options)
+    _write(json_file, fitted.record())
+    echo(fitted.line(options["metric"] or "nDCG@10"))
 
 
 @index.command()

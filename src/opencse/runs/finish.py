@@ -97,6 +97,7 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
         choice = _choose(trainer, plan.dev, plan, record.given)
         which, verdict = choice.kept, choice.verdict
     card = _card(plan, record, scores, encoder, "last", verdict)
+    encoder.hybrid_weight = None  # it was fitted for the vectors of the start
     encoder.eval().save(folder.last, card=card, masked_lm=keeps_head(trainer.objective))
     kept_encoder = encoder
     if which == "best":
@@ -105,6 +106,7 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
         kept_encoder = _untrained(plan, which)
     if kept_encoder is not encoder and keeps_head(trainer.objective):
         add_masked_lm_head(kept_encoder, plan.model, trust_remote_code=bool(plan.code))
+    kept_encoder.hybrid_weight = None
     card = _card(plan, record, scores, kept_encoder, which, verdict)
     kept_encoder.save(folder.path, card=card, masked_lm=keeps_head(trainer.objective))
     last = trainer.last_step

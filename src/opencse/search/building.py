@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.io import write_text
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.outputs import made_folder
 from opencse.progress import Progress
@@ -120,6 +122,7 @@ def build(
             document_prompt=encoder.prompts.of(Role.DOCUMENT),
             dimension=encoder.dimension,
             similarity=encoder.similarity_fn_name,
+            **weight_fields(encoder.hybrid_weight),
             kind=settings.kind,
             max_length=None if splitter is None else settings.max_length or encoder.max_length,
             overlap=settings.overlap,
@@ -157,9 +160,19 @@ def build(
         remove_others(folder, [name, manifest.vectors, manifest.engine or ""])
 
 
+def weight_fields(weight: HybridWeight | None) -> dict[str, Any]:
+    """The fields of the manifest that hold the weight of a hybrid search; empty for None."""
+    return {} if weight is None else {"hybrid_weight": weight.value, "hybrid_source": weight.source}
+
+
 @contextmanager
-def changing(folder: Path, progress: Progress) -> Iterator[Writer]:
+def changing(folder: Path, progress: Progress, *, rows: bool = True) -> Iterator[Writer]:
     """Opens the index for a change, and commits it at the end of the block; on an error nothing is changed.
+
+    Args:
+        folder: of the index.
+        progress: shows the progress.
+        rows: whether rows may change, and not only settings.
 
     Raises:
         UserError: if another process is writing the index, or it cannot be written.
@@ -173,7 +186,8 @@ def changing(folder: Path, progress: Progress) -> Iterator[Writer]:
             add_to_list(folder, name, manifest.vectors, manifest.engine or "", words)
             remove_others(folder, [name, manifest.vectors, manifest.engine or "", words])
             yield writer
-            writer.change(source=None)
+            if rows:
+                writer.change(source=None)
             if writer.manifest.slots > _COMPACT * max(1, writer.manifest.rows) // (_COMPACT - 1):
                 writer.compact()
             update_approximate_index(writer, progress)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.modules.hybrid_weight import DEFAULT_WEIGHT
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.progress import Progress, Silent
 from opencse.ranking import PreparedVectors
-from opencse.search.building import BuildSettings, add, build, changing, require_same_model
+from opencse.search.building import BuildSettings, add, build, changing, require_same_model, weight_fields
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
 from opencse.search.queries import hit_of, prepare_queries, search_hybrid, search_vectors
@@ -179,6 +179,24 @@ class Index:
             manifest, documents = snapshot.manifest, snapshot.count_documents()
         return info_of(self.folder, manifest, documents)
 
+    @property
+    def hybrid_weight(self) -> HybridWeight:
+        """The weight of the vectors in a hybrid search, and what it was fitted on."""
+        with self.snapshot() as snapshot:
+            return snapshot.manifest.hybrid
+
+    def set_hybrid_weight(self, weight: HybridWeight) -> None:
+        """Saves the weight of the vectors in a hybrid search with the index; its rows stay as they are.
+
+        Raises:
+            UserError: for a weight outside [0, 1], or another process that is writing.
+        """
+        if not 0 <= weight.value <= 1:
+            raise UserError(f"the weight of the vectors is from 0 to 1, not {weight.value}")
+        with changing(self.folder, Silent(), rows=False) as writer:
+            self._snapshots.require_same(writer.manifest)
+            writer.change(**weight_fields(weight))
+
     def search(
         self,
         queries: Sequence[str] | NDArray[np.floating],
@@ -200,7 +218,7 @@ class Index:
             threshold: lowest similarity; None: any.
             where: conditions on metadata, which all hits meet; see `opencse.search.filters`.
             hybrid: rank by keywords (BM25) and vectors together; see `opencse.search.queries.search_hybrid`.
-            hybrid_weight: weight of the vectors in a hybrid search, in [0, 1]; by default 0.5.
+            hybrid_weight: weight of the vectors in a hybrid search, in [0, 1]; by default that of the index.
             vectors: (n, d) vectors of the texts in ``queries``, if they are known already.
 
         Raises:
@@ -215,8 +233,7 @@ class Index:
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         if hybrid_weight is not None and not hybrid:
             raise UserError("hybrid_weight needs a hybrid search; add hybrid (--hybrid), or leave it out")
-        weight = DEFAULT_WEIGHT if hybrid_weight is None else hybrid_weight
-        if not 0 <= weight <= 1:
+        if hybrid_weight is not None and not 0 <= hybrid_weight <= 1:
             raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
         if vectors is not None and len(vectors) != len(queries):
             raise UserError(f"vectors: {len(vectors):,} for {len(queries):,} queries; give one for each")
@@ -224,6 +241,7 @@ class Index:
         with self.snapshot() as snapshot:
             prepared = prepare_queries(encoded, snapshot.manifest)
             if hybrid:
+                weight = snapshot.manifest.hybrid.value if hybrid_weight is None else hybrid_weight
                 hits = search_hybrid(snapshot, list(queries), prepared, k, where, weight)
             else:
                 hits = search_vectors(snapshot, prepared, k, threshold, where)

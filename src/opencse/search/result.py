@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.search.row_database import Manifest
 
 
@@ -71,6 +72,7 @@ class IndexInfo:
         version: number of changes.
         megabytes: size of the vectors.
         language: whose word stems a hybrid search compares; None: no stemming.
+        hybrid: weight of the vectors in a hybrid search, and what it was fitted on.
     """
 
     folder: str
@@ -90,6 +92,7 @@ class IndexInfo:
     megabytes: float
     similarity: str = "cosine"
     language: str | None = None
+    hybrid: HybridWeight = field(default_factory=HybridWeight)
 
 
 def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
@@ -111,5 +114,6 @@ def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
         overlap=manifest.overlap,
         version=manifest.version,
         language=manifest.language,
+        hybrid=manifest.hybrid,
         megabytes=4e-6 * manifest.slots * manifest.dimension,
     )

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from opencse.errors import OutdatedError, UserError, reason
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.similarity import Similarity
 from opencse.search.rows import Value
 from opencse.settings import Settings
@@ -55,6 +56,8 @@ class Manifest(Settings):
         source: fingerprint of the text that the index was built from; None after a change.
         taken: rows of that text that are in the index while it is being built; None: it is complete.
         language: whose word stems a hybrid search compares; None: no stemming.
+        hybrid_weight: of the vectors in a hybrid search; None: the default.
+        hybrid_source: what it was fitted on, for the user.
     """
 
     version: int = 0
@@ -78,6 +81,15 @@ class Manifest(Settings):
     source: str | None = None
     taken: int | None = None
     language: str | None = None
+    hybrid_weight: float | None = Field(default=None, ge=0, le=1)
+    hybrid_source: str = ""
+
+    @property
+    def hybrid(self) -> HybridWeight:
+        """The weight of the vectors in a hybrid search, and where it comes from."""
+        if self.hybrid_weight is None:
+            return HybridWeight()
+        return HybridWeight(self.hybrid_weight, self.hybrid_source)
 
 
 class StoredRow(NamedTuple):

@@ -111,7 +111,7 @@ class SearchRequest(Body):
     )
     hybrid: bool = Field(False, description="Rank by keywords (BM25) and vectors together.")
     hybrid_weight: float | None = Field(
-        None, ge=0, le=1, description="Weight of the vectors in a hybrid search; by default 0.5."
+        None, ge=0, le=1, description="Weight of the vectors in a hybrid search; by default that of the index."
     )
 
 

@@ -10,6 +10,7 @@ from opencse.api.declaring import Option
 from opencse.api.options.shared import (
     DeviceOptions,
     DocumentOptions,
+    IdenticalIdOptions,
     ModelOptions,
     ProgressOptions,
     RerankOptions,
@@ -132,8 +133,30 @@ class QueryOptions(ConditionOptions, IndexModelOptions, RerankOptions, total=Fal
     hybrid: Annotated[bool, Option(False, "Rank by keywords (BM25) and vectors together.", rank=1)]
     hybrid_weight: Annotated[
         float | None,
-        Option(None, "Weight of the vectors in --hybrid, 0 to 1; by default 0.5.", least=0, most=1, rank=1),
+        Option(
+            None,
+            "Weight of the vectors in --hybrid, 0 to 1; by default that of the index, see `opencse index tune`.",
+            least=0,
+            most=1,
+            rank=1,
+        ),
     ]
+
+
+class TuneOptions(IdenticalIdOptions, IndexModelOptions, total=False):
+    """What the weight of a hybrid search is fitted on."""
+
+    dev: Annotated[
+        str | Path | None,
+        Option(
+            None,
+            "Folder of queries with relevant documents (BEIR's layout, ids as in INDEX); by default the texts of INDEX "
+            "ask the questions.",
+            in_python="folder of queries with relevant documents in BEIR's layout, with the ids of the index; None: "
+            "the texts of the index ask the questions.",
+        ),
+    ]
+    metric: Annotated[str | None, Option(None, "Measure of a ranking: ndcg@10 (default), mrr@K, recall@K.", rank=1)]
 
 
 class PairOptions(ProgressOptions, total=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.retrieval.data import RetrievalTask
@@ -14,6 +14,7 @@ from opencse.search.hybrid import DEPTH, RowsInMemory, candidates_of
 from opencse.search.keyword_index import KeywordIndex, best_rows
 from opencse.text.stems import AUTO, language_named, language_of
 
+T = TypeVar("T")
 _SAMPLE = 2_000
 """Documents from which the language is detected, as for an index."""
 
@@ -127,8 +128,8 @@ class ByBoth:
             yield ranked[:k].tolist()
 
 
-def evenly(texts: Sequence[str], most: int = _SAMPLE) -> list[str]:
-    """At most ``most`` of the texts, evenly spread.
+def evenly(texts: Sequence[T], most: int = _SAMPLE) -> list[T]:
+    """At most ``most`` of some texts or rows, evenly spread.
 
     Example:
         >>> evenly(["a", "b", "c", "d"], most=2)

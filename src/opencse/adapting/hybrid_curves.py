@@ -1,0 +1,225 @@
+"""Answers questions by hybrid search at every weight of the vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from opencse.adapting.holdout import fraction
+from opencse.adapting.hybrid_fit import SHARES, FittedWeight, curves_of, fit_weight
+from opencse.adapting.question_sets import QuestionSet
+from opencse.adapting.selection_by_questions import Questions
+from opencse.adapting.text_questions import TextQuestions, quick
+from opencse.adapting.user_queries import UserQueries
+from opencse.arrays import Floats, Integers, Vectors
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation.embedding import embed_for_search
+from opencse.evaluation.retrieval.rankers import evenly
+from opencse.evaluation.retrieval.rankings import OwnDocuments
+from opencse.modules.prompts import Role
+from opencse.ranking import Measure, nearest_prepared
+from opencse.search.hybrid import DEPTH, RowsInMemory, SearchedRows, candidates_of
+from opencse.search.keyword_index import KeywordIndex
+from opencse.search.snapshots import Snapshot
+from opencse.text.scripts import count_words
+from opencse.text.sentences import split_sentences
+from opencse.text.stems import language_of
+
+FEWEST = 20
+"""Fewest questions, or queries, that a weight is fitted on."""
+QUESTIONS = 300
+"""Most questions of each kind that are made of an index's own texts."""
+_ROWS = 20_000
+"""Most texts of an index that are searched for them; a sample evenly spread where there are more."""
+_WORDS = 5
+"""Words of a sentence that is a question, at least."""
+Score = Callable[[int, Integers], float]
+"""The measure x 100 of a query, given by its number, from its ranked rows."""
+
+
+def values_by_share(
+    queries: Sequence[str], vectors: Vectors, rows: SearchedRows, words: KeywordIndex, score: Score
+) -> Floats:
+    """Scores each query's hybrid search at each weight of the vectors.
+
+    Args:
+        queries: n texts.
+        vectors: (n, d) of the queries, prepared.
+        rows: that are searched.
+        words: the keyword index of these rows, in their order.
+        score: of a query's ranked rows.
+
+    Returns:
+        (n, 21) scores at each of `SHARES`.
+    """
+    near, _ = nearest_prepared(vectors, rows.vectors, DEPTH, rows.positions, similarity=rows.similarity)
+    values = np.zeros((len(queries), len(SHARES)))
+    for number, (text, query, nearest) in enumerate(zip(queries, vectors, near, strict=True)):
+        candidates = candidates_of(query, nearest, words.scores(text), rows, DEPTH)
+        values[number] = [score(number, candidates.ranking(float(share))[0]) for share in SHARES]
+    return values
+
+
+def fit_to_questions(encoder: SentenceEncoder, questions: Questions) -> FittedWeight | None:
+    """Fits the weight to the questions that an encoder was selected by; None where they are too few, or of no kind.
+
+    Args:
+        encoder: the selected one.
+        questions: held-out questions of a text or pairs, or the user's queries.
+    """
+    if isinstance(questions, UserQueries):
+        return None if len(questions.task.queries) < FEWEST else _fit_to_queries(encoder, questions)
+    if not isinstance(questions, TextQuestions) or len(questions.units) < FEWEST:
+        return None
+    curves = [
+        (_of_set(encoder, one, questions.metric), one.units, questions.from_pairs and one.kind == "pairs")
+        for one in questions.sets
+    ]
+    return fit_weight(curves_of(curves, questions.weights), f"{len(questions.units):,} questions: {questions.source}")
+
+
+def fit_to_index(snapshot: Snapshot, encoder: SentenceEncoder, measure: Measure | None = None) -> FittedWeight:
+    """Fits the weight to questions that an index's own texts ask: a sentence asks for the rest of its text.
+
+    Two kinds count equally: first sentences, and others. Texts of one sentence ask nothing.
+
+    Raises:
+        UserError: where there are too few texts of several sentences.
+    """
+    measure = measure or Measure()
+    stored = evenly(snapshot.select("1", []), _ROWS)
+    order = sorted(range(len(stored)), key=lambda row: fraction(stored[row].text))
+    curves = []
+    for kind in (0, 1):
+        questions: list[tuple[int, str, str]] = []
+        for row in order:
+            parts = _sentence_and_rest(stored[row].text, first=kind == 0)
+            if parts is not None:
+                questions.append((row, *parts))
+            if len(questions) == QUESTIONS:
+                break
+        if len(questions) >= FEWEST:
+            curves.append(_of_own_texts(snapshot, encoder, measure, [row.text for row in stored], questions,
+                                        [row.position for row in stored], [row.id for row in stored]))  # fmt: skip
+    if not curves:
+        raise UserError(
+            f"{snapshot.folder}: fewer than {FEWEST} texts have several sentences, so they ask no questions; give "
+            "queries with their relevant documents (--dev FOLDER)"
+        )
+    count = sum(len(values) for values, _, _ in curves)
+    return fit_weight(curves_of(curves), f"{count:,} questions made of the texts of the index")
+
+
+def fit_index_to_queries(snapshot: Snapshot, encoder: SentenceEncoder, queries: UserQueries) -> FittedWeight:
+    """Fits the weight to a user's queries, whose relevant documents are in an index by their ids.
+
+    Raises:
+        UserError: where none of the relevant documents is in the index, or too few queries have one.
+    """
+    task = queries.task
+    ids = {row.position: row.id for row in snapshot.select("1", [])}
+    known = set(ids.values())
+    judged = [{task.document_ids[row]: level for row, level in levels.items()} for levels in task.judged]
+    answered = [n for n, levels in enumerate(judged) if any(v > 0 and name in known for name, v in levels.items())]
+    if len(answered) < FEWEST:
+        raise UserError(
+            f"{task.name}: {len(answered):,} of {len(task.queries):,} queries have a relevant document in "
+            f"{snapshot.folder}, by its id; a weight needs at least {FEWEST}"
+        )
+    texts = [task.queries[n] for n in answered]
+
+    def score(number: int, rows: Integers) -> float:
+        query = answered[number]
+        names = list(dict.fromkeys(ids[row] for row in rows.tolist()))
+        if not queries.keep_identical_ids and judged[query].get(task.query_ids[query], 0) <= 0:
+            names = [name for name in names if name != task.query_ids[query]]
+        levels = [judged[query].get(name, 0) for name in names[: queries.metric.k]]
+        return queries.metric.of_ranking(levels, list(judged[query].values()))
+
+    vectors = snapshot.similarity.prepared(encoder.encode(texts, prompt=encoder.prompts.of(Role.QUERY)))
+    values = values_by_share(texts, vectors, snapshot, snapshot.keywords, score)
+    curves = curves_of([(values, np.arange(len(texts)), True)])
+    return fit_weight(curves, f"{len(texts):,} queries of {task.name}")
+
+
+def _fit_to_queries(encoder: SentenceEncoder, queries: UserQueries) -> FittedWeight:
+    task, model = queries.task, quick(encoder)
+    embedded = embed_for_search(model, [(task.queries, task.documents)])
+    similarity, metric = embedded.similarity, queries.metric
+    rows = RowsInMemory(similarity.prepared(embedded.of(task.documents)), similarity)
+    left_out = OwnDocuments.of(task, queries.keep_identical_ids).left_out
+
+    def score(number: int, ranked: Integers) -> float:
+        levels = task.judged[number]
+        others = [row for row in ranked.tolist() if row != left_out[number]][: metric.k]
+        return metric.of_ranking([levels.get(row, 0) for row in others], list(levels.values()))
+
+    words = KeywordIndex.of(task.documents, language_of(evenly(task.documents)))
+    values = values_by_share(task.queries, similarity.prepared(embedded.queries.of(task.queries)), rows, words, score)
+    return fit_weight(curves_of([(values, queries.units, True)]), f"{len(task.queries):,} queries of {task.name}")
+
+
+def _of_set(encoder: SentenceEncoder, questions: QuestionSet, metric: Measure) -> Floats:
+    """(n, 21) scores of the questions of one kind."""
+    embedded = embed_for_search(quick(encoder), [(questions.queries, questions.candidates)])
+    similarity = embedded.similarity
+    rows = RowsInMemory(similarity.prepared(embedded.of(questions.candidates)), similarity)
+    words = KeywordIndex.of(questions.candidates, language_of(evenly(questions.candidates)))
+    row_of = {text: row for row, text in enumerate(questions.candidates)}
+    own_rows = [row_of.get(query, -1) for query in questions.queries]
+
+    def score(number: int, ranked: Integers) -> float:
+        others = ranked[ranked != own_rows[number]]
+        return _of_answer(metric, np.flatnonzero(others == questions.answers[number]))
+
+    vectors = similarity.prepared(embedded.queries.of(questions.queries))
+    return values_by_share(questions.queries, vectors, rows, words, score)
+
+
+def _of_own_texts(
+    snapshot: Snapshot,
+    encoder: SentenceEncoder,
+    metric: Measure,
+    texts: Sequence[str],
+    questions: Sequence[tuple[int, str, str]],
+    positions: Sequence[int],
+    ids: Sequence[str],
+) -> tuple[Floats, Integers, bool]:
+    """Scores of questions (row, sentence, rest of its text), in an index where that text lacks the sentence."""
+    asked = [row for row, _, _ in questions]
+    changed, vectors = list(texts), np.array(snapshot.vectors[list(positions)])
+    for row, _, rest in questions:
+        changed[row] = rest
+    rests = encoder.encode([rest for _, _, rest in questions], prompt=encoder.prompts.of(Role.DOCUMENT))
+    vectors[asked] = snapshot.similarity.prepared(rests)
+    sentences = [sentence for _, sentence, _ in questions]
+    queries = snapshot.similarity.prepared(encoder.encode(sentences, prompt=encoder.prompts.of(Role.QUERY)))
+    document = np.unique(ids, return_inverse=True)[1]
+
+    def score(number: int, ranked: Integers) -> float:
+        row = asked[number]
+        others = ranked[(document[ranked] != document[row]) | (ranked == row)]  # without its other passages
+        return _of_answer(metric, np.flatnonzero(others == row))
+
+    words = KeywordIndex.of(changed, snapshot.manifest.language)
+    values = values_by_share(sentences, queries, RowsInMemory(vectors, snapshot.similarity), words, score)
+    return values, document[asked].astype(np.int64), False
+
+
+def _of_answer(metric: Measure, where: Integers) -> float:
+    """The measure of an answer's first position in a ranking, from 0; 0 where it is not ranked."""
+    return float(metric.of_ranks(where[:1] + 1)[0]) if len(where) else 0.0
+
+
+def _sentence_and_rest(text: str, *, first: bool) -> tuple[str, str] | None:
+    """A sentence of a text, chosen by the text's hash unless it is the first, and the rest; None where none will do."""
+    sentences = split_sentences(text)
+    if len(sentences) < 2:
+        return None
+    number = 0 if first else 1 + int(fraction(text)) % (len(sentences) - 1)
+    rest = " ".join([*sentences[:number], *sentences[number + 1 :]])
+    if min(count_words(sentences[number]), count_words(rest)) < _WORDS:
+        return None
+    return sentences[number], rest

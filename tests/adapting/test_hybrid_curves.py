@@ -1,0 +1,125 @@
+"""Questions answered by hybrid search: each weight's score is what a search with that weight gives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from opencse.adapting.hybrid_curves import (
+    fit_index_to_queries,
+    fit_to_index,
+    fit_to_questions,
+    values_by_share,
+)
+from opencse.adapting.hybrid_fit import SHARES
+from opencse.adapting.text_questions import text_questions
+from opencse.adapting.user_queries import UserQueries
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation.retrieval.data import RetrievalTask
+from opencse.ranking import Measure
+from opencse.search.index import Index
+from opencse.text import sample
+from opencse.text.readers import Texts
+
+LINES = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:240]
+DOCUMENTS = [f"{one} {other}" for one, other in zip(LINES[::2], LINES[1::2], strict=True)]
+
+
+@pytest.fixture(scope="module")
+def mini() -> SentenceEncoder:
+    return SentenceEncoder.load("opencse-mini", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def index(mini: SentenceEncoder, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    rows = [{"text": text, "id": f"d{row}"} for row, text in enumerate(DOCUMENTS)]
+    return Index.build(tmp_path_factory.mktemp("index") / "index", rows, mini)
+
+
+@pytest.fixture
+def queries() -> UserQueries:
+    """40 documents are asked for by every second word of their first line."""
+    texts = [" ".join(line.split()[::2]) for line in LINES[:80:2]]
+    ids = [f"d{row}" for row in range(len(DOCUMENTS))]
+    judged = [{row: 1} for row in range(40)]
+    return UserQueries(RetrievalTask("toy", ids, DOCUMENTS, [f"q{row}" for row in range(40)], texts, judged, 0))
+
+
+def test_each_weight_scores_as_a_search_with_it(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
+    measure = Measure.parse("mrr@10")
+    texts = queries.task.queries[:5]
+    with index.snapshot() as snapshot:
+        vectors = snapshot.similarity.prepared(mini.encode(texts))
+        values = values_by_share(
+            texts,
+            vectors,
+            snapshot,
+            snapshot.keywords,
+            lambda number, rows: measure.of_ranking([int(row == number) for row in rows.tolist()], [1]),
+        )
+    for share in (0, 8, 20):
+        hits = index.search(texts, 10, hybrid=True, hybrid_weight=float(SHARES[share]))
+        expected = [
+            measure.of_ranking([int(hit.id == f"d{number}") for hit in of_query], [1])
+            for number, of_query in enumerate(hits)
+        ]
+        assert values[:, share].tolist() == pytest.approx(expected)
+
+
+def test_an_index_is_fitted_without_labels(index: Index, mini: SentenceEncoder) -> None:
+    with index.snapshot() as snapshot:
+        fitted = fit_to_index(snapshot, mini)
+        again = fit_to_index(snapshot, mini)
+    assert fitted.weight == again.weight
+    assert fitted.questions > 100
+    assert 0.25 <= fitted.weight.value <= 0.75
+    assert fitted.weight.source.endswith("questions made of the texts of the index")
+    assert fitted.by_share.std() > 0
+
+
+def test_texts_of_one_sentence_ask_nothing(mini: SentenceEncoder, tmp_path: Path) -> None:
+    short = Index.build(tmp_path / "short", ["A cat.", "A dog."] * 20, mini)
+    with short.snapshot() as snapshot, pytest.raises(UserError, match="fewer than 20 texts have several sentences"):
+        fit_to_index(snapshot, mini)
+
+
+def test_queries_of_people_fit_an_index_by_ids_as_their_folder_does(
+    index: Index, mini: SentenceEncoder, queries: UserQueries
+) -> None:
+    with index.snapshot() as snapshot:
+        by_index = fit_index_to_queries(snapshot, mini, queries)
+    by_folder = fit_to_questions(mini, queries)
+    assert by_folder is not None
+    assert by_index.by_share == pytest.approx(by_folder.by_share)
+    assert by_index.weight == by_folder.weight
+    assert by_index.weight.source == "40 queries of toy"
+    assert by_index.by_share.std() > 0
+
+
+def test_queries_about_other_documents_are_refused(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
+    task = queries.task
+    other = RetrievalTask(
+        "other", [f"x{n}" for n in range(120)], DOCUMENTS, task.query_ids, task.queries, task.judged, 0
+    )
+    with index.snapshot() as snapshot, pytest.raises(UserError, match="0 of 40 queries have a relevant document"):
+        fit_index_to_queries(snapshot, mini, UserQueries(other))
+
+
+def test_held_out_questions_fit_a_model(mini: SentenceEncoder) -> None:
+    lines = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))
+    rows: list[tuple[str, ...]] = [(" ".join(line.split()[1::3]), line) for line in lines[:1200]]
+    questions = text_questions(Texts(rows, None, "pairs"))
+    assert questions is not None
+    fitted = fit_to_questions(mini, questions)
+    assert fitted is not None
+    assert fitted.weight.source == f"{len(questions.units):,} questions: held-out pairs"
+    assert fitted.by_share.std() > 0
+
+
+def test_too_few_questions_fit_nothing(mini: SentenceEncoder, queries: UserQueries) -> None:
+    task = queries.task
+    few = replace(task, query_ids=["q"], queries=task.queries[:1], judged=task.judged[:1])
+    assert fit_to_questions(mini, UserQueries(few)) is None
