@@ -41,6 +41,25 @@ def test_titles_and_neighbours_are_trained_on_and_titles_asked_about() -> None:
     assert 100 <= len(asked) <= 400
 
 
+def test_passages_are_paired_with_their_sentences_and_rare_words_and_hold_nothing_held_out() -> None:
+    documents = [
+        Document("", tuple(f"{sentence} common{number % 50} shared{number % 70}." for sentence in document.sentences))
+        for number, document in enumerate(collection(400, titled=False))
+    ]
+    found = material_of(documents)
+    assert found.questions is not None
+    of_body = {document.body: document for document in documents}
+    short = [row for row in found.rows if row[1] in of_body and len(row[0].split()) <= 5]
+    assert len(short) > 100
+    assert all(word in of_body[text].body for query, text in short for word in query.split())
+    rests = {document.body.removeprefix(f"{document.sentences[0]} "): document for document in documents}
+    assert any(rests[text].sentences[0] == query for query, text in found.rows if text in rests)
+    held_out = set(found.questions.units.tolist())
+    trained = " ".join(text for row in found.rows for text in row)
+    assert len(held_out) > 30
+    assert not any(sentence in trained for unit in held_out for sentence in documents[unit].sentences)
+
+
 def test_documents_without_titles_give_neighbours() -> None:
     found = material_of(collection(400, titled=False))
     assert found.kind == "neighbours"
