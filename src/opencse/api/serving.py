@@ -102,7 +102,11 @@ def _indexes(
         if name in indexes:
             raise UserError(f"{folder}: {name} has an index already; give one index per model")
         indexes[name] = index
-        progress.say(f"{name}: searches {folder}, {index.info().documents:,} texts ({index.info().kind})")
+        info = index.info()
+        progress.say(
+            f"{name}: searches {folder}, {info.documents:,} texts ({info.kind}); weight of the vectors in hybrid "
+            f"search {info.hybrid}"
+        )
     if not indexes:
         return {}
     first = next(iter(indexes.values()))
