@@ -5,14 +5,15 @@
     python benchmarks/adapt.py --out study --table --picture docs/results/figures/adapt.svg --picture-of opencse-mini
 
 For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read (with --pairs its train
-judgements too, as pairs); nDCG@10 of its test queries and the seven STS tasks (``DATA/sts``) are
-taken before and after.
+judgements too, as pairs, all or as many as the number says, drawn by the seed); nDCG@10 of its test queries and the
+seven STS tasks (``DATA/sts``) are taken before and after.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
@@ -22,6 +23,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from opencse import adapt
+from opencse.adapting.adaptation import read_pairs
 from opencse.adapting.text_questions import quick
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
 from opencse.encoder.encoder import SentenceEncoder
@@ -54,7 +56,7 @@ def once(path: Path, make: partial[dict[str, Any]]) -> None:
 
 
 def run(
-    collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str], pairs: bool
+    collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str], pairs: str
 ) -> dict[str, Any]:
     """One run with its scores; without a seed, the start's."""
     made = {
@@ -71,7 +73,7 @@ def run(
     result = adapt(
         collection,
         folder,
-        pairs=collection if pairs else None,
+        pairs=drawn_pairs(collection, pairs, seed),
         model=model,
         settings=[f"training.seed={seed}", *settings],
         resume=(folder / "run.json").is_file(),
@@ -82,9 +84,19 @@ def run(
     return made | {"scores": result.scores, "after": judged(folder, collection, sts)}
 
 
-def named(collection: Path, model: str, seed: int | None, pairs: bool) -> str:
+def drawn_pairs(collection: Path, count: str, seed: int) -> list[tuple[str, str]] | None:
+    """As many of the collection's train judgements as ``count`` says; None for none."""
+    if not count:
+        return None
+    pairs = read_pairs(collection)
+    random.Random(seed).shuffle(pairs)
+    return pairs if count == "all" else pairs[: int(count)]
+
+
+def named(collection: Path, model: str, seed: int | None, pairs: str) -> str:
     """A run's name; the start's is the same with pairs and without."""
-    return f"{collection.name} {Path(model).name} {seed or 'start'}{' pairs' if pairs and seed else ''}"
+    which = "" if not pairs or not seed else " pairs" if pairs == "all" else f" {pairs} pairs"
+    return f"{collection.name} {Path(model).name} {seed or 'start'}{which}"
 
 
 def table(out: Path) -> str:
@@ -95,7 +107,8 @@ def table(out: Path) -> str:
         "| model | trained on | seeds | nDCG@10 before | after | gain | recall@100 | STS before | after | kept |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (collection, model), pairs in product(sorted(starts, key=itemgetter(1, 0)), (False, True)):
+    counts = sorted({str(r.get("pairs") or "") for r in records}, key=lambda count: (len(count), count))
+    for (collection, model), pairs in product(sorted(starts, key=itemgetter(1, 0)), counts):
         before = starts[collection, model]
         runs = runs_of(records, collection, model, pairs)
         if not runs:
@@ -104,7 +117,7 @@ def table(out: Path) -> str:
         spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
         gain = mean(found) - before["ndcg@10"]
         lines.append(
-            f"| {model} | {collection}{', and its pairs' if pairs else ''} | {len(runs)} "
+            f"| {model} | {collection}{f', and {pairs} of its pairs' if pairs else ''} | {len(runs)} "
             f"| {before['ndcg@10']:.2f} | {mean(found):.2f}{spread} | {gain:+.2f} "
             f"| {before['recall@100']:.2f}, then {mean(r['after']['recall@100'] for r in runs):.2f} "
             f"| {before['sts']:.2f} | {mean(r['after']['sts'] for r in runs):.2f} "
@@ -113,11 +126,11 @@ def table(out: Path) -> str:
     return "\n".join(lines)
 
 
-def runs_of(records: list[dict[str, Any]], collection: str, model: str, pairs: bool) -> list[dict[str, Any]]:
+def runs_of(records: list[dict[str, Any]], collection: str, model: str, pairs: str) -> list[dict[str, Any]]:
     """The seeds of one run."""
     wanted = (collection, model, pairs)
     return [
-        r for r in records if (r["collection"], r["model"], r.get("pairs", False)) == wanted and r["seed"] is not None
+        r for r in records if (r["collection"], r["model"], r.get("pairs") or "") == wanted and r["seed"] is not None
     ]
 
 
@@ -128,7 +141,7 @@ def picture(out: Path, model: str) -> str:
     """Bars of nDCG@10 for each collection: before, after, after with pairs; with the standard deviation over seeds."""
     records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
     starts = {r["collection"]: r["after"]["ndcg@10"] for r in records if r["seed"] is None and r["model"] == model}
-    names = sorted(starts, key=lambda name: (not runs_of(records, name, model, True), name))
+    names = sorted(starts, key=lambda name: (not runs_of(records, name, model, "all"), name))
     figure, axes = canvas(
         f"{model}: test queries of a collection", "", "nDCG@10 x 100", width=max(5.6, 1.25 * len(names)), height=2.6
     )
@@ -136,8 +149,8 @@ def picture(out: Path, model: str) -> str:
     for place, name in enumerate(names):
         bars: list[tuple[float, float, str, str]] = [(starts[name], 0.0, BEFORE, "as given")]
         for pairs, colour, label in (
-            (False, AFTER, "adapted to its documents"),
-            (True, THIRD, "and to its train pairs"),
+            ("", AFTER, "adapted to its documents"),
+            ("all", THIRD, "and to its train pairs"),
         ):
             found = [r["after"]["ndcg@10"] for r in runs_of(records, name, model, pairs)]
             if found:
@@ -162,7 +175,7 @@ def main() -> None:
     parser.add_argument("--collections", nargs="+", default=["cranfield", "scifact"], help="or folders elsewhere")
     parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44])
     parser.add_argument("--set", nargs="+", default=[], help="settings of every run")
-    parser.add_argument("--pairs", action="store_true", help="train on the collections' train judgements too")
+    parser.add_argument("--pairs", nargs="?", const="all", default="", help="train on this many train judgements too")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", action="store_true", help="only the table of what is there")
     parser.add_argument("--picture", type=Path, help="an SVG file to draw into")

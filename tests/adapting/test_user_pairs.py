@@ -42,7 +42,7 @@ def test_few_pairs_are_added_to_all_rows_of_the_text_and_its_questions_select(co
     assert alone.questions is not None
     assert with_pairs.questions.fingerprint() == alone.questions.fingerprint()
     assert "pairs by shared words" in with_pairs.facts
-    assert with_pairs.facts.endswith(f"and {count} given pairs, 10 times each")
+    assert with_pairs.facts.endswith(f"and {count} given pairs, 20 times each")
 
 
 @pytest.mark.parametrize("count", [300, 3_000])
@@ -143,3 +143,18 @@ def test_without_one_kind_the_other_selects() -> None:
     assert questions_of_both(questions, None) is questions
     assert questions_of_both(None, None) is None
     assert UserPairs.split(some_pairs(100)) == UserPairs(tuple(some_pairs(100)), None)
+
+
+@pytest.mark.parametrize("count", [5, 60, 200, 1_000])
+def test_the_weights_are_the_best_for_noisy_pairs_and_a_text_that_is_biased(count: int) -> None:
+    """The mean of n pairs is right but for noise of 30 / sqrt(n) points, that of the text but for 3 points."""
+    draw = np.random.default_rng(count)
+    truth = draw.normal(0, 5, size=20_000)
+    of_pairs, of_text = (truth + draw.normal(0, sd, size=len(truth)) for sd in (30 / count**0.5, 3))
+
+    def error(share: float) -> float:
+        return float(np.square(share * of_pairs + (1 - share) * of_text - truth).mean())
+
+    share = count / (count + TRUST)
+    assert error(share) < min(error(0), error(1)), "better than either kind alone"
+    assert error(share) < min(error(share + 0.1), error(share - 0.1))
