@@ -164,7 +164,7 @@ def test_the_command_with_pairs(opencse: Callable[..., tuple[int, str, str]], tm
     sets = [part for setting in QUICK for part in ("--set", setting)]
     code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", "--no-report", *given, *sets)
     assert code == 0, err
-    assert "and 30 given pairs, 20 times each" in err
+    assert "and 30 given pairs, 30 times each" in err
     code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer")
     assert code == 2
     assert "1 text in a row; pairs have two" in err

@@ -42,7 +42,7 @@ def test_few_pairs_are_added_to_all_rows_of_the_text_and_its_questions_select(co
     assert alone.questions is not None
     assert with_pairs.questions.fingerprint() == alone.questions.fingerprint()
     assert "pairs by shared words" in with_pairs.facts
-    assert with_pairs.facts.endswith(f"and {count} given pairs, 20 times each")
+    assert with_pairs.facts.endswith(f"and {count} given pairs, 30 times each")
 
 
 @pytest.mark.parametrize("count", [300, 3_000])

@@ -15,7 +15,7 @@ from opencse.ranking import Measure
 from opencse.text.readers import Texts
 from opencse.text.scripts import count_words
 
-TIMES = 20
+TIMES = 30
 """How often, at most, one of the user's pairs is trained on for each time that a pair of the documents is."""
 FEWEST_PAIRS = 30
 """Fewest held-out pairs that are asked about; with fewer all pairs are trained on, and the text's questions select."""

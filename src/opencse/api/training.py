@@ -161,10 +161,10 @@ def adapt(
     among the steps, averages of their weights and the start's (Wortsman et al. 2022), and the start. The verdict names
     the gain on those questions; only real queries can show whether real queries gain as much.
 
-    ``pairs``, questions with their answers, are added to all this: each pair up to twenty times as often as a pair of the
-    documents. Where that makes 30 questions, a tenth to a fifth of them (by the hash of their texts) is held out, and
-    they select together with the questions about documents. ``questions``, which `opencse.questions` wrote, are trained
-    on too; those about held-out documents select.
+    ``pairs``, questions with their answers, are added to all this: each pair up to thirty times as often as a pair of
+    the documents. Where that makes 30 questions, a tenth to a fifth of them (by the hash of their texts) is held out,
+    and they select together with the questions about documents. ``questions``, which `opencse.questions` wrote, are
+    trained on too; those about held-out documents select.
 
     Example:
         >>> import opencse
