@@ -13,6 +13,7 @@ from typing import Unpack
 from opencse.api.declaring import public
 from opencse.api.models import Model, load_encoder, name_of
 from opencse.api.options.serving import ServeOptions
+from opencse.api.reranking import second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import require_packages
@@ -61,6 +62,8 @@ def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> N
         raise UserError("no model; name at least one")
     index, grace, host = options["index"], options["grace"], options["host"]
     folders = [index] if isinstance(index, str | Path) else list(index or [])
+    if options["rerank"] is not None and not folders:
+        raise UserError("--rerank re-ranks the hits of an index; add --index, or leave it out")
     if isinstance(grace, bool) or not isinstance(grace, int | float) or not 0 < grace <= MOST_GRACE:
         raise UserError(f"grace is a number of seconds above 0, at most {MOST_GRACE:,}, not {grace!r}")
     limits = Limits(body_bytes=options["max_body"], texts=options["max_texts"], waiting_texts=options["max_waiting"])
@@ -80,7 +83,10 @@ def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> N
                 "--api-key-file, or serve on 127.0.0.1"
             )
         indexes = _indexes(folders, encoders, Path(scratch), progress)
-        service = Service(encoders, indexes, limits=limits, cut=options["too_long"] == "cut")
+        stage = second_stage(options)
+        if stage is not None:
+            progress.say(f"searches are re-ranked by {stage.model.name}, the first {stage.depth} texts of each query")
+        service = Service(encoders, indexes, stage=stage, limits=limits, cut=options["too_long"] == "cut")
         hosts = [*(options["allow_host"] or [])] if local and not keys else None
         app = create_app(service, keys=keys, hosts=hosts)
         url = address(listening)

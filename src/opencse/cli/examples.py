@@ -74,6 +74,7 @@ EXAMPLES: dict[str, list[str]] = {
     "nearest": ["opencse nearest opencse-mini my-model --corpus corpus.txt --query 'A dog barks.'"],
     "serve": [
         "opencse serve my-model --index my-index",
+        "opencse serve my-model --index my-index --rerank my-cross-encoder",
         "opencse serve my-model --host 0.0.0.0 --port 8080 --api-key-file keys.txt",
     ],
     "similarity": ["opencse similarity my-model 'A dog barks.' 'A hound bays.' 'It rains.'"],

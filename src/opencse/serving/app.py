@@ -116,17 +116,21 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
             model, index = service.index(body.model)
             if body.k > service.limits.hits:
                 raise ApiError(400, f"k: at most {service.limits.hits:,} results per query; ask for fewer", param="k")
+            reranker = service.reranker_for(body.rerank, body.rerank_depth)
+            first = body.k if reranker is None else reranker.hits(len(body.query), body.k, body.rerank_depth)
             texts = await tokens(model, body.query, Role.QUERY, body.truncate)
             results = await index.search(
                 model,
                 body.query,
                 texts,
-                body.k,
-                threshold=body.threshold,
+                first,
+                threshold=body.threshold if reranker is None else None,
                 where=body.where,
                 hybrid=body.hybrid,
                 hybrid_weight=body.hybrid_weight,
             )
+            if reranker is not None:
+                results = await reranker.rerank(body.query, results, body.k, body.threshold)
             data = [
                 {
                     "object": "search_result",
@@ -138,7 +142,8 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
                 }
                 for i, hits in enumerate(results)
             ]
-            return await answer({"object": "list", "data": data, "model": model.name} | _usage(texts))
+            by = {} if reranker is None else {"reranked_by": reranker.name}
+            return await answer({"object": "list", "data": data, "model": model.name} | by | _usage(texts))
 
         return await read(request, SearchRequest, work)
 

@@ -23,6 +23,7 @@ class Limits:
         held_bytes: size of all bodies in memory (beyond: 503).
         hits: results of one query.
         pairs: entries of one similarity matrix.
+        reranked: texts that the cross-encoder scores for one request, those of all its queries together (beyond: 400).
         read_seconds: for the body of a request to arrive (beyond: 408).
         headers_seconds: for the headers of a request to arrive; then the connection is closed.
         connections: open at a time; fewer where the system allows few file descriptors. Beyond them the connection that
@@ -36,6 +37,7 @@ class Limits:
     held_bytes: int = 64 * 2**20
     hits: int = 1_000
     pairs: int = 2**18
+    reranked: int = 10_000
     read_seconds: float = 30.0
     headers_seconds: float = 20.0
     connections: int = 1_024

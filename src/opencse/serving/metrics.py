@@ -35,6 +35,11 @@ class Metrics:
         )
         self._encoding = Counter("opencse_encode_seconds", "Time spent encoding.", ["model"], registry=registry)
         self._waiting = Gauge("opencse_waiting_texts", "Texts that wait for the encoder.", ["model"], registry=registry)
+        self._pairs = Counter("opencse_reranked_texts", "Texts re-ranked.", ["model"], registry=registry)
+        self._reranking = Counter("opencse_rerank_seconds", "Time spent re-ranking.", ["model"], registry=registry)
+        self._waiting_pairs = Gauge(
+            "opencse_waiting_reranked_texts", "Texts that wait for the cross-encoder.", ["model"], registry=registry
+        )
         self._held = Gauge("opencse_held_bytes", "Bytes of request bodies in memory.", registry=registry)
 
     def answered(self, path: str, status: int, seconds: float) -> None:
@@ -45,6 +50,15 @@ class Metrics:
     def watch_waiting(self, model: str, count: Callable[[], int]) -> None:
         """Sets the function that counts the texts waiting for a model."""
         self._waiting.labels(model).set_function(count)
+
+    def watch_waiting_pairs(self, model: str, count: Callable[[], int]) -> None:
+        """Sets the function that counts the texts waiting for a cross-encoder."""
+        self._waiting_pairs.labels(model).set_function(count)
+
+    def reranked(self, model: str, texts: int, seconds: float) -> None:
+        """Counts the texts that a cross-encoder ranked for a query."""
+        self._pairs.labels(model).inc(texts)
+        self._reranking.labels(model).inc(seconds)
 
     def watch_held(self, count: Callable[[], int]) -> None:
         """Sets the function that counts the bytes of bodies in memory."""

@@ -105,13 +105,21 @@ class SearchRequest(Body):
 
     query: RequestTexts = Field(description="A query, or several.")
     k: int = Field(10, ge=1, description="Number of results for each query.")
-    threshold: float | None = Field(None, allow_inf_nan=False, description="Lowest score of a result.")
+    threshold: float | None = Field(
+        None, allow_inf_nan=False, description="Lowest score of a result; of re-ranked ones that of the cross-encoder."
+    )
     where: dict[str, Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]] | None = Field(
         None, description='Metadata of results: {"year": 2020}, {"year": [2020, 2021]} or {"year": {">=": 2020}}.'
     )
     hybrid: bool = Field(False, description="Rank by keywords (BM25) and vectors together.")
     hybrid_weight: float | None = Field(
         None, ge=0, le=1, description="Weight of the vectors in a hybrid search; by default that of the index."
+    )
+    rerank: bool | None = Field(
+        None, description="Re-rank by the server's cross-encoder; by default where the server has one."
+    )
+    rerank_depth: int | None = Field(
+        None, ge=1, description="Results of each query that are re-ranked, at least k; by default the server's."
     )
 
 

@@ -7,12 +7,14 @@ from typing import Any
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import nearest, shortened
+from opencse.reranking.second_stage import SecondStage
 from opencse.serving.errors import ApiError
 from opencse.serving.limits import Limits
 from opencse.serving.metrics import Metrics
 from opencse.serving.request_body import HeldBytes
 from opencse.serving.served_index import Searchable, ServedIndex
 from opencse.serving.served_model import ServedModel
+from opencse.serving.served_reranker import ServedReranker
 
 
 class Service:
@@ -29,6 +31,7 @@ class Service:
         models: encoders by name.
         indexes: by the name of the model that searches them.
         limits: of requests.
+        stage: the cross-encoder that re-ranks the hits of searches; None: they are not re-ranked.
         cut: truncate texts that are too long unless a request says otherwise; False: refuse them.
     """
 
@@ -37,6 +40,7 @@ class Service:
         models: Mapping[str, SentenceEncoder],
         indexes: Mapping[str, Searchable] | None = None,
         *,
+        stage: SecondStage | None = None,
         limits: Limits | None = None,
         cut: bool = True,
     ) -> None:
@@ -47,6 +51,7 @@ class Service:
         self.metrics.watch_held(lambda: self.held.bytes)
         self.models = {name: ServedModel(name, encoder, self.limits, self.metrics) for name, encoder in models.items()}
         self.indexes = {name: ServedIndex(index, self.limits.map_points) for name, index in (indexes or {}).items()}
+        self.reranker = None if stage is None else ServedReranker(stage, self.limits, self.metrics)
 
     def model(self, name: str | None) -> ServedModel:
         """The model that a request names; by default the first one.
@@ -84,6 +89,24 @@ class Service:
             )
         return model, self.indexes[model.name]
 
+    def reranker_for(self, rerank: bool | None, depth: int | None) -> ServedReranker | None:
+        """The cross-encoder for a search; None where none re-ranks it.
+
+        Args:
+            rerank: whether the request wants it; None: where there is one.
+            depth: of the request.
+
+        Raises:
+            ApiError: for a request that wants one that is not served, or a depth without one.
+        """
+        wanted = rerank or (rerank is None and depth is not None)
+        if wanted and self.reranker is None:
+            message = "no cross-encoder is served; start `opencse serve` with --rerank, or leave rerank out"
+            raise ApiError(400, message, param="rerank", code="no_reranker")
+        if rerank is False and depth is not None:
+            raise ApiError(400, "rerank_depth: with rerank: false nothing is re-ranked", param="rerank_depth")
+        return None if rerank is False else self.reranker
+
     async def info(self) -> dict[str, Any]:
         """Describes models, indexes and limits for the page."""
         indexes = {name: await index.info() for name, index in self.indexes.items()}
@@ -106,6 +129,7 @@ class Service:
                 }
                 for model in self.models.values()
             ],
+            "reranker": None if self.reranker is None else {"id": self.reranker.name, "depth": self.reranker.depth},
             "limits": {"texts": self.limits.texts, "hits": self.limits.hits, "pairs": self.limits.pairs},
         }
 
@@ -114,8 +138,9 @@ class Service:
         """Whether all threads run."""
         return all(part.alive for part in self._parts())
 
-    def _parts(self) -> list[ServedModel | ServedIndex]:
-        return [*self.models.values(), *self.indexes.values()]
+    def _parts(self) -> list[ServedModel | ServedIndex | ServedReranker]:
+        reranker = [] if self.reranker is None else [self.reranker]
+        return [*self.models.values(), *self.indexes.values(), *reranker]
 
     def close(self) -> None:
         """Answers waiting requests and ends the threads."""

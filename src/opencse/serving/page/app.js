@@ -69,7 +69,7 @@ async function start() {
   try {
     const served = await ask("info");
     introduce(served);
-    startSearch(served.models, served.examples);
+    startSearch(served.models, served.examples, served.reranker);
     startSimilarity(served.models);
     startMap(served.models);
     ready = true;

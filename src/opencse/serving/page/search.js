@@ -5,9 +5,10 @@ import { at, counted, later, make, report } from "./dom.js";
 
 let models = [];
 let running = null;
+let reranks = false; // whether the server has a cross-encoder
 export const found = new Map(); // by model, the ids of the last search
 
-export function startSearch(served, examples) {
+export function startSearch(served, examples, reranker) {
   models = served.filter((model) => model.index !== null);
   if (models.length === 0) {
     at("results").replaceChildren(noIndex(served[0].id));
@@ -16,6 +17,9 @@ export function startSearch(served, examples) {
   at("search-form").hidden = false;
   const columns = [...new Set(models.flatMap((model) => model.index.columns))];
   at("filter-column").hidden = columns.length === 0;
+  reranks = reranker !== null;
+  at("rerank-choice").hidden = !reranks;
+  if (reranks) at("rerank-choice").title = `The first ${reranker.depth} results, by ${reranker.id}`;
   at("column").append(...columns.map((name) => make("option", { value: name }, name)));
   invite(examples);
 
@@ -25,7 +29,7 @@ export function startSearch(served, examples) {
     search(examples);
   });
   for (const id of ["query", "k", "threshold", "value"]) at(id).addEventListener("input", soon);
-  for (const id of ["hybrid", "column"]) at(id).addEventListener("change", soon);
+  for (const id of ["hybrid", "rerank", "column"]) at(id).addEventListener("change", soon);
   at("column").addEventListener("change", () => {
     at("filter-value").hidden = at("column").value === "";
   });
@@ -65,15 +69,16 @@ function invite(examples) {
 function asked() {
   const k = at("k").value === "" ? 10 : at("k").valueAsNumber;
   const body = { query: at("query").value.trim(), k: Math.max(1, Math.min(100, Math.round(k) || 10)), hybrid: at("hybrid").checked };
-  at("threshold").disabled = body.hybrid; // ranks are no scores
-  if (!body.hybrid && at("threshold").value !== "") body.threshold = at("threshold").valueAsNumber;
+  if (reranks) body.rerank = at("rerank").checked;
+  at("threshold").disabled = body.hybrid && !body.rerank; // merged scores compare the results of one query only
+  if (!at("threshold").disabled && at("threshold").value !== "") body.threshold = at("threshold").valueAsNumber;
   const column = at("column").value;
   if (column !== "" && at("value").value !== "") {
     const value = at("value").value.trim();
     const number = Number(value);
     body.where = { [column]: value !== "" && Number.isFinite(number) ? [value, number] : value };
   }
-  const set = [body.threshold !== undefined, body.where !== undefined, body.hybrid].filter(Boolean).length;
+  const set = [body.threshold !== undefined, body.where !== undefined, body.hybrid, body.rerank === false].filter(Boolean).length;
   at("options-status").textContent = set === 0 ? "" : `· ${set} set`;
   return body;
 }
@@ -97,7 +102,7 @@ async function search(examples) {
     const answers = await Promise.all(models.map((model) => ask("search", { ...body, model: model.id }, signal)));
     if (signal.aborted) return;
     const lists = answers.map((answer) => answer.data[0].hits);
-    show(lists, body.hybrid);
+    show(lists, body);
     const most = Math.max(...lists.map((hits) => hits.length));
     const cut = answers.some((answer) => answer.truncated.length > 0) ? "; the query was truncated to what the model reads" : "";
     const time = `${Math.max(1, Math.round(performance.now() - started))} ms`;
@@ -111,16 +116,18 @@ async function search(examples) {
   }
 }
 
-function show(lists, hybrid) {
+function show(lists, { hybrid, rerank }) {
   const side = models.length > 1;
   models.forEach((model, i) => found.set(model.id, new Set(lists[i].map((hit) => hit.id))));
   const texts = lists.map((hits) => new Set(hits.map((hit) => hit.text)));
-  const best = Math.max(...lists.flat().map((hit) => hit.score), 1e-9);
+  const scores = lists.flat().map((hit) => hit.score);
+  const [low, best] = [Math.min(...scores), Math.max(...scores)];
+  const share = ({ score }) => (rerank ? (score - low) / (best - low || 1) : hybrid ? score / Math.max(best, 1e-9) : score);
   const alone = (hit) => texts.filter((some) => some.has(hit.text)).length === 1;
   const rare = lists.flat().filter(alone).length * 2 < lists.flat().length; // the fewer of the two kinds are marked
   const mark = (hit) => (!side ? "" : rare && alone(hit) ? "only here" : !rare && !alone(hit) ? "in both" : "");
   const columns = lists.map((hits, i) => {
-    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, mark(hit), hybrid ? hit.score / best : hit.score)));
+    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, mark(hit), share(hit))));
     return make("div", { className: "column" }, side ? make("h2", {}, models[i].id) : null, list);
   });
   at("results").replaceChildren(...columns);
