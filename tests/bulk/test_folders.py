@@ -248,7 +248,7 @@ def test_where_processes_run(encoder: SentenceEncoder, monkeypatch: pytest.Monke
     assert bulk._devices(encoder, None, 8, 0) == ["cpu"]
 
     class Elsewhere:
-        device = torch.device("cuda", 0)
+        device_kind = "cuda"
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     on_gpu: SentenceEncoder = Elsewhere()  # type: ignore[assignment]

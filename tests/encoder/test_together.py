@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from opencse.encoder.batches import Batching
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.encoding import Batching
 from opencse.encoder.together import encode_together, evaluate_together
 from opencse.processes import ALONE
 

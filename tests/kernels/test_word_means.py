@@ -1,4 +1,4 @@
-"""Weighted sums of word vectors are the vectors of a BERT without layers."""
+"""Weighted sums of word vectors are the vectors of a BERT without layers, and of a table."""
 
 from __future__ import annotations
 
@@ -24,18 +24,34 @@ def plain(encoder: SentenceEncoder) -> np.ndarray[tuple[int, int], np.dtype[np.f
 
 def test_the_built_in_encoder_is_the_same() -> None:
     encoder = SentenceEncoder.load(device="cpu")
-    np.testing.assert_allclose(encoder.encode(TEXTS), plain(encoder), rtol=0, atol=2e-6)
-    assert WordMeans.fits(encoder.backbone)
+    assert encoder.static is not None
+    np.testing.assert_allclose(encoder.encode(TEXTS), plain(encoder), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(encoder.encode_ids(encoder.tokenize(TEXTS)), plain(encoder), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_any_weights_and_every_change_of_them(pooling: str, tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, layers=0, pooling=pooling, device="cpu")
+    assert (encoder.static is not None) == (pooling == "mean")
     for _ in range(3):
         with torch.no_grad():
             for weights in encoder.parameters():
                 weights.add_(0.3 * torch.randn_like(weights))
-        vectors = encoder.encode(TEXTS)
-        assert encoder.fast._prepared is not None
-        assert isinstance(encoder.fast._prepared[1], WordMeans) == (pooling == "mean")
-        np.testing.assert_allclose(vectors, plain(encoder), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(encoder.encode(TEXTS), plain(encoder), rtol=0, atol=1e-5)
+
+
+def test_a_table_weighs_its_tokens() -> None:
+    rows = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float16)
+    weights = np.linspace(0, 1, 9, dtype=np.float32)
+    ids = [np.array([1, 2, 2], dtype=np.int32), np.array([8], dtype=np.int32), np.array([0], dtype=np.int32)]
+    wide = rows.astype(np.float64)
+    expected = [*(np.average(wide[row], axis=0, weights=weights[row]) for row in ids[:2]), np.zeros(4)]
+    np.testing.assert_allclose(WordMeans(rows, token_weights=weights).of(ids), expected, atol=1e-6)
+    even = [wide[row].mean(axis=0) for row in ids]
+    np.testing.assert_allclose(WordMeans(rows).of(ids), even, atol=1e-6)
+
+
+def test_a_copy_in_32_bits_has_the_same_hash() -> None:
+    rows = np.arange(8, dtype=np.float16).reshape(4, 2)
+    assert WordMeans(rows).hash() == WordMeans(rows.astype(np.float32)).hash()
+    assert WordMeans(rows).hash() != WordMeans(rows + 1).hash()

@@ -19,7 +19,8 @@ from tokenizers import Tokenizer as Backend
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.table import UNLIMITED, without_unknown
+from opencse.model_folder.table import without_unknown
+from opencse.model_folder.table_rows import UNLIMITED
 from opencse.text.tokenizer import Tokenizer
 
 STATIC = "sentence_transformers.models.StaticEmbedding"

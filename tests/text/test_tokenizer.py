@@ -38,9 +38,9 @@ def tokenizer(tiny_folder: Path) -> Tokenizer:
 def test_ids_are_those_of_transformers(
     tokenizer: Tokenizer, tiny_folder: Path, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert tokenizer._fast is not None
+    assert tokenizer.rust is not None
     if not fast:
-        monkeypatch.setattr(tokenizer, "_fast", None)
+        monkeypatch.setattr(tokenizer, "rust", None)
     direct = AutoTokenizer.from_pretrained(tiny_folder)
     for max_length in (8, None, 3, 8, 12, None):
         ids = lists(tokenizer.encode(TEXTS, max_length))
@@ -53,7 +53,7 @@ def test_ids_are_those_of_transformers(
 def test_ids_are_those_of_transformers_where_there_is_no_fast_backend() -> None:
     direct = ByT5Tokenizer()
     tokenizer = Tokenizer(ByT5Tokenizer())
-    assert tokenizer._fast is None
+    assert tokenizer.rust is None
     for max_length in (5, None):
         assert lists(tokenizer.encode(TEXTS, max_length)) == transformers_ids(direct, max_length)
     assert tokenizer.vocabulary_size == len(direct)

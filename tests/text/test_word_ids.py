@@ -50,12 +50,13 @@ def own(tokenizer: Tokenizer, texts: list[str], limit: int | None) -> list[list[
 @pytest.mark.parametrize("limit", [None, 3, 8, 128])
 def test_ids_are_the_tokenizers_own(tokenizer: Tokenizer, limit: int | None, side: str) -> None:
     texts = [*ODD, *filled(sample.TRAIN)[:600]]
-    tokenizer = Tokenizer(tokenizer.hf)
     tokenizer.hf.truncation_side = side
+    tokenizer = Tokenizer(tokenizer.hf)
     try:
         for _ in range(2):  # the second time from the table
             found = tokenizer.encode(texts, limit)
-            assert isinstance(tokenizer._words, WordIds)
+            assert tokenizer.rust is not None
+            assert isinstance(tokenizer.rust.by_word(), WordIds)
             assert [ids.tolist() for ids in found] == own(Tokenizer(tokenizer.hf), texts, limit)
             assert all(ids.dtype == np.int32 and ids.flags.writeable for ids in found)
     finally:
@@ -65,8 +66,8 @@ def test_ids_are_the_tokenizers_own(tokenizer: Tokenizer, limit: int | None, sid
 @examples(150)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=3), st.integers(3, 20))
 def test_any_text(texts: list[str], limit: int) -> None:
-    assert ANY._fast is not None
-    table = ANY._by_word(ANY._fast)
+    assert ANY.rust is not None
+    table = ANY.rust.by_word()
     assert table is not None
     joined = [*texts, " ".join(texts)]
     assert [ids.tolist() for ids in table.encode(joined, limit)] == own(ANY, joined, limit)
@@ -81,18 +82,22 @@ def test_a_full_table_is_emptied(tokenizer: Tokenizer, monkeypatch: pytest.Monke
     for start in (0, 100):
         part = texts[start : start + 100]
         assert [ids.tolist() for ids in fresh.encode(part, 32)] == own(tokenizer, part, 32)
-    assert isinstance(fresh._words, WordIds)
-    assert len(fresh._words._known) < 2_000
+    assert fresh.rust is not None
+    table = fresh.rust.by_word()
+    assert table is not None
+    assert len(table._known) < 2_000
 
 
 def test_other_tokenizers_have_no_table(byte_level: Tokenizer, tiny_folder: Path) -> None:
     texts = ["some words of a text"] * 80
     byte_level.encode(texts, 16)
-    assert byte_level._words is False
+    assert byte_level.rust is not None
+    assert byte_level.rust.by_word() is None
     spaced = Tokenizer.load(tiny_folder)
     spaced.hf.add_tokens(["two words"])
     spaced = Tokenizer(spaced.hf)
     assert [ids.tolist() for ids in spaced.encode(["of two words here"] * 80, 16)] == own(
         spaced, ["of two words here"] * 80, 16
     )
-    assert spaced._words is False
+    assert spaced.rust is not None
+    assert spaced.rust.by_word() is None

@@ -22,6 +22,7 @@ from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.text_encoder import TextEncoder
 
 
 class Calibration(Settings):
@@ -62,7 +63,7 @@ class Calibration(Settings):
     @classmethod
     @checks_trust
     def load(
-        cls, folder: str | Path, encoder: SentenceEncoder | None = None, *, trust_remote_code: bool = False
+        cls, folder: str | Path, encoder: TextEncoder | None = None, *, trust_remote_code: bool = False
     ) -> Calibration | None:
         """Reads the calibration in a model's folder, after a check that it was made for this very model.
 
@@ -81,12 +82,11 @@ class Calibration(Settings):
         if not path.is_file():
             return None
         calibration = read_record(cls, path)
-        from opencse.encoder.encoder import SentenceEncoder
-        from opencse.encoder.fingerprint import fingerprint
+        from opencse.encoder.opening import open_text_encoder
 
         if encoder is None:
-            encoder = SentenceEncoder.load(folder, device="cpu", trust_remote_code=trust_remote_code)
-        model = fingerprint(encoder)
+            encoder = open_text_encoder(folder, device="cpu", trust_remote_code=trust_remote_code)
+        model = encoder.fingerprint()
         if calibration.model != model:
             raise UserError(
                 f"{path}: was made for a model of other weights or settings (hash {calibration.model}, this one's is "

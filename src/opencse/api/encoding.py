@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import TextIO, Unpack, overload
 
 from opencse.api.declaring import defaults_of, public
-from opencse.api.models import Model, encoded, load_encoder
+from opencse.api.models import Model, encoded, load_for_vectors
 from opencse.api.options.encoding import EncodeOptions, InMemoryOptions
 from opencse.arrays import Embeddings
-from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import SUFFIX, EncodedFile, encode_file, write_lines
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.engines.choice import require_engine
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.prompts import Role
@@ -87,14 +86,16 @@ def encode(
             "list of texts save the vectors that are returned (numpy.save)"
         )
     if not isinstance(out, str | Path):
-        encoder = load_encoder(model, options)
+        encoder = load_for_vectors(model, options)
         prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
         return write_lines(
             source, out, encoder, prompt=prompt, form=form, precision=options["precision"], say=progress.say
         )
-    encoder_or_name = load_encoder(model, options) if isinstance(model, SentenceEncoder) else model
+    encoder_or_name = load_for_vectors(model, options) if isinstance(model, TextEncoder) else model
     try:
         if to_folder:
+            from opencse.bulk.folders import encode_folder
+
             return encode_folder(
                 source,
                 out,
@@ -134,7 +135,7 @@ def encode(
 
 
 def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOptions) -> Embeddings:
-    encoder = load_encoder(model, options)
+    encoder = load_for_vectors(model, options)
     form.require(encoder.dimension)
     if not isinstance(source, GivenTexts):
         source.count_rows()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from opencse.api.declaring import public
-from opencse.api.models import Model, load_encoder, name_of, open_encoder
+from opencse.api.models import Model, load_for_vectors, name_of, open_for_vectors
 from opencse.api.options.index import (
     AddOptions,
     BuildOptions,
@@ -23,7 +23,7 @@ from opencse.api.options.index import (
 )
 from opencse.api.options.shared import ProgressOptions
 from opencse.api.reranking import second_stage
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError, require_known
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.outputs import paths_of, require_absent, require_apart
@@ -88,7 +88,7 @@ def build_index(
     require_apart(folder, read=paths_of(text), models=paths_of(model), option="INDEX")
     require_new(Path(folder), overwrite=options["overwrite"])
     rows = _rows(text, options)
-    encoder = load_encoder(model, options)
+    encoder = load_for_vectors(model, options)
     for line in rows.notes.lines():
         progress.say(line)
     settings = BuildSettings(
@@ -368,14 +368,14 @@ def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) ->
     )
 
 
-def encoder_of(info: IndexInfo, options: IndexModelOptions) -> SentenceEncoder:
+def encoder_of(info: IndexInfo, options: IndexModelOptions) -> TextEncoder:
     """The encoder of an index: the model that it names, or the option ``model`` in its place."""
     source = info.model if options["model"] is None else options["model"]
     if not source:
         raise UserError(f"{info.folder}: names no model; give the one it was built with (--model)")
-    pooling = None if isinstance(source, SentenceEncoder) else info.pooling
+    pooling = None if isinstance(source, TextEncoder) else info.pooling
     try:
-        return open_encoder(
+        return open_for_vectors(
             source,
             options["progress"] or Silent(),
             pooling=pooling,
@@ -390,7 +390,7 @@ def encoder_of(info: IndexInfo, options: IndexModelOptions) -> SentenceEncoder:
 
 def _lasting_name(model: Model) -> str:
     """The name by which the model can be loaded from any working folder; empty for an encoder object."""
-    if isinstance(model, SentenceEncoder):
+    if isinstance(model, TextEncoder):
         return ""
     name = name_of(model)
     return str(Path(name).resolve()) if Path(name).is_dir() else name

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opencse.api.options.shared import ModelOptions
 from opencse.arrays import Embeddings
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.foreign import code_notice
-from opencse.kernels.precision import PrecisionName
 from opencse.progress import Progress, Silent
 
-Model = str | Path | SentenceEncoder
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.kernels.precision import PrecisionName
+
+Model = str | Path | TextEncoder
 """The built-in encoder's name, a folder or a Hub id; or an encoder."""
 
 
 def load_encoder(model: Model, options: ModelOptions) -> SentenceEncoder:
-    """Opens an encoder as the options of a command say.
+    """Opens an encoder whose network is used, as the options of a command say.
 
     Raises:
         UserError: see `open_encoder`.
@@ -40,31 +45,75 @@ def open_encoder(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> SentenceEncoder:
-    """Opens an encoder, and reports where code of its folder is run.
+    """Opens an encoder whose network is used, and reports where code of its folder is run.
 
     Raises:
         UserError: if it cannot be loaded, or a pooling or device is named for one that is loaded already.
         TypeError: for a ``model`` of another kind.
     """
+    from opencse.encoder.encoder import SentenceEncoder
+
     if isinstance(model, SentenceEncoder):
-        if pooling is not None or device is not None:
-            raise UserError(
-                "pooling and device are chosen when a model is loaded; leave them out with a SentenceEncoder"
-            )
+        _require_none(pooling, device)
         return model
+    if isinstance(model, TextEncoder):
+        raise UserError("this needs the network of a model; open it with SentenceEncoder")
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     if encoder.own_code:
         progress.say(code_notice(encoder.own_code))
     return encoder
 
 
+def open_for_vectors(
+    model: Model,
+    progress: Progress,
+    *,
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> TextEncoder:
+    """Opens an encoder for its vectors alone (see `open_text_encoder`), and reports where code of its folder is run.
+
+    Raises:
+        UserError: see `open_encoder`.
+        TypeError: for a ``model`` of another kind.
+    """
+    if isinstance(model, TextEncoder):
+        _require_none(pooling, device)
+        return model
+    encoder = open_text_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    if encoder.own_code:
+        progress.say(code_notice(encoder.own_code))
+    return encoder
+
+
+def load_for_vectors(model: Model, options: ModelOptions) -> TextEncoder:
+    """Opens an encoder for its vectors alone, as the options of a command say.
+
+    Raises:
+        UserError: see `open_encoder`.
+    """
+    return open_for_vectors(
+        model,
+        options["progress"] or Silent(),
+        pooling=options["pooling"],
+        device=options["device"],
+        trust_remote_code=options["trust_remote_code"],
+    )
+
+
+def _require_none(pooling: str | None, device: str | None) -> None:
+    if pooling is not None or device is not None:
+        raise UserError("pooling and device are chosen when a model is loaded; leave them out with a SentenceEncoder")
+
+
 def name_of(model: Model) -> str:
     """The name of a model in records."""
-    return type(model.backbone).__name__ if isinstance(model, SentenceEncoder) else str(model)
+    return model.network_name if isinstance(model, TextEncoder) else str(model)
 
 
 def encoded(
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     texts: Sequence[str],
     title: str,
     progress: Progress,

@@ -10,11 +10,11 @@ from typing import Unpack
 from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
 from opencse.api.declaring import public
-from opencse.api.models import Model, encoded, load_encoder, name_of, open_encoder
+from opencse.api.models import Model, encoded, load_for_vectors, name_of, open_encoder
 from opencse.api.options.shared import ModelOptions
 from opencse.api.options.vectors import CalibrateOptions, NearestOptions
 from opencse.arrays import Embeddings
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
@@ -22,7 +22,7 @@ from opencse.evaluation.embedding import SearchEncode
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.model_folder.layout import CALIBRATION, SENTENCE_CONFIG, SIMILARITY
 from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import own_similarity
+from opencse.model_folder.sentence_config import read_similarity
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
 from opencse.outputs import has_keys, paths_of, require_apart, require_json
@@ -79,7 +79,7 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
     if not all(one.strip() for one in (text, *others)):
         raise UserError("a text is blank; give each some words")
     progress = options["progress"] or Silent()
-    encoder = load_encoder(model, options)
+    encoder = load_for_vectors(model, options)
     warn_of_unknown_tokens(encoder, [text, *others], progress.say)
     scores = encoder.similarity(text, others)[0].tolist()
     folder = _calibrated(model, options["pooling"])
@@ -140,7 +140,7 @@ def nearest(
     if isinstance(queries, str) or not queries:
         raise UserError("no query; give at least one, in a list")
     for model in several:
-        if not isinstance(model, SentenceEncoder):
+        if not isinstance(model, TextEncoder):
             locate(model, code=options["trust_remote_code"])  # before any of them encodes the corpus
     indexes = [index] if isinstance(index, str | Path) else list(index or [])
     if (corpus is None) == (not indexes):
@@ -164,7 +164,7 @@ def nearest(
         """Loads its model when it is called, so that one at a time is in memory."""
 
         def encode(queries: Sequence[str], documents: Sequence[str]) -> tuple[Embeddings, Embeddings]:
-            encoder = load_encoder(model, options)
+            encoder = load_for_vectors(model, options)
             if not indexes and cache is None:
                 title = f"encoding with {name_of(model)}"
                 rows = encoded(encoder, documents, title, progress, prompt=encoder.prompts.of(Role.DOCUMENT))
@@ -181,7 +181,7 @@ def nearest(
 
     by_name = list(zip(names, several, strict=True))
     similarities = {
-        name: model.similarity_fn_name if isinstance(model, SentenceEncoder) else own_similarity(model)
+        name: model.similarity_fn_name if isinstance(model, TextEncoder) else _similarity_of(model)
         for name, model in by_name
     }
     folders = {name: _calibrated(model, options["pooling"]) for name, model in by_name}
@@ -251,9 +251,19 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
 
 def _calibrated(model: Model, pooling: str | None) -> Path | None:
     """The folder that may hold a calibration for this use of the model."""
-    if pooling is not None or isinstance(model, SentenceEncoder) or not Path(model).is_dir():
+    if pooling is not None or isinstance(model, TextEncoder) or not Path(model).is_dir():
         return None
     return Path(model)
+
+
+def _similarity_of(model: str | Path) -> Similarity:
+    """The function that the folder's vectors are compared by."""
+    folder = locate(model)
+    if not (folder / "adapter_config.json").is_file():
+        return read_similarity(folder)
+    from opencse.model_folder.reading import own_similarity
+
+    return own_similarity(model)
 
 
 def _texts_of_indexes(folders: Sequence[str | Path]) -> list[str]:

@@ -18,19 +18,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from opencse.bulk.forms import Form
 from opencse.bulk.shards import FileFormat, Shard, Shards, require_format, require_own, write_shard
 from opencse.bulk.streaming import EncodedFile, fault, identity_of, open_for_form, written_vectors
-from opencse.encoder.batches import require_options
+from opencse.encoder.batches import WINDOW, require_options
 from opencse.encoder.damage import DamagedVectorError
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.encoding import WINDOW
+from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import TEXTS_CHECKED, warn_of_unknown_tokens
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
-from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say
 from opencse.text.given import FileTexts
@@ -40,6 +37,7 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
     from opencse.engines.ray import Cluster
+    from opencse.kernels.precision import PrecisionName
 
 _OVERHEAD = 1 << 30
 """Bytes of memory that a process needs in addition to the weights."""
@@ -84,8 +82,10 @@ class EncoderSpec:
         """Loads the encoder in a worker process, with a share of the cores."""
         if self.model is None:
             raise RuntimeError("an encoder is not sent to another process")
+        import torch
+
         torch.set_num_threads(threads)
-        encoder = SentenceEncoder.load(
+        encoder = open_text_encoder(
             self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code
         )
         return TaskEncoder(encoder, self, count)
@@ -94,7 +94,7 @@ class EncoderSpec:
 class TaskEncoder:
     """Encodes tasks: a function from a task to its file."""
 
-    def __init__(self, encoder: SentenceEncoder, spec: EncoderSpec, count: Count | None) -> None:
+    def __init__(self, encoder: TextEncoder, spec: EncoderSpec, count: Count | None) -> None:
         self._encoder, self._spec, self._count = encoder, spec, count
 
     def __call__(self, task: EncodingTask) -> tuple[int, Shard | FaultyText]:
@@ -110,7 +110,7 @@ class TaskEncoder:
 def encode_folder(
     source: FileTexts,
     out: str | Path,
-    model: str | Path | SentenceEncoder,
+    model: str | Path | TextEncoder,
     *,
     form: Form | None = None,
     file_format: FileFormat = "npy",
@@ -166,7 +166,7 @@ def encode_folder(
     _require_folder(folder)
     rows = source.count_rows()
     text = source.fingerprint()
-    if isinstance(model, SentenceEncoder):
+    if isinstance(model, TextEncoder):
         if engine == "ray" or (processes is not None and processes > 1):
             raise UserError("several processes load the model themselves: give its folder or name, not an encoder")
         processes = 1
@@ -196,7 +196,7 @@ def encode_folder(
                         warn_of_unknown_tokens(encoder, [texts[0] for _, texts in examples], say)
                     report = None if progress is None else TaskProgress(progress, before, rows)
                     work = EncodingWork(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
-                    location = None if isinstance(model, SentenceEncoder) else model
+                    location = None if isinstance(model, TextEncoder) else model
                     spec = EncoderSpec(location, pooling, device or "", trust_remote_code, prompt, precision, form)
                     if cluster is None:
                         results = _locally(work, spec, encoder, _devices(encoder, device, processes, work.count), say)
@@ -257,9 +257,7 @@ class EncodingWork:
     report: TaskProgress | None
 
 
-def _locally(
-    work: EncodingWork, spec: EncoderSpec, encoder: SentenceEncoder, devices: list[str], say: Say
-) -> TaskResults:
+def _locally(work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, devices: list[str], say: Say) -> TaskResults:
     """Does the work in this process, or in one process for each of several devices."""
     report = work.report
     if len(devices) == 1 or spec.model is None:
@@ -273,14 +271,14 @@ def _locally(
     context = get_context("spawn")
     next_number, done = context.Value("q", 0), context.Value("q", 0)
     specs = [replace(spec, device=device) for device in devices]
-    threads = max(1, torch.get_num_threads() // len(specs))
+    threads = max(1, _threads() // len(specs))
     with started(len(specs), _work, _begin, specs, threads, next_number, done) as workers:
         for _, outcome in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
             yield outcome
 
 
 def _by_actors(
-    work: EncodingWork, spec: EncoderSpec, encoder: SentenceEncoder, cluster: Cluster, processes: int | None, say: Say
+    work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, cluster: Cluster, processes: int | None, say: Say
 ) -> TaskResults:
     """Does the work in actors of a Ray cluster, each with a core and, if there are GPUs, a GPU."""
     gpu = spec.device.startswith("cuda")
@@ -341,26 +339,38 @@ def tasks_of(source: FileTexts, shards: Shards) -> Iterator[EncodingTask]:
             yield EncodingTask(number, number * size, texts, lines, shards.path(number))
 
 
-def _devices(encoder: SentenceEncoder, device: str | None, processes: int | None, tasks: int) -> list[str]:
+def _devices(encoder: TextEncoder, device: str | None, processes: int | None, tasks: int) -> list[str]:
     """The device of each process: the GPUs in turn, or the CPU; no more processes than tasks."""
-    kind = encoder.device.type
+    kind = encoder.device_kind
     one = device or kind
-    gpus = torch.cuda.device_count() if kind == "cuda" and ":" not in one else 0
+    gpus = _gpus() if kind == "cuda" and ":" not in one else 0
     if processes is None:
-        processes = gpus or (_on_cpu(encoder) if kind == "cpu" else 1)
+        processes = 1 if tasks <= 1 else gpus or (_on_cpu(encoder) if kind == "cpu" else 1)
     count = max(1, min(processes, tasks))
     return [f"cuda:{number % gpus}" if gpus > 1 else one for number in range(count)]
 
 
-def _on_cpu(encoder: SentenceEncoder) -> int:
+def _on_cpu(encoder: TextEncoder) -> int:
     """Number of one-thread processes that the cores and half of the memory allow."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 16 << 30
-    return max(1, min(torch.get_num_threads(), memory // 2 // _memory(encoder)))
+    return max(1, min(_threads(), memory // 2 // _memory(encoder)))
 
 
-def _memory(encoder: SentenceEncoder) -> int:
+def _threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
+
+
+def _gpus() -> int:
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _memory(encoder: TextEncoder) -> int:
     """Bytes of memory that a process with such an encoder needs."""
-    return 2 * sum(parameter.nbytes for parameter in encoder.parameters()) + _OVERHEAD
+    return 2 * encoder.weight_bytes + _OVERHEAD
 
 
 def _require_folder(folder: Path) -> None:

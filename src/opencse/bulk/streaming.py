@@ -13,28 +13,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.bulk.forms import Form, first_wrong
 from opencse.crash_safe import ResumableFile, partial_path, record_path
-from opencse.encoder.batches import require_options
+from opencse.encoder.batches import WINDOW, require_options
 from opencse.encoder.damage import DamagedVectorError
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError, reason
 from opencse.foreign import code_notice
 from opencse.io import WRITING, npy_header
-from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
 from opencse.text.files.formats import RawRow
 from opencse.text.given import FileTexts
+
+if TYPE_CHECKING:
+    from opencse.kernels.precision import PrecisionName
 
 SUFFIX = ".npy"
 _NPY = b"\x93NUMPY"
@@ -62,7 +64,7 @@ class EncodedFile:
 def encode_file(
     source: FileTexts,
     out: str | Path,
-    model: str | Path | SentenceEncoder,
+    model: str | Path | TextEncoder,
     *,
     form: Form | None = None,
     prompt_name: str | None = None,
@@ -140,19 +142,19 @@ def encode_file(
 
 
 def open_for_form(
-    model: str | Path | SentenceEncoder,
+    model: str | Path | TextEncoder,
     form: Form,
     say: Say,
     *,
     pooling: str | None,
     device: str | None,
     trust_remote_code: bool,
-) -> SentenceEncoder:
+) -> TextEncoder:
     """Loads ``model`` unless it is an encoder; checks that ``form`` fits, and reports code of its folder that runs."""
-    if isinstance(model, SentenceEncoder):
+    if isinstance(model, TextEncoder):
         encoder = model
     else:
-        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        encoder = open_text_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code:
             say(code_notice(encoder.own_code))
     form.require(encoder.dimension)
@@ -160,7 +162,7 @@ def open_for_form(
 
 
 def identity_of(
-    text: str, rows: int, encoder: SentenceEncoder, prompt: str, form: Form, precision: PrecisionName
+    text: str, rows: int, encoder: TextEncoder, prompt: str, form: Form, precision: PrecisionName
 ) -> dict[str, Any]:
     """Everything that vectors depend on; a call continues an earlier one only if this is equal."""
     return {
@@ -172,12 +174,12 @@ def identity_of(
         "numbers": form.numbers,
         "normalize": form.normalize,
         "precision": precision,
-        "device": encoder.device.type,
+        "device": encoder.device_kind,
     }
 
 
 def written_vectors(
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     texts: Sequence[str],
     prompt: str,
     form: Form,
@@ -205,7 +207,7 @@ def fault(source: FileTexts, line: int, error: DamagedVectorError) -> UserError:
 def write_lines(
     source: FileTexts,
     out: TextIO,
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     *,
     prompt: str,
     form: Form | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
@@ -42,7 +43,26 @@ class EncodingOptions(TypedDict, total=False):
     progress: Count | None
 
 
+WINDOW = 32_768
+"""Number of texts that are tokenised and sorted together."""
 _BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How texts are put into batches and encoded.
+
+    Attributes:
+        budget: largest number of ids in a batch, padding included.
+        most: largest number of texts in a batch.
+        bf16: compute in bf16.
+        prompt: put before each text.
+    """
+
+    budget: int
+    most: int | None = None
+    bf16: bool = False
+    prompt: str = ""
 
 
 def token_budget(device: torch.device) -> int:

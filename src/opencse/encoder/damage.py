@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.modules.modes import evaluating
 
 if TYPE_CHECKING:
-    from opencse.encoder.network import EncoderNetwork
+    from opencse.encoder.text_encoder import TextEncoder
 
 _PROBES = 256
 """Number of ids of the vocabulary that are encoded one by one if all vectors of a call are zero."""
@@ -36,7 +34,7 @@ class DamagedVectorError(UserError):
 
 
 def require_sound_vectors(
-    encoder: EncoderNetwork, vectors: NDArray[np.float32], texts: Sequence[str] | None = None, *, bf16: bool = False
+    encoder: TextEncoder, vectors: NDArray[np.float32], texts: Sequence[str] | None = None, *, bf16: bool = False
 ) -> None:
     """Refuses vectors that hold NaN or infinity, and vectors of a model that returns zeros for everything.
 
@@ -66,10 +64,8 @@ def require_sound_vectors(
         )
 
 
-def _has_nonzero_vector(encoder: EncoderNetwork) -> bool:
+def _has_nonzero_vector(encoder: TextEncoder) -> bool:
     """Whether any of some single tokens has a vector that is not zero."""
     count = encoder.tokenizer.vocabulary_size
     ids = np.unique(np.linspace(0, count - 1, min(count, _PROBES)).astype(np.int32))
-    with evaluating(encoder), torch.inference_mode():
-        tokens = encoder.tokenizer.pad([ids[[at]] for at in range(len(ids))])
-        return bool(encoder.embed(tokens.to(encoder.device)).any())
+    return bool(encoder.encode_ids([ids[[at]] for at in range(len(ids))]).any())

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import EncodingOptions, LoadOptions, as_list, as_vectors, require_options, require_texts
-from opencse.encoder.batches import token_budget as budget_of
+from opencse.encoder import batches
+from opencse.encoder.batches import Batching, EncodingOptions, LoadOptions, as_list, as_vectors
 from opencse.encoder.card import plain_card
 from opencse.encoder.damage import require_sound_vectors
 from opencse.encoder.devices import default_device, usable_device
-from opencse.encoder.encoding import Batching, encode_in_batches
+from opencse.encoder.encoding import encode_in_batches
 from opencse.encoder.network import EncoderNetwork
 from opencse.encoder.together import encode_together
 from opencse.errors import UserError
@@ -249,8 +249,8 @@ class SentenceEncoder(EncoderNetwork):
             torch.Size([2, 448])
         """
         rows = [texts] if isinstance(texts, str) else as_list(texts)
-        require_texts(rows)
-        require_options(precision, token_budget=token_budget, batch_size=batch_size)
+        batches.require_texts(rows)
+        batches.require_options(precision, token_budget=token_budget, batch_size=batch_size)
         prompt = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
         if show_progress_bar:
             if progress is not None:
@@ -258,7 +258,7 @@ class SentenceEncoder(EncoderNetwork):
             progress = Counted(Terminal(), "encoding")
         if device is not None:
             self.to(usable_device(device))
-        batching = Batching(token_budget or budget_of(self.device), batch_size, precision == "bf16", prompt)
+        batching = Batching(token_budget or batches.token_budget(self.device), batch_size, precision == "bf16", prompt)
         if self.together.several:
             vectors = encode_together(self, rows, batching)
         else:

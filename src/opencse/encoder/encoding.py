@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,34 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.encoder.batches import token_batches
+from opencse.encoder.batches import WINDOW, Batching, token_batches
 from opencse.modules.modes import evaluating
 from opencse.progress import Count
 
 if TYPE_CHECKING:
     from opencse.encoder.network import EncoderNetwork
 
-WINDOW = 32_768
-"""Number of texts that are tokenised and sorted together."""
 S = TypeVar("S")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Batching:
-    """How texts are put into batches and encoded.
-
-    Attributes:
-        budget: largest number of ids in a batch, padding included.
-        most: largest number of texts in a batch.
-        bf16: compute in bf16.
-        prompt: put before each text.
-    """
-
-    budget: int
-    most: int | None = None
-    bf16: bool = False
-    prompt: str = ""
 
 
 def encode_in_batches(
@@ -56,6 +36,9 @@ def encode_in_batches(
         how: the texts are encoded.
         progress: called after every batch with (texts done, texts in all).
     """
+    static = encoder.static if encoder.device.type == "cpu" else None
+    if static is not None:
+        return static.vectors(texts, how, progress)
     vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
     starts = range(0, len(texts), WINDOW)
     windows = (texts[start : start + WINDOW] for start in starts)

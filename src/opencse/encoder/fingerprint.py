@@ -7,19 +7,14 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
-
 from opencse import io
 from opencse.errors import UserError, reason
 from opencse.foreign import own_code
-from opencse.model_folder.adapters import read_adapters
-from opencse.model_folder.backbone import dropout_rates
 from opencse.model_folder.locate import locate
-from opencse.modules.dense import as_dense
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.text_encoder import TextEncoder
+    from opencse.modules.parts import Parts
 
 # Entries of a configuration that do not change the vectors; a saved folder may have other values.
 _SAY_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype", "output_hidden_states")
@@ -49,6 +44,8 @@ def hash_model(model: str | Path) -> dict[str, str]:
     Raises:
         UserError: if there is no such model, or a file cannot be read.
     """
+    from opencse.model_folder.adapters import read_adapters
+
     folder = locate(model)
     modules = [folder, *(path for path in folder.glob("[0-9]*_*") if path.is_dir())]  # of sentence-transformers
     files = {
@@ -68,31 +65,42 @@ def hash_model(model: str | Path) -> dict[str, str]:
     return hashes | {f"{adapters.base}/{name}": digest for name, digest in hash_model(adapters.base).items()}
 
 
-def fingerprint(encoder: SentenceEncoder) -> str:
+def fingerprint(encoder: TextEncoder) -> str:
     """A hash, 16 hexadecimal digits, of all that makes the vectors: weights, vocabulary, pooling and settings.
 
     Rates of dropout are not among them, since vectors are made without it; an encoder and what is loaded from where it
-    was saved in float32 have one hash.
+    was saved in float32 have one hash. That of models of word vectors alone is computed without torch; see
+    `opencse.encoder.static`.
     """
+    return encoder.fingerprint()
+
+
+def hash_parts(parts: Parts) -> str:
+    """The `fingerprint` of an encoder that computes with torch."""
+    import torch
+    from torch import nn
+
+    from opencse.model_folder.backbone import dropout_rates
+
     digest = hashlib.sha256()
-    config = encoder.backbone.config
+    config = parts.backbone.config
     silent = {*_SAY_NOTHING, *dropout_rates(config)}
     stated = {key: value for key, value in config.to_dict().items() if key not in silent}
-    dense = nn.Sequential(*as_dense(encoder.dense))
+    dense = nn.Sequential(*parts.dense)
     settings = (
         json.dumps(stated, sort_keys=True, default=str),
-        encoder.tokenizer.fingerprint(),
-        encoder.pooling,
+        parts.tokenizer.fingerprint(),
+        parts.pooling,
         dense,
-        encoder.normalize,
-        encoder.max_length,
-        encoder.prompts.identity,
-        encoder.lower_case,
-        *(() if encoder.pool_prompt else ("without the prompt's tokens",)),
+        parts.normalize,
+        parts.max_length,
+        parts.prompts.identity,
+        parts.lower_case,
+        *(() if parts.pool_prompt else ("without the prompt's tokens",)),
     )
     digest.update("\n".join(str(value) for value in settings).encode())
-    weights = () if encoder.token_weights is None else (encoder.token_weights,)
-    for part in (encoder.backbone, dense, *weights):
+    weights = () if parts.token_weights is None else (parts.token_weights,)
+    for part in (parts.backbone, dense, *weights):
         for key, tensor in part.state_dict().items():
             digest.update(f"\n{key} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())

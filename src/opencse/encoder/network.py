@@ -10,12 +10,17 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from opencse.arrays import Embeddings
+from opencse.encoder.fingerprint import hash_parts
+from opencse.encoder.static import StaticEncoder
+from opencse.encoder.word_vectors import words_of
 from opencse.errors import UserError
 from opencse.kernels.inference import InferenceForward
 from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
 from opencse.kernels.states import plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_at, dropout_rates
+from opencse.model_folder.static_folder import StaticParts
 from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Dense, Head, Projection, as_dense
 from opencse.modules.lower_case import lower_casing
@@ -153,6 +158,51 @@ class EncoderNetwork(nn.Module):
         """The heads that normalise over the rows of a batch, and so must see all of them at once."""
         return [layer for layer in (*self.dense, self.projection) if isinstance(layer, Projection)]
 
+    @property
+    def network_name(self) -> str:
+        """The class of the backbone, in records."""
+        return type(self.backbone).__name__
+
+    @property
+    def device_kind(self) -> str:
+        """Kind of the device that the weights are on: cpu, cuda, mps."""
+        return self.device.type
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of memory of the weights."""
+        return sum(parameter.nbytes for parameter in self.parameters())
+
+    @property
+    def static(self) -> StaticEncoder | None:
+        """The same encoder in numpy, if it is word vectors alone that are averaged; None for all others.
+
+        It shares the weights where they are on the CPU in float32, and is used as long as they do not change.
+        """
+        rust = self.tokenizer.rust
+        plain = self.pooling is Pooling.MEAN and not len(self.dense) and self.pool_prompt
+        if not plain or rust is None or self.tokenizer.template is not None or self.adapted:
+            return None
+        words = words_of(self.backbone, self.token_weights)
+        if words is None:
+            return None
+        return StaticEncoder(
+            StaticParts(
+                words,
+                rust,
+                self.max_length,
+                self.normalize,
+                self.prompts,
+                self.similarity_fn_name,
+                self.hybrid_weight,
+            )
+        )
+
+    def fingerprint(self) -> str:
+        """A hash, 16 hexadecimal digits, of all that makes the vectors; see `opencse.encoder.fingerprint`."""
+        static = self.static
+        return hash_parts(self.parts) if static is None else static.fingerprint()
+
     def twin(self) -> Self:
         """An independent copy of all modules, as they are now; the tokenizer is shared."""
         return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
@@ -228,12 +278,19 @@ class EncoderNetwork(nn.Module):
         vectors: Tensor = self.dense(pooled)
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
+    @torch.inference_mode()
+    def encode_ids(self, rows: Sequence[Ids]) -> Embeddings:
+        """(n, dimension) vectors of texts that are given as ids, at least one each."""
+        with evaluating(self):
+            return self.embed(self.tokenizer.pad(rows).to(self.device)).float().cpu().numpy()
+
     def _fast_pooled(self, tokens: Tokens, *, bf16: bool) -> Tensor:
         """Pooled vectors (rows, hidden) by the fast forward."""
-        if self.pooling is Pooling.MEAN and self.token_weights is None and tokens.unpooled is None:
-            means = self.fast.token_means(self.backbone, tokens)
-            if means is not None:
-                return means
+        if self.depth == 0 and self.pooling is Pooling.MEAN and tokens.unpooled is None:
+            words = words_of(self.backbone, self.token_weights)
+            if words is not None:
+                ids, lengths = tokens.input_ids.numpy(), tokens.attention_mask.sum(dim=1).tolist()
+                return torch.from_numpy(words.of([row[:length] for row, length in zip(ids, lengths, strict=True)]))
         layers, first = self._layers(need_all=self._needs_all_layers()), self.pooling is Pooling.CLS
         return self._pool(self.fast.states(self.backbone, tokens, layers, first=first, bf16=bf16), tokens)
 

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 
 from opencse.arrays import Embeddings
-from opencse.encoder.encoding import Batching, encode_in_batches
+from opencse.encoder.batches import Batching
+from opencse.encoder.encoding import encode_in_batches
 from opencse.processes import ALONE, Processes
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from opencse.kernels.linear import Kernel, bf16_kernel, float32_kernel
 from opencse.kernels.packed import Block, Maps, pack, why_not_packed
-from opencse.kernels.word_means import WordMeans
 from opencse.text.tokenizer import Tokens
 
 if TYPE_CHECKING:
@@ -114,13 +113,6 @@ class InferenceForward:
             tokens.input_ids, tokens.attention_mask, layers, first_only=first, maps=maps, dtype=dtype
         )
         return [states[layer] for layer in layers]
-
-    def token_means(self, backbone: PreTrainedModel, tokens: Tokens) -> Tensor | None:
-        """(rows, hidden) mean over each text's tokens, of a backbone without layers; None for any other."""
-        if not WordMeans.fits(backbone):
-            return None
-        tables = self._cached(("word means",), WordMeans.reads(backbone), lambda: WordMeans.of(backbone))
-        return tables(tokens)
 
     def forget(self) -> None:
         """Drops the prepared weights: the weights are about to change, which a fused optimizer does not record."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import torch
-
-from opencse.kernels.processor import fast_bf16
+if TYPE_CHECKING:
+    import torch
 
 PrecisionName = Literal["float32", "bf16"]
 """Names of the arithmetic of a forward pass."""
@@ -33,6 +32,8 @@ class Precision:
 
     def autocast(self, device: torch.device) -> AbstractContextManager[object]:
         """The context of the forward pass."""
+        import torch
+
         return torch.autocast(device.type, torch.bfloat16) if self.bf16 else nullcontext()
 
 
@@ -41,9 +42,13 @@ def choose_precision(choice: Literal["auto", "float32", "bf16"], device: torch.d
     if choice != "auto":
         return Precision(choice == "bf16", "requested")
     if device.type == "cuda":
+        import torch
+
         major, minor = torch.cuda.get_device_capability(device)
         return Precision(major >= 8, f"auto: CUDA compute capability {major}.{minor}")
     if device.type == "cpu":
+        from opencse.kernels.processor import fast_bf16
+
         fast, reason = fast_bf16()
         return Precision(fast, f"auto: {reason}")
     return Precision(False, f"auto: float32 on {device.type}")

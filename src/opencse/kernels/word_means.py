@@ -1,85 +1,160 @@
-"""Mean-pooled vectors of a BERT without layers, as one weighted sum of word vectors per text.
+"""Vectors of models that are word vectors alone, in numpy: the mean of the vectors of a text's tokens.
 
-Such a BERT (opencse-mini) is its embedding layer: h_t = LayerNorm(w_t + p_t), of token and position. With both centred,
-c_t = w_t - mean(w_t) and q_t = p_t - mean(p_t) over the d coordinates, the norm needs three numbers per token,
+There are two kinds. A table of word vectors w_t gives the mean of its rows, weighted by token where the model says so.
+A BERT without layers (opencse-mini) is its embedding layer: h_t = LayerNorm(w_t + p_t), of token and position. With
+both centred, c_t = w_t - mean(w_t) and q_t = p_t - mean(p_t) over the d coordinates, the norm needs three numbers per
+token,
 
     r_t = (var(w_t) + var(p_t) + 2 cov(w_t, p_t) + eps)^(-1/2),   mean_t h_t = g (sum_t r_t c_t + sum_t r_t q_t) / n + b
 
-so no row of d numbers is written for a token, and each is read once. The same up to rounding.
+so no row of d numbers is normalised for a token. What is needed of a word is computed for the words that occur, from
+a table in 16 or 32 bits that may be memory-mapped. The same as the network's own forward up to rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
+from numpy.typing import NDArray
 
-from opencse.text.tokenizer import Tokens
+from opencse.text.rust_tokenizer import Ids, padded
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+_LEAST = 1e-9
+"""Smallest sum of weights, as in `opencse.modules.pooling`."""
+MOST_FACTORS = 2**24
+"""Most words times positions of a BERT whose means are computed here: 64 MiB."""
+_BLOCK = 4_096
+"""Rows of a table that are hashed at a time."""
+Numbers = NDArray[np.float32]
 
-_LARGEST = 2**24
-"""Most numbers in the table of covariances: 64 MiB."""
 
-
-@dataclass(frozen=True)
-class WordMeans:
-    """The tables that vectors are looked up in.
+@dataclass(frozen=True, eq=False)
+class EmbeddingNorm:
+    """What BERT's embedding layer adds to a word vector before and after its LayerNorm.
 
     Attributes:
-        words: (V, d) centred word vectors, the token type's added.
-        positions: (P, d) centred position vectors.
-        spread: (V, P) var(w) + var(p) + 2 cov(w, p) + eps.
+        positions: (P, d).
+        token_type: (d,) of the only type of token used.
         weight: (d,) g.
         bias: (d,) b.
+        eps: added to the variance.
     """
 
-    words: Tensor
-    positions: Tensor
-    spread: Tensor
-    weight: Tensor
-    bias: Tensor
+    positions: NDArray[np.floating]
+    token_type: NDArray[np.floating]
+    weight: NDArray[np.floating]
+    bias: NDArray[np.floating]
+    eps: float
 
-    @staticmethod
-    def fits(backbone: PreTrainedModel) -> bool:
-        """Whether ``backbone`` is a BERT of embeddings alone, of a size that a table can be made of."""
-        from transformers import BertModel
 
-        config = backbone.config
-        return (
-            type(backbone) is BertModel
-            and config.num_hidden_layers == 0
-            and config.vocab_size * config.max_position_embeddings <= _LARGEST
-        )
+@dataclass(frozen=True, eq=False)
+class WordMeans:
+    """The weights of such a model.
 
-    @staticmethod
-    def reads(backbone: PreTrainedModel) -> Sequence[Tensor]:
-        """The weights that the tables are computed from."""
-        of: Any = backbone.embeddings
-        tables = (of.word_embeddings, of.position_embeddings, of.token_type_embeddings, of.LayerNorm)
-        return [*(table.weight for table in tables), of.LayerNorm.bias]
+    Attributes:
+        words: (V, d) word vectors, float16 or float32.
+        norm: of a BERT without layers; None for a table.
+        token_weights: (V,) how much each token counts in the mean of a table, from 0 on; None if all count the same.
 
-    @classmethod
-    def of(cls, backbone: PreTrainedModel) -> WordMeans:
-        """The tables for the current weights."""
-        words, positions, types, weight, bias = (tensor.detach() for tensor in cls.reads(backbone))
-        of: Any = backbone.embeddings
-        words = words + types[0]
-        words = words - words.mean(dim=1, keepdim=True)
-        positions = positions - positions.mean(dim=1, keepdim=True)
-        both = words @ positions.T * 2 + words.square().sum(1, keepdim=True) + positions.square().sum(1)
-        return cls(words, positions, both / words.shape[1] + of.LayerNorm.eps, weight, bias)
+    Example:
+        >>> words = WordMeans(np.array([[1, 0], [0, 1], [3, 3]], dtype=np.float16))
+        >>> words.of([np.array([0, 1]), np.array([2])]).tolist()
+        [[0.5, 0.5], [3.0, 3.0]]
+    """
 
-    def __call__(self, tokens: Tokens) -> Tensor:
-        """(rows, d): the mean over each text's tokens."""
-        ids, mask = tokens.input_ids, tokens.attention_mask
-        length = ids.shape[1]
-        r = self.spread[ids, torch.arange(length)].rsqrt() * mask
-        total = functional.embedding_bag(ids, self.words, mode="sum", per_sample_weights=r)
-        total = torch.addmm(total, r, self.positions[:length])
-        return torch.addcmul(self.bias, total / mask.sum(dim=1, keepdim=True), self.weight)
+    words: NDArray[np.floating]
+    norm: EmbeddingNorm | None = None
+    token_weights: NDArray[np.float32] | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Number of dimensions of a vector."""
+        return int(self.words.shape[1])
+
+    def of(self, rows: Sequence[Ids]) -> Numbers:
+        """(n, d): the vector of each text, of at least one id."""
+        unique, places = np.unique(np.concatenate(rows), return_inverse=True)
+        lengths = [len(row) for row in rows]
+        occurring = self.among(unique, max(lengths))
+        return occurring.means(np.split(places, np.cumsum(lengths)[:-1]))
+
+    def among(self, unique: NDArray[np.integer], longest: int) -> OccurringWords:
+        """Prepares the words that occur in some texts.
+
+        Args:
+            unique: (U,) their different ids.
+            longest: ids of the longest text.
+        """
+        words = self.words[unique].astype(np.float32)
+        if self.norm is None:
+            return OccurringWords(words, None if self.token_weights is None else self.token_weights[unique, None])
+        words += self.norm.token_type.astype(np.float32)
+        words -= words.mean(axis=1, keepdims=True)
+        positions = self.norm.positions[:longest].astype(np.float32)
+        positions -= positions.mean(axis=1, keepdims=True)
+        spreads = 2 * (words @ positions.T)
+        spreads += np.einsum("ud,ud->u", words, words)[:, None]
+        spreads += np.einsum("pd,pd->p", positions, positions)
+        spreads /= np.float32(self.dimension)
+        spreads += np.float32(self.norm.eps)
+        return OccurringWords(words, 1 / np.sqrt(spreads), positions, self.norm)
+
+    def hash(self) -> str:
+        """SHA-256 of all numbers in float32, 64 hexadecimal digits; the same for a table in 16 bits and its copy."""
+        digest = hashlib.sha256()
+        for name, array in self._arrays():
+            digest.update(f"\n{name} {array.shape}\n".encode())
+            for start in range(0, len(array), _BLOCK):
+                digest.update(np.ascontiguousarray(array[start : start + _BLOCK], dtype="<f4").tobytes())
+        digest.update(repr(None if self.norm is None else float(self.norm.eps)).encode())
+        return digest.hexdigest()
+
+    def _arrays(self) -> Iterator[tuple[str, NDArray[np.floating]]]:
+        yield "words", self.words
+        if self.token_weights is not None:
+            yield "token_weights", self.token_weights
+        if self.norm is not None:
+            yield "positions", self.norm.positions
+            yield "token_type", self.norm.token_type
+            yield "weight", self.norm.weight
+            yield "bias", self.norm.bias
+
+
+@dataclass(frozen=True, eq=False)
+class OccurringWords:
+    """The words that occur in some texts, prepared to be summed; made by `WordMeans.among`.
+
+    Attributes:
+        words: (U, d) float32; centred where there is a norm.
+        factors: (U, P) of each word at each position r, or (U, 1) its weight in the mean of a table; None: all 1.
+        positions: (P, d) centred position vectors; None for a table.
+        norm: of a BERT without layers; None for a table.
+    """
+
+    words: Numbers
+    factors: Numbers | None = None
+    positions: Numbers | None = None
+    norm: EmbeddingNorm | None = None
+
+    def means(self, rows: Sequence[NDArray[np.integer]]) -> Numbers:
+        """(n, d): the vector of each text; texts of similar length are the fastest.
+
+        Args:
+            rows: of each text the rows of its tokens in ``words``, at least one.
+        """
+        places, lengths = padded(rows, 0)
+        at = np.arange(places.shape[1])
+        factors = (at < lengths[:, None]).astype(np.float32)
+        if self.factors is not None:
+            factors *= self.factors[places, at if self.positions is not None else 0]
+        sums: Numbers = np.matmul(factors[:, None, :], self.words.take(places, axis=0))[:, 0]
+        if self.norm is None or self.positions is None:
+            return np.asarray(sums / np.maximum(factors.sum(axis=1, keepdims=True), _LEAST), dtype=np.float32)
+        sums += factors @ self.positions[: len(at)]
+        sums /= lengths[:, None].astype(np.float32)
+        sums *= self.norm.weight.astype(np.float32)
+        sums += self.norm.bias.astype(np.float32)
+        return sums

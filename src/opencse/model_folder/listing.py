@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opencse.errors import UserError
 from opencse.model_folder.layout import TOKEN_WEIGHTS, read_json
-from opencse.model_folder.table import table_folder
+from opencse.model_folder.table_rows import table_folder
 
 _MODULES = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling", "Dense", "Normalize")
 _CONFIGURED = tuple(name for name in _MODULES if name != "Normalize")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from opencse.errors import UserError
 from opencse.model_folder.layout import (
@@ -20,9 +17,13 @@ from opencse.model_folder.layout import (
     read_weights,
 )
 from opencse.model_folder.listing import Modules
-from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
-from opencse.modules.token_weights import TokenWeights
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from opencse.modules.dense import Dense
+    from opencse.modules.token_weights import TokenWeights
 
 # The keys of the number of layers in the configurations of transformers' encoders.
 _DEPTH_KEYS = ("num_hidden_layers", "n_layers")
@@ -63,6 +64,8 @@ def pools_prompt(modules: Modules) -> bool:
 
 def read_dense(path: Path) -> Dense:
     """The Dense module in a folder, with its weights."""
+    from opencse.modules.dense import Dense
+
     file = path / "config.json"
     config = read_config(file)
     require_sentence_names(path)
@@ -114,6 +117,10 @@ def read_token_weights(folder: Path, vocabulary: int) -> TokenWeights:
     Raises:
         UserError: for a folder without weights, fewer of them than ids, or one that is negative or not finite.
     """
+    import torch
+
+    from opencse.modules.token_weights import TokenWeights
+
     if (folder / "model.safetensors").is_file():
         weights = read_weights(folder).get(TOKEN_WEIGHTS_TENSOR, torch.zeros(0)).flatten().float()
     else:
@@ -126,6 +133,8 @@ def read_token_weights(folder: Path, vocabulary: int) -> TokenWeights:
 
 
 def _weights_by_word(file: Path) -> Tensor:
+    import torch
+
     config = read_config(file)
     words, by_word = config.get("vocab"), entry(file, config, "word_weights", dict, {})
     unknown = config.get("unknown_word_weight", 1)
@@ -140,7 +149,8 @@ def _weights_by_word(file: Path) -> Tensor:
 def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
     file = path / "config.json"
     start = entry(file, read_config(file), "layer_start", int, 4)
-    weights = read_weights(path).get("layer_weights", torch.zeros(0)).flatten().tolist()
+    stored = read_weights(path).get("layer_weights")
+    weights = [] if stored is None else stored.flatten().tolist()
     layers = {start + i for i, weight in enumerate(weights) if weight}
     even = len(set(weights) - {0.0}) == 1
     for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):

@@ -14,18 +14,23 @@ The two kinds of folder differ in two ways, and each is read as its own library 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from opencse import io
 from opencse.errors import UserError, reason
-from opencse.model_folder.layout import entry, read_config, read_json
+from opencse.model_folder.table_rows import (
+    MODEL2VEC,
+    UNLIMITED,
+    BareTokenizer,
+    bare,
+    characters_per_id,
+    table_rows,
+)
 from opencse.modules.parts import TABLE, Parts
 from opencse.modules.token_weights import TokenWeights
 from opencse.text.tokenizer import Tokenizer
@@ -34,13 +39,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
     from opencse.modules.table_model import Table
-
-_MODEL2VEC = "model2vec"
-_PADDINGS = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
-_LENGTH = 512
-"""Longest text in ids of model2vec folders whose config.json does not say."""
-UNLIMITED = 1_000_000
-"""The longest text in ids of a table that truncates nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,28 +72,6 @@ def new_table(rows: Tensor, *, dropout: float | None = None) -> Table:
     return table
 
 
-def table_folder(folder: Path) -> Path | None:
-    """The folder of the table inside ``folder``; None if that holds another kind of model."""
-    listing = folder / "modules.json"
-    if listing.is_file():
-        entries = read_json(listing)
-        first = entries[0] if isinstance(entries, list) and entries else {}
-        kind, path = (first.get("type"), first.get("path")) if isinstance(first, dict) else (None, None)
-        if str(kind).split(".")[0] == "sentence_transformers" and str(kind).endswith(".StaticEmbedding"):
-            if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
-                raise UserError(f"{listing}: path is {path!r}; the name of a folder inside {folder} was expected")
-            return folder / path
-        return None
-    return folder if _is_model2vec(folder) else None
-
-
-def _is_model2vec(folder: Path) -> bool:
-    try:
-        return read_config(folder / "config.json").get("model_type") == _MODEL2VEC
-    except UserError:
-        return False
-
-
 def read_table(folder: Path, where: Path, *, dropout: float | None = None) -> TableParts:
     """Reads the table in ``where``, a part of ``folder``, as model2vec or sentence-transformers reads it.
 
@@ -104,34 +80,20 @@ def read_table(folder: Path, where: Path, *, dropout: float | None = None) -> Ta
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
-    from tokenizers import Tokenizer as Backend
 
     try:
-        backend = Backend.from_file(str(where / "tokenizer.json"))
         weights = load_file(where / "model.safetensors")
     except (OSError, SafetensorError) as error:
         raise UserError(f"{where}: the table of word vectors cannot be read ({reason(error)})") from None
-    except Exception as error:  # what the tokenizers library raises has no class of its own
-        raise UserError(f"{where / 'tokenizer.json'}: cannot be read ({reason(error)})") from None
-    rows = _folded(where, weights)
-    size = 1 + max(backend.get_vocab().values(), default=-1)
-    if rows.ndim != 2 or len(rows) < size:
-        raise UserError(f"{where}: the tokenizer has {size:,} ids, the table is of shape {tuple(rows.shape)}")
-    rows = rows.float()
-    config = read_config(folder / "config.json")
-    model2vec = config.get("model_type") == _MODEL2VEC
-    tokenizer = model2vec_tokenizer(backend) if model2vec else bare_tokenizer(backend)
-    if tokenizer.pad_id >= len(rows):  # the vocabulary has no padding, so one was added
-        rows = torch.cat([rows, rows.new_zeros(1 + tokenizer.pad_id - len(rows), rows.shape[1])])
-    weights_of_tokens = without_unknown(tokenizer, len(rows)) if model2vec else None
-    if weights_of_tokens is not None:
-        rows[weights_of_tokens.weights == 0] = 0
+    wide = {name: (tensor.float() if tensor.is_floating_point() else tensor) for name, tensor in weights.items()}
+    read = table_rows(folder, where, {name: tensor.numpy() for name, tensor in wide.items()})
+    rows, tokenizer = torch.from_numpy(read.rows), _with_padding(read.tokenizer)
     return TableParts(
         table=new_table(rows, dropout=dropout),
         tokenizer=tokenizer,
-        max_length=_longest(folder / "config.json", config) if model2vec else _truncated_at(backend),
-        normalize=entry(folder / "config.json", config, "normalize", bool, False) if model2vec else None,
-        token_weights=weights_of_tokens,
+        max_length=read.max_length,
+        normalize=read.normalize,
+        token_weights=without_unknown(tokenizer, len(rows)) if read.leaves_out_unknown else None,
     )
 
 
@@ -145,66 +107,33 @@ def without_unknown(tokenizer: Tokenizer, rows: int) -> TokenWeights | None:
     return TokenWeights(weights)
 
 
-def _longest(path: Path, config: dict[str, Any]) -> int:
-    """The longest text in ids of a model2vec folder, where null means that nothing is truncated."""
-    if "max_length" in config and config["max_length"] is None:
-        return UNLIMITED
-    length = entry(path, config, "max_length", int, _LENGTH)
-    if length < 1:
-        raise UserError(f"{path}: max_length is {length}; a whole number from 1 on was expected, or null")
-    return length
-
-
-def _truncated_at(backend: Backend) -> int:
-    """The longest text in ids by a tokenizer.json, the only limit of sentence-transformers' StaticEmbedding."""
-    return int((backend.truncation or {}).get("max_length", UNLIMITED))
-
-
 def model2vec_tokenizer(backend: Backend) -> Tokenizer:
     """The tokenizer of ``backend`` as model2vec uses it: per id it reads the median length of a token in characters."""
-    return bare_tokenizer(backend, characters_per_id=int(median(map(len, backend.get_vocab()))))
+    return bare_tokenizer(backend, model2vec=True)
 
 
-def _folded(where: Path, weights: dict[str, Tensor]) -> Tensor:
-    """One row per id; some model2vec folders hold fewer rows, a mapping to them and a factor for each id."""
-    rows = weights.get("embedding.weight", weights.get("embeddings"))
-    if rows is None:
-        raise UserError(f"{where / 'model.safetensors'}: holds neither embedding.weight nor embeddings")
-    if "mapping" in weights:
-        mapping = weights["mapping"].long()
-        if len(mapping) and not 0 <= int(mapping.min()) <= int(mapping.max()) < len(rows):
-            raise UserError(f"{where / 'model.safetensors'}: mapping names rows that are not there")
-        rows = rows[mapping]
-    if "weights" in weights:
-        rows = rows.float() * weights["weights"].float()[:, None]
-    return rows
-
-
-def bare_tokenizer(backend: Backend, *, characters_per_id: int | None = None) -> Tokenizer:
+def bare_tokenizer(backend: Backend, *, model2vec: bool = False) -> Tokenizer:
     """The tokenizer of ``backend`` that adds no special tokens; one for padding is added where it has none.
 
     Args:
         backend: stays as it is.
-        characters_per_id: see `Tokenizer`.
+        model2vec: read as many characters of a text as model2vec does.
     """
-    from tokenizers import Tokenizer as Backend
+    return _with_padding(bare(backend, characters_per_id=characters_per_id(backend) if model2vec else None))
+
+
+def _with_padding(tokenizer: BareTokenizer) -> Tokenizer:
+    """Transformers' tokenizer of a bare one."""
     from transformers import PreTrainedTokenizerFast
 
-    stated = json.loads(backend.to_str())
-    stated |= {"post_processor": None, "truncation": None, "padding": None}
-    bare = Backend.from_str(json.dumps(stated))
-    known = bare.get_vocab()
-    padding = next((token for token in _PADDINGS if token in known), _PADDINGS[0])
-    model = stated.get("model", {})
-    unknown = model.get("unk_token")
-    if unknown is None and isinstance(model.get("unk_id"), int):  # of Unigram
-        unknown = model["vocab"][model["unk_id"]][0]
-    names = {"pad_token": padding} | ({"unk_token": unknown} if unknown in known else {})
-    side = (backend.truncation or {}).get("direction", "right")
+    names = {"pad_token": tokenizer.padding} | ({} if tokenizer.unknown is None else {"unk_token": tokenizer.unknown})
     hf = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=bare, clean_up_tokenization_spaces=False, truncation_side=side, **names
+        tokenizer_object=tokenizer.backend,
+        clean_up_tokenization_spaces=False,
+        truncation_side=tokenizer.truncation_side,
+        **names,
     )
-    return Tokenizer(hf, characters_per_id=characters_per_id)
+    return Tokenizer(hf, characters_per_id=tokenizer.characters_per_id)
 
 
 def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
@@ -228,7 +157,7 @@ def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
     weights = parts.token_weights
     left_out = unknown is None or (weights is not None and not weights.weights[unknown] and not rows[unknown].any())
     config = {
-        "model_type": _MODEL2VEC if left_out else TABLE,
+        "model_type": MODEL2VEC if left_out else TABLE,
         "architectures": ["StaticModel"],
         "normalize": parts.normalize,
         "max_length": parts.max_length if parts.max_length < UNLIMITED else None,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _LEAST = 1e-9  # smallest sum of weights, as in sentence-transformers
 
@@ -26,6 +27,7 @@ class Pooling(StrEnum):
     - ``max``, ``last_token``: of h_L; for models of other libraries.
 
     Example:
+        >>> import torch
         >>> states = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])  # one sentence, its last token is padding
         >>> Pooling.MEAN([states], torch.tensor([[1, 1, 0]])).tolist()
         [[2.0, 3.0]]
@@ -64,6 +66,8 @@ class Pooling(StrEnum):
         Returns:
             (rows, hidden), float32 where the states are of lower precision; a mean is zeros for a row without tokens.
         """
+        import torch
+
         wide = [s.float() if s.dtype in (torch.bfloat16, torch.float16) else s for s in states]
         hidden = wide[0] if len(wide) == 1 else torch.stack(wide).mean(dim=0)
         if self is Pooling.CLS:

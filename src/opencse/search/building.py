@@ -11,8 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.io import write_text
@@ -78,7 +78,7 @@ class BuildSettings:
     overlap: int = 0
     language: str = AUTO
 
-    def splitter(self, encoder: SentenceEncoder) -> PassageSplitter | None:
+    def splitter(self, encoder: TextEncoder) -> PassageSplitter | None:
         """Splits long texts; None where texts are not split.
 
         Raises:
@@ -94,7 +94,7 @@ class BuildSettings:
 def build(
     folder: Path,
     source: RowSource,
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     settings: BuildSettings,
     *,
     model: str,
@@ -194,7 +194,7 @@ def changing(folder: Path, progress: Progress, *, rows: bool = True) -> Iterator
             writer.commit()
 
 
-def add(writer: Writer, source: RowSource, encoder: SentenceEncoder, *, replace: bool, progress: Progress) -> int:
+def add(writer: Writer, source: RowSource, encoder: TextEncoder, *, replace: bool, progress: Progress) -> int:
     """Adds the rows of ``source`` to a change, and returns their number."""
     manifest = writer.manifest
     splitter = None if manifest.max_length is None else PassageSplitter(encoder, manifest.max_length, manifest.overlap)
@@ -212,7 +212,7 @@ def add(writer: Writer, source: RowSource, encoder: SentenceEncoder, *, replace:
 
 def _append(
     writer: Writer,
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     splitter: PassageSplitter | None,
     rows: Sequence[IndexRow],
     progress: Progress,
@@ -326,7 +326,7 @@ def _list_current_files(folder: Path) -> None:
         add_to_list(folder, name, manifest.vectors, manifest.engine or "", words)
 
 
-def require_same_model(folder: Path, manifest: Manifest, encoder: SentenceEncoder) -> None:
+def require_same_model(folder: Path, manifest: Manifest, encoder: TextEncoder) -> None:
     """Refuses an encoder whose vectors cannot be compared with those of the index."""
     if encoder.similarity_fn_name is not manifest.similarity:
         raise UserError(
@@ -344,7 +344,8 @@ def require_same_model(folder: Path, manifest: Manifest, encoder: SentenceEncode
     if current != manifest.fingerprint:
         raise UserError(
             f"{folder}: was built with {manifest.model or 'another model'} (fingerprint {manifest.fingerprint}), and "
-            f"this encoder is another ({current}); query it with that model, or build an index with this one"
+            f"this encoder is another ({current}), or the index is of an earlier version of opencse; query it with "
+            "that model, or build an index with this one"
         )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.progress import Progress
@@ -47,7 +47,7 @@ def _is_cache(folder: Path) -> bool:
     return all(path.is_dir() and _FINGERPRINT.fullmatch(path.name) for path in folder.iterdir())
 
 
-def cached_index(folder: Path, texts: Sequence[str], model: str, encoder: SentenceEncoder, progress: Progress) -> Index:
+def cached_index(folder: Path, texts: Sequence[str], model: str, encoder: TextEncoder, progress: Progress) -> Index:
     """Opens the index of distinct ``texts`` in a cache folder; builds it if it is missing or of other texts.
 
     Raises:

@@ -12,7 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
@@ -52,13 +53,13 @@ class Index:
         UserError: if there is no index. `open` also checks that it can be used.
     """
 
-    def __init__(self, folder: Path, encoder: SentenceEncoder | None = None) -> None:
+    def __init__(self, folder: Path, encoder: TextEncoder | None = None) -> None:
         self.folder = folder
         self._snapshots = Snapshots(folder)
         self._encoder = encoder
 
     @classmethod
-    def open(cls, folder: str | Path, *, encoder: SentenceEncoder | None = None) -> Self:
+    def open(cls, folder: str | Path, *, encoder: TextEncoder | None = None) -> Self:
         """Opens the index in a folder and checks that its files are complete.
 
         Args:
@@ -83,7 +84,7 @@ class Index:
         cls,
         folder: str | Path,
         rows: Iterable[RowLike] | RowSource,
-        encoder: SentenceEncoder,
+        encoder: TextEncoder,
         *,
         how: BuildSettings | None = None,
         model: str = "",
@@ -140,7 +141,7 @@ class Index:
         self._snapshots.close()
 
     @property
-    def encoder(self) -> SentenceEncoder:
+    def encoder(self) -> TextEncoder:
         """Encodes texts; loaded at the first use.
 
         Raises:
@@ -151,12 +152,12 @@ class Index:
                 manifest = snapshot.manifest
             if not manifest.model:
                 raise UserError(f"{self.folder}: names no model; open it with the encoder it was built with")
-            self.encoder = SentenceEncoder.load(manifest.model, pooling=manifest.pooling)
+            self.encoder = open_text_encoder(manifest.model, pooling=manifest.pooling)
         assert self._encoder is not None
         return self._encoder
 
     @encoder.setter
-    def encoder(self, encoder: SentenceEncoder) -> None:
+    def encoder(self, encoder: TextEncoder) -> None:
         with self.snapshot() as snapshot:
             require_same_model(self.folder, snapshot.manifest, encoder)
         self._encoder = encoder
@@ -327,7 +328,7 @@ class Index:
         rows: Iterable[RowLike] | RowSource,
         *,
         replace: bool = False,
-        encoder: SentenceEncoder | None = None,
+        encoder: TextEncoder | None = None,
         progress: Progress | None = None,
     ) -> int:
         """Adds rows, all of them or, on an error or a kill, none; returns their number.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.text.sentences import split_sentences
@@ -35,7 +35,7 @@ class PassageSplitter:
         UserError: for a length or overlap outside the model's range.
     """
 
-    def __init__(self, encoder: SentenceEncoder, max_length: int, overlap: int = 0) -> None:
+    def __init__(self, encoder: TextEncoder, max_length: int, overlap: int = 0) -> None:
         self._encoder = encoder
         self._prompt = encoder.prompts.of(Role.DOCUMENT)
         self._fixed = len(encoder.tokenizer.encode([self._prompt], None)[0])

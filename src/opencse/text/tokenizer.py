@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sys
 import tempfile
-import threading
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,19 +19,15 @@ from torch import Tensor
 from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_tokenizer
 from opencse.text.moving import moved
+from opencse.text.rust_tokenizer import Ids as Ids
+from opencse.text.rust_tokenizer import RustTokenizer, padded
 from opencse.text.template import Frame, Template
-from opencse.text.word_ids import WordIds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
     from transformers import PreTrainedTokenizerBase
 
-Ids = NDArray[np.int32]
 WordNumbers = NDArray[np.int16]
-_TRUNCATING = threading.Lock()
-"""One lock for all tokenizers: a tokenizer with a lock of its own could not be copied."""
-_MANY = 64
-"""Number of texts from which a table of words saves time."""
 _VOCABULARIES = (
     "tokenizer.json",
     "vocab.txt",
@@ -121,8 +114,7 @@ class Tokenizer:
     Attributes:
         hf: transformers' tokenizer; settings changed on it later do not reach the private copy.
         pad_id: id of its padding token.
-        characters_per_id: texts are truncated after so many characters for each id of the longest input, before they
-            are split into tokens (model2vec); None truncates by ids alone.
+        rust: the private copy, which makes the ids; None for tokenizers of Python alone.
         template: what every text is put into; its ids count as special tokens, which are never truncated or changed.
         frame: the ids of the template and of the special tokens around it; None without a template.
 
@@ -145,28 +137,25 @@ class Tokenizer:
                 "set tokenizer.pad_token and save it again"
             )
         self.hf = tokenizer
-        self.characters_per_id = characters_per_id
         self.template = template
         self.frame: Frame | None = None
         self.pad_id = int(tokenizer.pad_token_id)
-        self._fast: Backend | None = None
-        self._limit: int | None = None
-        self._words: WordIds | Literal[False] | None = None
+        self.rust: RustTokenizer | None = None
         if isinstance(tokenizer, PreTrainedTokenizerFast):
-            from tokenizers import Tokenizer as RustTokenizer
-
-            self._fast = RustTokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-            self._fast.no_padding()
-            self._fast.no_truncation()
-            self._fast.encode_special_tokens = tokenizer.split_special_tokens
+            self.rust = RustTokenizer(
+                tokenizer.backend_tokenizer,
+                truncation_side=tokenizer.truncation_side,
+                splits_special=tokenizer.split_special_tokens,
+                characters_per_id=characters_per_id,
+            )
         if template is not None:
-            if self._fast is None:
+            if self.rust is None:
                 raise UserError(
                     f"{tokenizer.name_or_path or type(tokenizer).__name__}: a template needs a tokenizer with "
                     "tokenizer.json (this one is of Python alone)"
                 )
             self.frame = Frame.of(template, tokenizer)
-            self.put_template(self._fast)
+            self.put_template(self.rust.backend)
 
     def put_template(self, backend: Backend, frame: Frame | None = None) -> None:
         """Makes a copy of the tokenizer's backend put texts into the template, if there is one.
@@ -184,12 +173,15 @@ class Tokenizer:
         """Number of ids around every text: special tokens, and those of the template."""
         return len(self.frame) if self.frame is not None else int(self.hf.num_special_tokens_to_add())
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """A pickled backend forgets whether it splits special tokens."""
-        self.__dict__ |= state
-        self._words = None
-        if self._fast is not None:
-            self._fast.encode_special_tokens = self.hf.split_special_tokens
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of the special tokens."""
+        return frozenset(self.hf.all_special_ids)
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id that stands for what the vocabulary does not hold; None if there is none."""
+        return None if self.hf.unk_token_id is None else int(self.hf.unk_token_id)
 
     @classmethod
     @checks_trust
@@ -226,11 +218,8 @@ class Tokenizer:
     def fingerprint(self) -> str:
         """A hash that differs whenever the same text could become other ids."""
         digest = hashlib.sha256()
-        if self._fast is not None:
-            with self._truncated(self._fast, None) as fast:
-                how: tuple[object, ...] = (fast.to_str(), fast.encode_special_tokens, self.hf.truncation_side)
-                how += () if self.characters_per_id is None else (self.characters_per_id,)
-            digest.update(repr(how).encode())
+        if self.rust is not None:
+            digest.update(repr(self.rust.description()).encode())
         else:
             with tempfile.TemporaryDirectory() as folder:
                 self.hf.save_pretrained(folder)
@@ -247,14 +236,8 @@ class Tokenizer:
         """
         if len(texts) == 0:
             return []
-        texts = self._shortened(texts, max_length)
-        if self._fast is not None:
-            if len(texts) >= _MANY and (by_word := self._by_word(self._fast)) is not None:
-                limit = sys.maxsize // 2**16 if max_length is None else max_length
-                if limit > by_word.special:
-                    return by_word.encode(texts, limit, from_left=self.hf.truncation_side == "left")
-            with self._truncated(self._fast, max_length) as fast:
-                return [np.asarray(e.ids, dtype=np.int32) for e in fast.encode_batch_fast(list(texts))]
+        if self.rust is not None:
+            return self.rust.encode(texts, max_length)
         rows = self.hf(
             list(texts),
             truncation=max_length is not None,
@@ -270,14 +253,12 @@ class Tokenizer:
         Raises:
             UserError: if the tokenizer has no fast backend, which alone knows the place of an id in its text.
         """
-        if self._fast is None:
+        if self.rust is None:
             raise UserError(
                 f"{self.hf.name_or_path or type(self.hf).__name__}: this tokenizer does not tell which word an id is "
                 "of, which changes to words and tokens need; choose a model with a fast tokenizer, or another view"
             )
-        texts = self._shortened(texts, max_length)
-        with self._truncated(self._fast, max_length) as fast:
-            encodings = fast.encode_batch(list(texts))
+        encodings = self.rust.encodings(texts, max_length)
         return [
             TokenisedText(np.asarray(e.ids, dtype=np.int32), _word_numbers(text, e.offsets, e.special_tokens_mask))
             for text, e in zip(texts, encodings, strict=True)
@@ -286,44 +267,15 @@ class Tokenizer:
     @property
     def reads_from_left(self) -> bool:
         """Whether a text that is too long loses its end, so that its first words decide its ids."""
-        return bool(self.hf.truncation_side == "right")
+        return bool((self.rust or self.hf).truncation_side == "right")
 
     def longest_text(self, max_length: int | None) -> int | None:
         """Characters of a text that are read, for a longest input in ids; None: all."""
-        return None if self.characters_per_id is None or max_length is None else self.characters_per_id * max_length
-
-    def _shortened(self, texts: Sequence[str], max_length: int | None) -> Sequence[str]:
-        longest = self.longest_text(max_length)
-        return texts if longest is None else [text[:longest] for text in texts]
-
-    def _by_word(self, backend: Backend) -> WordIds | None:
-        """The table of words, made at its first use; None if this tokenizer allows none."""
-        if self._words is None:
-            with self._truncated(backend, None) as untruncated:
-                fits = WordIds.fits(untruncated)
-                copy = type(untruncated).from_str(untruncated.to_str()) if fits else untruncated
-            copy.encode_special_tokens = backend.encode_special_tokens
-            self._words = WordIds(copy) if fits else False
-        return self._words or None
-
-    @contextmanager
-    def _truncated(self, backend: Backend, max_length: int | None) -> Iterator[Backend]:
-        """``backend`` that truncates texts to ``max_length``; other threads, with perhaps another length, wait."""
-        with _TRUNCATING:
-            if max_length != self._limit:
-                if max_length is None:
-                    backend.no_truncation()
-                else:
-                    backend.enable_truncation(max_length, direction=self.hf.truncation_side)
-                self._limit = max_length
-            yield backend
+        return None if self.rust is None else self.rust.longest_text(max_length)
 
     def pad(self, rows: Sequence[Ids]) -> Tokens:
         """Pads ``rows`` on the right to one batch."""
-        lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
-        ids = np.full((len(rows), int(lengths.max())), self.pad_id, dtype=np.int64)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = row
+        ids, lengths = padded(rows, self.pad_id)
         mask = np.arange(ids.shape[1]) < lengths[:, None]
         return Tokens(torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)))
 

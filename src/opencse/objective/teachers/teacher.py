@@ -11,9 +11,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from opencse.encoder.batches import token_budget
+from opencse.encoder.batches import Batching, token_budget
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.encoding import Batching, encode_in_batches
+from opencse.encoder.encoding import encode_in_batches
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
