@@ -44,8 +44,8 @@ def resampled_means(values: Floats, resamples: int = RESAMPLES, seed: int = 0) -
         (B, c).
 
     Example:
-        >>> resampled_means(np.array([[1.0], [3.0]]), resamples=200).mean().round() == 2
-        True
+        >>> float(resampled_means(np.array([[1.0], [3.0]]), resamples=200).mean().round())
+        2.0
     """
     n = len(values)
     generator = np.random.default_rng(seed)
