@@ -59,21 +59,25 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, int]], list[A
 def test_from_labels_to_evaluate_and_adapt(
     index: Path, served: Callable[..., Any], tmp_path: Path, tiny_folder: Path, encoder: SentenceEncoder
 ) -> None:
-    queries = [f"cold water number {i} in a cup" for i in range(6)]
+    queries = [f"cold water number {i} in a cup" for i in range(40)]
     answers = {query: i for i, query in enumerate(queries)}
     reporter, out = Heard(), tmp_path / "out"
     seen = served(answers)
     opencse.label(index, out, queries=queries, split=0.5, port=0, device="cpu", progress=reporter)
-    assert [query["split"] for query in seen[0]["queries"]] == ["test", "dev"] * 3
-    assert "6 queries added" in reporter.said
+    assert [query["split"] for query in seen[0]["queries"]] == ["test", "dev"] * 20
+    assert "40 queries added" in reporter.said
     assert any("is the page; every mark is saved in" in line and "http://127.0.0.1:" in line for line in reporter.said)
-    assert f"{out}: 6 of 6 queries have a right text; aim for 20" in reporter.said
+    assert f"{out}: 40 of 40 queries have a right text" in reporter.said
 
     scores = opencse.label_scores(index, out, device="cpu")
-    assert (scores.queries, list(scores.systems)) == (6, ["vectors", "BM25", "hybrid"])
+    assert (scores.queries, list(scores.systems)) == (40, ["vectors", "BM25", "hybrid"])
     result = opencse.evaluate(tiny_folder, suite="retrieval", data=out, device="cpu")
     record = result.scores()["out"]
-    assert (record.queries, record.documents, record.without_relevant) == (3, 40, 0)
+    assert (record.queries, record.documents, record.without_relevant) == (20, 40, 0)
+    tuned = opencse.tune_index(index, dev=out, device="cpu")
+    assert tuned.questions == 20
+    assert opencse.index_info(index).hybrid == tuned.weight
+
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("\n".join([*TEXTS, *(f"Another text of number {i} about houses." for i in range(60))]) + "\n")
     adapted = tmp_path / "adapted"
@@ -86,12 +90,12 @@ def test_from_labels_to_evaluate_and_adapt(
         settings=["training.max_steps=2"],
         progress=reporter,
     )
-    assert any("3 queries among 40 documents" in line for line in reporter.said), "the dev queries alone"
+    assert any("20 queries among 40 documents" in line for line in reporter.said), "the dev queries alone"
     assert (adapted / "modules.json").exists() or (adapted / "config.json").exists()
 
     served({**answers, "another water number 9": 9})
     opencse.label(index, out, queries=["another water number 9", queries[0]], port=0, device="cpu", progress=reporter)
-    assert f"{out}: continues with 6 queries, 6 of them answered" in reporter.said
+    assert f"{out}: continues with 40 queries, 40 of them answered" in reporter.said
     assert "1 queries added" in reporter.said
     assert "50% of the queries are dev queries, the others are test queries" in reporter.said
 

@@ -5,6 +5,7 @@ import { at, counted, make, report } from "./dom.js";
 import { drawScores } from "./label_scores.js";
 import { Texts } from "./label_texts.js";
 
+const TUNED = 20; // queries that `opencse index tune` needs
 let state = null;
 let current = null; // the query whose texts are shown
 let working = Promise.resolve();
@@ -35,8 +36,13 @@ function show(latest) {
   at("undo").disabled = undos.length === 0;
   at("use").hidden = answered === 0;
   const model = state.model === "" ? "MODEL" : state.model;
-  at("use-commands").textContent =
-    `opencse evaluate ${model} --suite retrieval --data ${state.folder}\nopencse adapt DOCUMENTS --dev ${state.folder} --out my-model`;
+  const forDev = state.queries.filter((query) => query.right + query.partly > 0 && (state.split === null || query.split === "dev"));
+  const commands = [
+    `opencse evaluate ${model} --suite retrieval --data ${state.folder}`,
+    `opencse adapt DOCUMENTS --dev ${state.folder} --out my-model`,
+  ];
+  if (forDev.length >= TUNED) commands.push(`opencse index tune ${state.index} --dev ${state.folder}`);
+  at("use-commands").textContent = commands.join("\n");
 }
 
 function listed(query) {
