@@ -192,3 +192,18 @@ def test_documents_in_beirs_layout_keep_their_ids(
     _, out, _ = opencse("index", "query", "ix", "hot water")
     assert out.index("d7") < out.index("d9")
     assert "Kettles" in out
+
+
+def test_the_weight_of_hybrid_search_is_tuned_and_named(opencse: Run, tmp_path: Path) -> None:
+    lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:160]
+    texts = [f"{one} {other}" for one, other in zip(lines[::2], lines[1::2], strict=True)]
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    index = tmp_path / "tuned"
+    assert opencse("index", "build", index, "opencse-mini", tmp_path / "texts.txt")[0] == 0
+    code, stdout, err = opencse("index", "tune", index, "--json", tmp_path / "tuned.json")
+    assert code == 0, err
+    record = json.loads((tmp_path / "tuned.json").read_text())
+    weight = f"weight of the vectors {record['weight']:.2f} ({record['source']})"
+    assert weight in stdout
+    assert weight in opencse("index", "info", index)[1]
+    assert weight in opencse("index", "query", index, "a man", "--hybrid")[2]
