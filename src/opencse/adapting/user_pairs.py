@@ -144,7 +144,7 @@ def questions_of_both(of_text: TextQuestions | None, of_pairs: TextQuestions | N
 
 
 def _about_others(questions: TextQuestions, pairs: Sequence[Row]) -> TextQuestions | None:
-    """The questions whose answer is in no pair, of the kinds that have `FEWEST` of them; None if no kind has."""
+    """The questions whose answer is in no pair, of the kinds that keep all or `FEWEST` of them; None if no kind does."""
     known = {key for row in pairs for key in map(normalised, row) if count_words(key) >= _FEWEST_WORDS}
     sets = []
     for one in questions.sets:
@@ -154,9 +154,9 @@ def _about_others(questions: TextQuestions, pairs: Sequence[Row]) -> TextQuestio
             for number, (query, row) in enumerate(zip(one.queries, one.answers.tolist(), strict=True))
             if shorten(one.candidates[row]) in free and normalised(query) not in known
         ]
-        if len(numbers) >= FEWEST:
+        if len(numbers) >= min(FEWEST, len(one)):
             sets.append(_some(one, numbers))
-    return replace(questions, sets=tuple(sets)) if sets else None
+    return replace(questions, sets=tuple(sets), weights=()) if sets else None
 
 
 def _some(one: QuestionSet, numbers: Sequence[int]) -> QuestionSet:
