@@ -144,7 +144,7 @@ def questions_of_both(of_text: TextQuestions | None, of_pairs: TextQuestions | N
 
 
 def _about_others(questions: TextQuestions, pairs: Sequence[Row]) -> TextQuestions | None:
-    """The questions whose answer is in no pair, of the kinds that keep all or `FEWEST` of them; None if no kind does."""
+    """The questions whose answer is in no pair, of the kinds that keep all or `FEWEST`; None if no kind does."""
     known = {key for row in pairs for key in map(normalised, row) if count_words(key) >= _FEWEST_WORDS}
     sets = []
     for one in questions.sets:
