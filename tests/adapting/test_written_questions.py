@@ -100,9 +100,9 @@ def test_sentences_without_order_become_pairs() -> None:
 
 def test_the_file_of_the_command_is_read(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
-    row = {"question": "Why?", "answer": "So.", "document": "d", "passage": 1, "model": "m", "ranks": {"words": None}}
+    row = {"question": "Why?", "answer": "So.", "document": "7", "passage": 1, "model": "m", "ranks": {"words": None}}
     path.write_text(f"{json.dumps(row)}\n{json.dumps({**row, 'question': 'How?'})}\n")
-    assert read_written(path) == [("Why?", "So.", "d"), ("How?", "So.", "d")]
+    assert read_written(path) == [("Why?", "So.", "7"), ("How?", "So.", "7")], "an id may be a number"
     with pytest.raises(UserError, match="three, question, answer, document"):
         read_written([("Why?", "So.")])
 

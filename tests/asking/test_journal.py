@@ -14,14 +14,14 @@ from opencse.errors import UserError
 def test_a_line_that_a_kill_left_unfinished_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "answers.jsonl"
     with AnswerJournal.open(path) as journal:
-        journal.add("a", ChatReply("Wie?\nWo?", tokens_in=3))
-        journal.add("b", ChatReply("Ü", finished=False))
+        journal.add({"a": ChatReply("Wie?\nWo?", tokens_in=3)})
+        journal.add({"b": ChatReply("Ü", finished=False)})
     with path.open("ab") as stream:
         stream.write(b'{"key": "c", "con')
     assert sorted(read_replies(path)[0]) == ["a", "b"]
     with AnswerJournal.open(path) as journal:
         assert journal.replies == {"a": ChatReply("Wie?\nWo?", tokens_in=3), "b": ChatReply("Ü", finished=False)}
-        journal.add("d", ChatReply("d"))
+        journal.add({"d": ChatReply("d")})
     assert sorted(read_replies(path)[0]) == ["a", "b", "d"]
 
 

@@ -19,7 +19,7 @@ from opencse.errors import UserError, shortened
 from opencse.ranking import Measure
 from opencse.text.documents import Document
 from opencse.text.given import Text, open_texts
-from opencse.text.readers import Texts
+from opencse.text.readers import Source, Texts, checked_texts
 
 COLUMNS = ("question", "answer", "document")
 """The columns of a file of `opencse.questions` that are read."""
@@ -42,14 +42,19 @@ def read_written(questions: Text) -> list[WrittenRow]:
     Raises:
         UserError: for bad input, or rows of other texts.
     """
-    source = open_texts(questions, columns=COLUMNS if isinstance(questions, str | Path) else None)
-    texts = source.read()
-    if texts.width != len(COLUMNS):
+    if isinstance(questions, str | Path):
+        source = Source(str(questions), COLUMNS)  # its records: ids of documents may be numbers, which `read` refuses
+        rows = [checked_texts(record, source.location, source.unit) for record in source.records(COLUMNS)]
+        where = source.location
+    else:
+        opened = open_texts(questions)
+        rows, where = [*opened.read().rows], opened.location
+    if not rows or len(rows[0]) != len(COLUMNS):
         raise UserError(
-            f"{source.location}: {texts.width} texts in a row; questions have three, {', '.join(COLUMNS)}: give a file "
-            "that opencse questions wrote, or pairs with --pairs"
+            f"{where}: {len(rows[0]) if rows else 'no'} texts in a row; questions have three, {', '.join(COLUMNS)}: "
+            "give a file that opencse questions wrote, or pairs with --pairs"
         )
-    return [(first, second, third) for first, second, third in texts.rows]
+    return [(first, second, third) for first, second, third in rows]
 
 
 def add_written(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from opencse.asking.sources import SourcePassage
-from opencse.text.scripts import count_words, search_words
+from opencse.text.scripts import count_words, folded, pieces_of
 from opencse.text.stems import language_of
 
 REASONS = {
@@ -63,7 +63,7 @@ class QuestionFilter:
 
     def fault(self, question: str, passage: SourcePassage) -> str | None:
         """The key of `REASONS` why ``question`` is dropped; None if it passes."""
-        key = " ".join(search_words(question))
+        key = " ".join(words_of(question))
         words = count_words(question)
         if _REFUSAL.match(question):
             return "refusal"
@@ -84,13 +84,23 @@ class QuestionFilter:
 
 
 def is_copy(question: str, passage: SourcePassage) -> bool:
-    """Whether a question is the title, or at least seven tenths of it are a run of five or more words of the passage.
+    """Whether a question is the title, or at least seven tenths of it are a run of five or more words of title or text.
 
     >>> is_copy("Kettles", SourcePassage(0, "a", 1, "Kettles", "Kettles: fill them."))
     True
     """
-    words, text = search_words(question), search_words(passage.text)
-    if words == search_words(passage.title):
+    words, text = words_of(question), words_of(f"{passage.title} {passage.text}")
+    if words == words_of(passage.title):
         return True
     run = SequenceMatcher(None, words, text, autojunk=False).find_longest_match().size
     return run >= _COPIED_WORDS and run >= _COPIED_SHARE * len(words)
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text in order, without case and punctuation; characters in languages without spaces.
+
+    >>> words_of("What's new?")
+    ['what', 's', 'new']
+    """
+    plain = re.sub(r"[^\w]+", " ", folded(text))
+    return [plain[start:end] for start, end in pieces_of(plain)]

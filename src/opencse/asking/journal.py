@@ -21,7 +21,7 @@ class AnswerJournal:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "answers.jsonl"
         >>> with AnswerJournal.open(path) as journal:
-        ...     journal.add("a", ChatReply("How?"))
+        ...     journal.add({"a": ChatReply("How?")})
         >>> with AnswerJournal.open(path) as journal:  # the next call
         ...     journal.replies["a"].content
         'How?'
@@ -57,12 +57,12 @@ class AnswerJournal:
                 if not replies:
                     path.unlink()
 
-    def add(self, key: str, reply: ChatReply) -> None:
-        """Adds an answer, and waits until it is on the disk."""
-        line = json.dumps({"key": key, **asdict(reply)}, ensure_ascii=False)
-        self._file.append(f"{line}\n".encode())
+    def add(self, replies: Mapping[str, ChatReply]) -> None:
+        """Adds answers by key, and waits until they are on the disk."""
+        lines = [json.dumps({"key": key, **asdict(reply)}, ensure_ascii=False) for key, reply in replies.items()]
+        self._file.append("".join(f"{line}\n" for line in lines).encode())
         self._file.sync()
-        self.replies[key] = reply
+        self.replies.update(replies)
 
 
 def read_replies(path: Path) -> tuple[dict[str, ChatReply], int]:

@@ -44,13 +44,16 @@ class RequestThreads:
         for _ in range(min(self.workers, len(self.requests))):
             threading.Thread(target=self._work, daemon=True).start()
 
-    def next(self) -> RequestOutcome:
-        """The next request that is answered or failed."""
+    def next(self) -> list[RequestOutcome]:
+        """The requests that are answered or failed since the last call; at least one."""
         while True:
             try:
-                return self._done.get(timeout=_TICK)  # a wait without end could not be interrupted on Windows
+                outcomes = [self._done.get(timeout=_TICK)]  # a wait without end could not be interrupted on Windows
             except queue.Empty:
                 continue
+            while not self._done.empty():
+                outcomes.append(self._done.get())
+            return outcomes
 
     def _work(self) -> None:
         while True:
@@ -82,26 +85,32 @@ def send_requests(
     before = total - len(remaining)
     progress.start("requests", total, before)
     failures, in_a_row, answered, began = 0, 0, 0, time.monotonic()
+    is_paced = len(remaining) <= 2 * _FIRST_FEW
     threads = RequestThreads(server, remaining, workers)
     try:
-        for number in range(1, len(remaining) + 1):
-            one, outcome = threads.next()
-            if isinstance(outcome, UnansweredError):
-                failures, in_a_row = failures + 1, in_a_row + 1
-                if failures <= _REPORTED:
-                    progress.say(f"no answer  about {one.passage.document}: {outcome}")
-                if in_a_row == min(FAILURES_IN_A_ROW, len(remaining)):
-                    raise UserError(
-                        f"{server.name}: {in_a_row} requests in a row failed (the last with {outcome}); "
-                        f"{before + answered:,} of {total:,} are answered, and the same command continues"
-                    )
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                journal.add(one.key, outcome)
-                answered, in_a_row = answered + 1, 0
-            progress.advance(before + number)
-            if answered == _FIRST_FEW and in_a_row == 0 and len(remaining) > 2 * _FIRST_FEW:
+        while answered + failures < len(remaining):
+            outcomes = threads.next()
+            replies = {one.key: outcome for one, outcome in outcomes if isinstance(outcome, ChatReply)}
+            if replies:
+                journal.add(replies)  # one wait for the disk, however many there are
+                answered += len(replies)
+            for one, outcome in outcomes:
+                if isinstance(outcome, ChatReply):
+                    in_a_row = 0
+                elif isinstance(outcome, UnansweredError):
+                    failures, in_a_row = failures + 1, in_a_row + 1
+                    if failures <= _REPORTED:
+                        progress.say(f"no answer  about {one.passage.document}: {outcome}")
+                    if in_a_row == min(FAILURES_IN_A_ROW, len(remaining)):
+                        raise UserError(
+                            f"{server.name}: {in_a_row} requests in a row failed (the last with {outcome}); "
+                            f"{before + answered:,} of {total:,} are answered, and the same command continues"
+                        )
+                else:
+                    raise outcome
+            progress.advance(before + answered + failures)
+            if answered >= _FIRST_FEW and not is_paced:
+                is_paced = True
                 _report_pace(plan, journal, answered, time.monotonic() - began, progress)
     except KeyboardInterrupt:
         raise InterruptedRunError(
