@@ -110,7 +110,7 @@ def test_what_forgets_is_not_kept_however_much_it_gained() -> None:
     assert history.add(10, DevScore(55.0, guard=59.0))
     assert not history.add(15, DevScore(80.0, guard=30.0, forgets=True))
     assert history.best_step == 10
-    assert "on general questions 60.00 before, 59.00 now" in verdict_of(QuestionSelector(Fixed()), history)
+    assert "on general English questions 60.00 before, 59.00 now" in verdict_of(QuestionSelector(Fixed()), history)
 
 
 def test_the_models_own_pooling_is_held_against_training_too() -> None:

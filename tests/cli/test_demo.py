@@ -32,7 +32,7 @@ def test_the_demo_helps_and_writes_its_report(
     assert graded["raw text alone"] > graded["before"] - 5
     assert found["raw text alone"] > found["before"]
     assert found["pairs"] > found["before"] + 5
-    assert "general questions guard" not in printed, "they are the sample's own pairs, which were trained on"
+    assert "general English questions guard" not in printed, "they are the sample's own pairs, which were trained on"
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "general questions" not in page
     for _, commands in first_steps():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from opencse.model_folder.reading import has_layers
 from opencse.progress import Counted, Progress
 from opencse.ranking import Measure
 from opencse.text.corpus_documents import documents_of
-from opencse.text.documents import GivenDocument
+from opencse.text.documents import Document, GivenDocument
 from opencse.text.given import GivenTexts, Text, open_texts
+from opencse.text.languages import language_of_texts
 
 RECIPE = "adapt"
 LOOSE = "sentences"
@@ -92,9 +93,10 @@ def plan_adaptation(
         selector = guarded(material.questions)
     elif by_text:
         _require_graded(source, str(dev), metric)
+        clause = _of_other_language(documents)
         progress.say(
-            f"selection  by 150 general English pairs, because the documents are too few for {FEWEST} questions; if "
-            "you have queries with their relevant documents, select by them with --dev FOLDER"
+            f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "
+            "questions; if you have queries with their relevant documents, select by them with --dev FOLDER"
         )
         selector = "sample"
     added = ", written questions" * bool(written) + " and given pairs" * bool(question_pairs)
@@ -105,6 +107,12 @@ def plan_adaptation(
         dev=selector,
         metric=metric if selector == dev else None,
     )
+
+
+def _of_other_language(documents: Iterable[Document]) -> str:
+    """A clause for the user where the documents are in another language than English."""
+    language = language_of_texts([sentence for document in documents for sentence in document.sentences])
+    return "" if language in (None, "english") else f", which say nothing about {str(language).capitalize()} text"
 
 
 def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool) -> str | None:

@@ -10,6 +10,7 @@ from opencse.adapting.selection import Selector
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.selection_by_questions import Questions, QuestionSelector
 from opencse.adapting.selection_by_transfer import TransferSelector, is_transfer, transfer_folder
+from opencse.adapting.similarity_guard import SimilarityGuard
 from opencse.adapting.text_questions import FEWEST, text_questions
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.adapting.user_queries import UserQueries
@@ -125,8 +126,8 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
 
 
 def guarded(questions: Questions) -> QuestionSelector:
-    """Selects by ``questions``, with the built-in general questions as the guard against forgetting."""
-    return QuestionSelector(questions, Guard.built_in())
+    """Selects by ``questions``, with guards against forgetting: general English ones, and of the text's language."""
+    return QuestionSelector(questions, Guard.built_in(), SimilarityGuard.of(questions.held_out()))
 
 
 def without_trained(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selector, list[str]]:

@@ -26,7 +26,9 @@ class DevScore:
         uniformity: of the first sentences of graded pairs; None where there are none.
         error: standard error of the value's difference from the start's; None where it is not known.
         guard: nDCG@10 x 100 of the general questions that guard against forgetting; None without a guard.
-        forgets: whether the guard refuses this encoder.
+        agreement: how well similarities of held-out texts agree with the start's
+            (`opencse.adapting.similarity_guard`); None where the text is English, which questions guard.
+        forgets: whether a guard refuses this encoder.
         parts: the values that ``value`` is the mean of, by name.
         share: of the trained weights, where they are averaged with the start's; 1 where they are not.
         cosines: of graded pairs (n,), for the test of a difference; not recorded.
@@ -41,6 +43,7 @@ class DevScore:
     uniformity: float | None = None
     error: float | None = None
     guard: float | None = None
+    agreement: float | None = None
     forgets: bool = False
     parts: dict[str, float] = field(default_factory=dict)
     share: float = 1.0
@@ -58,6 +61,7 @@ class DevScore:
             "dev_uniformity": self.uniformity,
             "dev_error": self.error,
             "guard": self.guard,
+            "agreement": self.agreement,
             "dev_share": None if self.share == 1.0 else self.share,
             **{f"dev_{name}": value for name, value in self.parts.items()},
         }

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from opencse.adapting.guard import Guard
 from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
+from opencse.adapting.similarity_guard import LEAST, SimilarityGuard
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Flags, Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
@@ -77,6 +78,20 @@ class Questions(Protocol):
         """Means by kind of question; empty where there is one kind."""
 
 
+class _Values(NamedTuple):
+    """What is computed of an encoder.
+
+    Attributes:
+        questions: (n,) the measure of each question.
+        general: the measure of each general question.
+        similarities: of the texts of the language guard, each with each.
+    """
+
+    questions: Floats
+    general: Floats | None
+    similarities: Floats | None
+
+
 @dataclass
 class QuestionSelector:
     """Selects the encoder that answers best on average, unless the guard finds that it forgot too much.
@@ -84,11 +99,14 @@ class QuestionSelector:
     Attributes:
         questions: with known answers.
         guard: general questions that guard against forgetting (`opencse.adapting.guard`), or None.
+        language_guard: similarities of texts in another language than English, which guard that language, or None.
     """
 
     questions: Questions
     guard: Guard | None = None
-    _start_values: tuple[Floats, Floats | None] | None = field(default=None, init=False, repr=False)
+    language_guard: SimilarityGuard | None = None
+    _start_values: _Values | None = field(default=None, init=False, repr=False)
+    _language_known: bool = field(default=True, init=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -102,9 +120,14 @@ class QuestionSelector:
 
     @property
     def size(self) -> str:
-        """How many questions there are, the guard's included."""
-        guard = "" if self.guard is None else f"; {len(self.guard):,} general questions guard against forgetting"
-        return f"{self.questions.size}{guard}"
+        """How many questions there are, and what guards against forgetting."""
+        guards = [
+            *([] if self.guard is None else [f"{len(self.guard):,} general English questions"]),
+            *([] if self.language_guard is None else [self.language_guard.name]),
+        ]
+        if not guards:
+            return self.questions.size
+        return f"{self.questions.size}; {' and '.join(guards)} guard against forgetting"
 
     @property
     def left_out(self) -> Flags | None:
@@ -119,17 +142,20 @@ class QuestionSelector:
         """Drops the questions that also occur in the training text; the guard may be dropped altogether."""
         questions, notes = self.questions.without(trained)
         guard, guard_notes = (None, []) if self.guard is None else self.guard.without(trained)
-        return QuestionSelector(questions, guard), [*notes, *guard_notes]
+        language_guard = None if self.language_guard is None else self.language_guard.without(trained)
+        return QuestionSelector(questions, guard, language_guard), [*notes, *guard_notes]
 
     def fingerprint(self) -> str:
-        """A hash of the questions and of the guard's."""
-        return hash_json([self.questions.fingerprint(), "" if self.guard is None else self.guard.fingerprint()])
+        """A hash of the questions and of what guards against forgetting."""
+        guards = ["" if one is None else one.fingerprint() for one in (self.guard, self.language_guard)]
+        return hash_json([self.questions.fingerprint(), *(guards if self.language_guard is not None else guards[:1])])
 
     def begin(self, start: SentenceEncoder) -> DevScore:
         """Scores the start, which the others are compared with."""
-        values = (self.questions.values(start), None if self.guard is None else self.guard.values(start))
+        values = self._values(start)
         self._start_values = values
-        return self._compared(*values)
+        self._language_known = self.language_guard is None or self.language_guard.known_by(start)
+        return self._compared(values, values)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Scores an encoder, compared with the start.
@@ -137,23 +163,31 @@ class QuestionSelector:
         Raises:
             RuntimeError: before `begin`.
         """
-        values = self.questions.values(encoder)
-        return self._compared(values, None if self.guard is None else self.guard.values(encoder))
-
-    def _compared(self, values: Floats, general: Floats | None) -> DevScore:
         if self._start_values is None:
             raise RuntimeError("call begin with the start first")
-        before, general_before = self._start_values
-        forgotten = None
-        if self.guard is not None and general is not None and general_before is not None:
-            forgotten = self.guard.compare(general_before, general)
-        error = grouped_difference(before, values, self.questions.units, self.questions.kinds).error
+        return self._compared(self._start_values, self._values(encoder))
+
+    def _values(self, encoder: SentenceEncoder) -> _Values:
+        return _Values(
+            self.questions.values(encoder),
+            None if self.guard is None else self.guard.values(encoder),
+            None if self.language_guard is None else self.language_guard.values(encoder),
+        )
+
+    def _compared(self, before: _Values, after: _Values) -> DevScore:
+        forgotten = agreement = None
+        if self.guard is not None and before.general is not None and after.general is not None:
+            forgotten = self.guard.compare(before.general, after.general)
+        if self.language_guard is not None and before.similarities is not None and after.similarities is not None:
+            agreement = self.language_guard.agreement(before.similarities, after.similarities)
+        error = grouped_difference(before.questions, after.questions, self.questions.units, self.questions.kinds).error
         return DevScore(
-            float(values.mean()),
+            float(after.questions.mean()),
             error=error if math.isfinite(error) else None,
             guard=None if forgotten is None else forgotten.value,
-            forgets=forgotten is not None and forgotten.too_much,
-            parts=self.questions.parts(values),
+            agreement=agreement,
+            forgets=(forgotten is not None and forgotten.too_much) or self._moved_too_far(agreement),
+            parts=self.questions.parts(after.questions),
         )
 
     def worse(self, trained: DevScore, start: DevScore) -> bool:
@@ -176,7 +210,8 @@ class QuestionSelector:
             with_own = f" (with its own pooling {own_pooling.pooling} {own_pooling.value:.2f})"
         if not step or history.by_step[step].value <= before:
             untrained: Literal["start", "given"] = "given" if before > start.value else "start"
-            return Choice(untrained, _refusal(history, before, f"{measured}: start {start.value:.2f}{with_own}"))
+            scores = f"{measured}: start {start.value:.2f}{with_own}"
+            return Choice(untrained, self._refusal(history, before, scores))
         best = history.by_step[step]
         gain = f"{best.value - start.value:+.2f}"
         if best.error is None:
@@ -187,12 +222,37 @@ class QuestionSelector:
         averaged = "" if best.share == 1.0 else f", averaged with the start ({best.share:.0%} trained),"
         general = ""
         if best.guard is not None and start.guard is not None:
-            general = f"; on general questions {start.guard:.2f} before, {best.guard:.2f} now"
+            general = f"; on general English questions {start.guard:.2f} before, {best.guard:.2f} now"
+        if best.agreement is not None:
+            general += f"; {self._similarities} agree to {best.agreement:.0f} % with the start's"
+            general += "" if self._language_known else ", which knows little of their language"
         return Choice(
             "best",
             f"the model of step {step:,}{averaged} is kept: {measured} {start.value:.2f} before{with_own}, "
             f"{best.value:.2f} now ({gain}{_by_kind(start, best)}{general}); {self.questions.unknown}",
         )
+
+    def _moved_too_far(self, agreement: float | None) -> bool:
+        return self._language_known and agreement is not None and agreement < LEAST
+
+    @property
+    def _similarities(self) -> str:
+        return "" if self.language_guard is None else self.language_guard.name
+
+    def _refusal(self, history: History, before: float, measured: str) -> str:
+        """The verdict where the start is kept."""
+        start = history.by_step[0]
+        trained = {step: score for step, score in history.by_step.items() if step}
+        step = max(trained, key=lambda step: trained[step].value)
+        best = trained[step]
+        scores = f"{measured}, best of training {best.value:.2f} at step {step:,}"
+        if best.value <= before or not best.forgets:
+            return f"the start is kept unchanged: no trained encoder answers better ({scores})"
+        if self._moved_too_far(best.agreement):
+            why = f"moved too far: {self._similarities} agree to {best.agreement:.0f} % with the start's"
+        else:
+            why = f"forgot general English (general questions {start.guard:.2f} before, {best.guard:.2f} after)"
+        return f"the start is kept unchanged: training gained ({scores}) but {why}; try a lower training.learning_rate"
 
 
 def _by_kind(before: DevScore, after: DevScore) -> str:
@@ -204,17 +264,3 @@ def _by_kind(before: DevScore, after: DevScore) -> str:
         for name, value in after.parts.items()
     )
     return f"; {kinds}"
-
-
-def _refusal(history: History, before: float, measured: str) -> str:
-    """The verdict where the start is kept."""
-    start = history.by_step[0]
-    trained = {step: score for step, score in history.by_step.items() if step}
-    best = max(trained, key=lambda step: trained[step].value)
-    scores = f"{measured}, best of training {trained[best].value:.2f} at step {best:,}"
-    if trained[best].value > before and start.guard is not None:
-        return (
-            f"the start is kept unchanged: training gained ({scores}) but forgot general English (general questions "
-            f"{start.guard:.2f} before, {trained[best].guard:.2f} after); try a lower training.learning_rate"
-        )
-    return f"the start is kept unchanged: no trained encoder answers better ({scores})"

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
-# The escapes: question mark and full stop of Arabic and Urdu, full stops of the scripts of India and of Amharic.
-_END = re.compile(r"""(?<=[.!?…\u061f\u06d4\u0964\u0965\u1362])(?P<close>["'”’»)\]]*)\s+|(?<=[。！？])\s*""")
+# The escapes: question mark and full stop of Arabic and Urdu, full stops of the scripts of India and of Amharic; full
+# stops of Burmese and Khmer, closing quotation marks and bracket of Chinese and Japanese.
+_END = re.compile(
+    r"""(?<=[.!?…\u061f\u06d4\u0964\u0965\u1362])(?P<close>["'”’»)\]]*)\s+"""
+    r"""|(?:(?<=[。！？\u104b\u17d4\u17d5])|(?<=[。！？][\u300d\u300f\uff09”]))(?![\u300d\u300f\uff09”])\s*"""
+)
 _ABBREVIATIONS = (
     "e\\.g|i\\.e|cf|vs|al|etc|ca|no|nos|vol|pp|fig|figs|eq|eqs|dr|mr|mrs|ms|prof|st|approx",
     "nr|bzw|usw|vgl|abb|bd|kap|evtl|ggf|inkl|sog|geb|hrsg|aufl|z\\.b|d\\.h|u\\.a",  # German
