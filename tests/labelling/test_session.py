@@ -246,6 +246,11 @@ def test_scores_are_those_of_the_searches(tmp_path: Path, water: Index) -> None:
         assert (scores.queries, list(scores.systems)) == (6, ["vectors", "BM25", "hybrid"])
         assert scores.systems["BM25"].ndcg_at_10 == 100, "each query names the number of its text"
         assert all(one.judged == 1 for one in scores.systems.values())
+        assert session.scores() == scores
+        water.add([IndexRow("Water number 2 is ice.", "ice")])
+        water.delete(["w2"])
+        assert session.scores().queries == 5, "the index has changed, so all queries are searched for again"
+        assert session.scores().systems["BM25"].judged < 1
 
 
 def test_an_index_without_texts(tmp_path: Path, water: Index) -> None:

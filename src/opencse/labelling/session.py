@@ -17,7 +17,7 @@ from opencse.labelling.documents import CorpusSurvey, IndexedDocument, documents
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import CorpusState, LabelledQuery, Labels, Level, PooledText, ranks_by_text
 from opencse.labelling.pooling import Rankings, interleaved, search_all
-from opencse.labelling.scores import LabelScores, score
+from opencse.labelling.scores import DEPTH, LabelScores, score
 from opencse.modules.prompts import Role
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
@@ -70,6 +70,7 @@ class LabelSession:
         self._index, self._folder, self._depth = index, folder, depth
         self._progress = progress or Silent()
         self._labels = labels
+        self._ranked: dict[str, Rankings] = {}
         self.notes: list[str] = []
         self._follow_index()
 
@@ -167,7 +168,8 @@ class LabelSession:
 
     def scores(self) -> LabelScores:
         """Scores the kinds of search by the marks so far."""
-        return score_labels(self._index, self._labels)
+        self._follow_index()
+        return score_labels(self._index, self._labels, self._ranked)
 
     def _search(self, queries: Sequence[str], k: int) -> list[Rankings]:
         return search_all(self._index, queries, k, self._index.encode(queries, Role.QUERY))
@@ -202,6 +204,7 @@ class LabelSession:
             stamp = self._index.stamp
             if state is not None and state.stamp == stamp and self._folder.has_corpus():
                 return
+            self._ranked.clear()
             pooled = [one for query in self._labels.queries for one in query.pool]
             ids, digests = {one.id for one in pooled}, {one.digest for one in pooled}
 
@@ -251,8 +254,13 @@ def followed(pool: Sequence[PooledText], survey: CorpusSurvey) -> list[PooledTex
     return list(followed_pool.values())
 
 
-def score_labels(index: Index, labels: Labels) -> LabelScores:
+def score_labels(index: Index, labels: Labels, ranked: dict[str, Rankings] | None = None) -> LabelScores:
     """Scores the searches of an index by labels; marks of texts that the index does not have do not count.
+
+    Args:
+        index: is searched.
+        labels: the queries and their marks.
+        ranked: rankings of queries by their text, which are not searched for again; new ones are added.
 
     Raises:
         UserError: if the index has none of the marked texts.
@@ -268,9 +276,12 @@ def score_labels(index: Index, labels: Labels) -> LabelScores:
             f"{index.folder}: has none of the {len(marked):,} marked texts; the labels are of another index"
         )
     answered = labels.answered
-    texts = [query.text for query in answered]
-    rankings = search_all(index, texts, 10, index.encode(texts, Role.QUERY)) if texts else []
-    return score(answered, rankings)
+    known = {} if ranked is None else ranked
+    new = [query.text for query in answered if query.text not in known]
+    if new:
+        rankings = search_all(index, new, DEPTH, index.encode(new, Role.QUERY))
+        known |= {text: Rankings(one.ids, {}) for text, one in zip(new, rankings, strict=True)}
+    return score(answered, [known[query.text] for query in answered])
 
 
 def _is_in(pooled: PooledText, documents: Mapping[str, IndexedDocument]) -> bool:

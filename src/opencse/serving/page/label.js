@@ -103,13 +103,13 @@ const next = () =>
     const start = state.queries.findIndex((query) => query.number === number);
     const later = [...state.queries.slice(start + 1), ...state.queries.slice(0, start)];
     const following = later.find((query) => !query.finished);
-    if (state.answered >= 5) drawScores(await ask("labels/scores"));
     if (following !== undefined) {
       await open(following.number);
     } else {
       leave();
       report(at("status"), unused ? "Saved. No text is right, so this query is not used. Type the next query." : "Saved. Type the next query.");
     }
+    if (state.answered >= 5) ask("labels/scores").then(drawScores, () => {}); // later ones are drawn by the next query
   });
 
 function leave() {
