@@ -22,7 +22,7 @@ from opencse.api.options.index import (
     RowOptions,
 )
 from opencse.api.options.shared import ProgressOptions
-from opencse.api.reranking import second_stage
+from opencse.api.reranking import margin_teacher, second_stage
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError, require_known
 from opencse.modules.hybrid_weight import HybridWeight
@@ -324,12 +324,13 @@ def index_negatives(folder: str | Path, pairs: Text, out: str | Path, **options:
     path = Path(out)
     if path.suffix != ".jsonl":
         raise UserError(f"{out}: triples are written as .jsonl; choose a file name with that ending")
-    require_apart(path, read=paths_of(folder, pairs), models=paths_of(options["model"]))
+    require_apart(path, read=paths_of(folder, pairs), models=paths_of(options["model"], options["teacher"]))
     require_absent(path, overwrite=options["overwrite"])
     rows = open_texts(pairs, columns=options["columns"], split=options["split"]).read().rows
     with Index(Path(folder)) as index, index.snapshot():  # all queries search the same snapshot
         index.encoder = encoder_of(index.info(), options)
-        return mine(index, rows, path, options["how"], progress=options["progress"] or Silent())
+        teacher = margin_teacher(options)
+        return mine(index, rows, path, options["how"], teacher, progress=options["progress"] or Silent())
 
 
 @public

@@ -67,7 +67,10 @@ EXAMPLES: dict[str, list[str]] = {
     "index check": ["opencse index check my-index"],
     "index pairs": ["opencse index pairs my-index -n 50"],
     "index duplicates": ["opencse index duplicates my-index --threshold 0.95"],
-    "index negatives": ["opencse index negatives my-index pairs.csv --columns question,answer --out triples.jsonl"],
+    "index negatives": [
+        "opencse index negatives my-index pairs.csv --columns question,answer --out triples.jsonl",
+        "opencse index negatives my-index pairs.csv --teacher my-cross-encoder --least-margin 0 --out margins.jsonl",
+    ],
     "index export": ["opencse index export my-index lancedb lance-folder --name docs"],
     "label": ["opencse label my-index --out queries", "opencse label my-index --queries asked.txt --split 0.5"],
     "finish": ["opencse finish my-model"],

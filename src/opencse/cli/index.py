@@ -280,8 +280,8 @@ def negatives(
     from opencse.search.negatives import Mined, Mining
     from opencse.settings import validate
 
-    read, model = [folder, pairs, out], options["model"]
-    require_json(json_file, lambda old: has_fields(old, Mined), read=read, models=[model])
+    read, models = [folder, pairs, out], [options["model"], options["teacher"]]
+    require_json(json_file, lambda old: has_fields(old, Mined), read=read, models=models)
     settings = {
         "count": count, "ranks": (first, last), "ceiling": ceiling, "floor": floor, "same": same, "pick": pick,
         "seed": seed,

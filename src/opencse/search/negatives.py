@@ -17,6 +17,7 @@ from opencse.io import writing
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
+from opencse.reranking.margins import MarginTeacher
 from opencse.search.index import Index
 from opencse.search.result import Hit
 from opencse.settings import Settings
@@ -92,7 +93,8 @@ class Mined:
         triples: number of rows that were written.
         without: pairs without a negative; they are not in the file.
         fewer: pairs with at least one, but fewer negatives than requested.
-        refused: candidates that were left out, by reason: ``ceiling``, ``floor``, ``same text``, ``like a positive``.
+        refused: candidates that were left out, by reason: ``ceiling``, ``floor``, ``same text``, ``like a positive``,
+            ``margin``.
     """
 
     out: str
@@ -104,15 +106,24 @@ class Mined:
 
 
 def mine(
-    index: Index, pairs: Sequence[tuple[str, ...]], out: Path, how: Mining | None = None, *, progress: Progress
+    index: Index,
+    pairs: Sequence[tuple[str, ...]],
+    out: Path,
+    how: Mining | None = None,
+    teacher: MarginTeacher | None = None,
+    *,
+    progress: Progress,
 ) -> Mined:
     """Writes a .jsonl file of rows ``anchor``, ``positive``, ``negative``, which `opencse.train` reads.
+
+    With a teacher the rows also have a ``margin``, which the recipe ``margin-mse`` reads.
 
     Args:
         index: of the candidates, with its encoder.
         pairs: queries, each with a text that answers it; a third column is not read.
         out: the file; replaced at the end in one step.
         how: which candidates are taken.
+        teacher: gives the margins, and leaves out candidates whose margin is too small.
         progress: shows the progress.
 
     Raises:
@@ -135,10 +146,20 @@ def mine(
         with writing(out) as unfinished, unfinished.open("w", encoding="utf-8") as stream:
             for start in range(0, len(queries), _WINDOW):
                 window = queries[start : start + _WINDOW]
-                for query, positive, negatives in _mine_window(index, window, answers, how, random, refused):
+                rows = list(_mine_window(index, window, answers, how, refused))
+                mined: Sequence[Sequence[tuple[str, float | None]]]
+                if teacher is None:
+                    mined = [[(text, None) for text in _picked(allowed, how, random)] for _, _, allowed in rows]
+                else:
+                    ordered = [(query, positive, _ordered(allowed, how, random)) for query, positive, allowed in rows]
+                    mined, refused_here = teacher.select(ordered, how.count)
+                    refused["margin"] += refused_here
+                for (query, positive, _), negatives in zip(rows, mined, strict=True):
                     counts[len(negatives)] += 1
-                    for negative in negatives:
-                        row = {"anchor": query, "positive": positive, "negative": negative}
+                    for negative, margin in negatives:
+                        row: dict[str, object] = {"anchor": query, "positive": positive, "negative": negative}
+                        if margin is not None:
+                            row["margin"] = round(margin, 6)
                         stream.write(json.dumps(row, ensure_ascii=False) + "\n")
                 progress.advance(start + len(window))
             triples = sum(count * times for count, times in counts.items())
@@ -147,6 +168,7 @@ def mine(
                 raise UserError(
                     f"no negative could be taken for any of {len(pairs):,} pairs (candidates left out: {reasons}); "
                     "look at more ranks, or raise the ceiling"
+                    f"{'' if teacher is None or teacher.least is None else ', or lower the least margin'}"
                 )
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({reason(error)})") from None
@@ -161,10 +183,9 @@ def _mine_window(
     queries: Sequence[str],
     answers: dict[str, list[str]],
     how: Mining,
-    random: np.random.Generator,
     refused: Counter[str],
 ) -> Iterator[tuple[str, str, list[str]]]:
-    """Each pair of some queries, with its negatives."""
+    """Each pair of some queries, with the candidates that may be its negatives, hardest first."""
     first, last = how.ranks
     vectors = index.encode(queries, Role.QUERY)
     positives = list(dict.fromkeys(text for query in queries for text in answers[query]))
@@ -190,10 +211,21 @@ def _mine_window(
         for positive, score in zip(answers[query], answer_scores.tolist(), strict=True):
             allowed = [hit.text for hit in candidates if hit.score < function.share_of(score, how.ceiling)]
             refused["ceiling"] += len(candidates) - len(allowed)
-            if how.pick == "random" and len(allowed) > how.count:
-                picks = np.sort(random.choice(len(allowed), how.count, replace=False))
-                allowed = [allowed[pick] for pick in picks]
-            yield query, positive, list(dict.fromkeys(allowed))[: how.count]
+            yield query, positive, allowed
+
+
+def _picked(allowed: list[str], how: Mining, random: np.random.Generator) -> list[str]:
+    """The negatives of a pair."""
+    if how.pick == "random" and len(allowed) > how.count:
+        picks = np.sort(random.choice(len(allowed), how.count, replace=False))
+        allowed = [allowed[pick] for pick in picks]
+    return list(dict.fromkeys(allowed))[: how.count]
+
+
+def _ordered(allowed: list[str], how: Mining, random: np.random.Generator) -> list[str]:
+    """All candidates of a pair, in the order in which a teacher scores them."""
+    texts = list(dict.fromkeys(allowed))
+    return [texts[row] for row in random.permutation(len(texts))] if how.pick == "random" else texts
 
 
 def _highest_cosine(rows: Floats, vector: Floats) -> float:

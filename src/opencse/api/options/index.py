@@ -19,6 +19,7 @@ from opencse.api.options.shared import (
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
+    from opencse.reranking.cross_encoder import CrossEncoder
     from opencse.search.filters import Where
     from opencse.search.negatives import Mining
 
@@ -181,6 +182,25 @@ class NegativeOptions(SplitOptions, IndexModelOptions, total=False):
     how: Annotated[
         Mining | None,
         Option(None, "which candidates are taken; see `opencse.search.negatives.Mining`.", hidden=True),
+    ]
+    teacher: Annotated[
+        str | Path | CrossEncoder | None,
+        Option(
+            None,
+            "Cross-encoder (folder or Hub id) that scores each row; the file gets margins, for --recipe margin-mse.",
+            rank=1,
+            in_python="cross-encoder (a folder, a Hub id or a loaded one) that scores each row: the file also gets its "
+            "margins, which the recipe ``margin-mse`` learns from.",
+        ),
+    ]
+    least_margin: Annotated[
+        float | None,
+        Option(
+            None,
+            "Leave out a negative that --teacher scores less than this below the answer, for instance 0; by default "
+            "none is left out.",
+            rank=1,
+        ),
     ]
     overwrite: Annotated[bool, Option(False, "Replace the file --out if it exists.", rank=5)]
 
