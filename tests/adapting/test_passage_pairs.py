@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from opencse.adapting import passage_pairs
 from opencse.adapting.passage_pairs import Passage, rare_words_with_passages, sentences_with_passages
 from opencse.text.scripts import search_words
 
@@ -76,3 +77,9 @@ def test_scripts_without_spaces_have_short_queries_too() -> None:
     pairs = rare_words_with_passages(every, most=10)
     assert pairs
     assert all(word in text for query, text in pairs for word in query.split())
+
+
+def test_words_of_a_large_collection_are_counted_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = passages(60)
+    monkeypatch.setattr(passage_pairs, "SEARCHED", 20)
+    assert len({text for _, text in rare_words_with_passages(every, most=1_000)}) == 20

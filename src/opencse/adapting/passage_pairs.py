@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from opencse.adapting.shared_words import SEARCHED
 from opencse.text.scripts import count_words, search_words
 
 MOST = 20_000
@@ -74,7 +75,7 @@ def rare_words_with_passages(passages: Sequence[Passage], most: int) -> Pairs:
     are left out.
 
     Args:
-        passages: the answers.
+        passages: the answers; a random sample of `SEARCHED` where there are more.
         most: pairs to make, at most `MOST`.
 
     Source: our own; docs/results/adapt.md shows what they add.
@@ -84,6 +85,8 @@ def rare_words_with_passages(passages: Sequence[Passage], most: int) -> Pairs:
         >>> rare_words_with_passages([Passage("", (text,)) for text in texts], most=9)[0]
         ('red valve', 'Each red valve leaks.')
     """
+    if len(passages) > SEARCHED:
+        passages = random.Random(0).sample(passages, SEARCHED)
     holding = Counter(word for passage in passages for word in set(search_words(" ".join(passage.sentences))))
     weights = {
         word: math.log((len(passages) + 1) / (count + 0.5))
