@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opencse.adapting.continuing import Growth, KnownDocuments
 from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, guarded
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.text_questions import FEWEST
@@ -48,12 +49,14 @@ class Adaptation:
         preset: presets of the recipe that suit the documents, joined by colons; None if there are none.
         dev: how the encoder to keep is selected; see `opencse.adapting.dev_choice.load_selector`.
         metric: by which answers are scored, where ``dev`` is still to be opened; None otherwise.
+        known: the documents that the model will have been adapted to.
     """
 
     text: GivenTexts
     preset: str | None
     dev: DevChoice
     metric: str | None
+    known: KnownDocuments
 
 
 def plan_adaptation(
@@ -65,6 +68,7 @@ def plan_adaptation(
     columns: Sequence[str] | None = None,
     questions: Text | None = None,
     model: str = BUILTIN,
+    continues: bool = False,
     recipe: str = RECIPE,
     dev: str | Path | None = AUTO,
     metric: str | None = None,
@@ -81,9 +85,19 @@ def plan_adaptation(
         require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
     question_pairs = () if pairs is None else read_pairs(pairs, columns)
     measure = None if metric is None else Measure.parse(metric)
+    before = KnownDocuments.read(Path(model)) if continues else None
     documents, source = documents_of(corpus, fields, keep_code=keep_code, say=progress.say)
     written = () if questions is None else read_written(questions)
-    material = material_of(documents, measure, question_pairs, Counted(progress, "shared words"), written)
+    known, count = KnownDocuments.of(documents), Counted(progress, "shared words")
+    if before is None:
+        material = material_of(documents, measure, question_pairs, count, written)
+    else:
+        growth = Growth.of(documents, before, model)
+        for line in growth.lines(model):
+            progress.say(line)
+        new = material_of(growth.new, measure, question_pairs, count, written)
+        material = growth.material(new, lambda old: material_of(old, measure, (), count))
+        known = known.joined(before)
     progress.say(f"documents  {source}: {material.facts}")
     if model == BUILTIN:
         progress.say(STRONGER)
@@ -106,6 +120,7 @@ def plan_adaptation(
         preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev)),
         dev=selector,
         metric=metric if selector == dev else None,
+        known=known,
     )
 
 

@@ -193,6 +193,7 @@ def adapt(
     _require_path(out, "out")
     _require_path(options["model"], "model")
     _require_writable(out, options, corpus, options["pairs"], options["questions"])
+    model = _start_of(options)
     adaptation = plan_adaptation(
         corpus,
         fields=options["fields"],
@@ -200,7 +201,8 @@ def adapt(
         pairs=options["pairs"],
         columns=options["columns"],
         questions=options["questions"],
-        model=str(options["model"]),
+        model=model,
+        continues=options["continue_from"] is not None,
         recipe=options["recipe"],
         dev=options["dev"],
         metric=options["metric"],
@@ -209,7 +211,7 @@ def adapt(
     job = TrainJob(
         text=adaptation.text,
         recipe=options["recipe"],
-        model=str(options["model"]),
+        model=model,
         preset=adaptation.preset,
         settings=_settings(options["settings"]),
         dev=adaptation.dev,
@@ -218,13 +220,30 @@ def adapt(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
-    result = _run_or_plan(job, out, options)
+    try:
+        result = _run_or_plan(job, out, options)
+    except InterruptedRunError:
+        if RunFolder.at(out).record_file.is_file():  # then the best encoder so far is there
+            adaptation.known.write(Path(out))
+        raise
     if result.kept != "none" and started().first:
+        adaptation.known.write(result.folder)
         try:
             fit_with_model(result.folder, adaptation.dev, options, adaptation.metric)
         except KeyboardInterrupt:
             raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
     return result
+
+
+def _start_of(options: AdaptOptions) -> str:
+    """The model that `adapt` starts from: ``model``, or the adapted one that it continues."""
+    earlier, model = options["continue_from"], options["model"]
+    if earlier is None:
+        return str(model)
+    _require_path(earlier, "continue_from")
+    if model != defaults_of(AdaptOptions)["model"]:
+        raise UserError(f"--continue starts from {earlier}; leave --model out")
+    return str(earlier)
 
 
 def _open_further(argument: Text | tuple[Text, str]) -> GivenSet:

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from opencse import io
+from opencse.adapting.continuing import FILE as DOCUMENTS
 from opencse.crash_safe import folder_versions, remove_leftovers
 from opencse.errors import UserError
 from opencse.model_folder.layout import CALIBRATION
@@ -44,7 +45,7 @@ _MODEL = (
     "README.md",
     CALIBRATION,
 )
-_RESULTS = (METRICS, REPORT, NUMBERS, _OF_A_STUDY, *TRACKED)
+_RESULTS = (METRICS, DOCUMENTS, REPORT, NUMBERS, _OF_A_STUDY, *TRACKED)
 _SENTENCE_CONFIG = "config_sentence_transformers.json"
 _MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Normalize)")
 

@@ -220,6 +220,18 @@ class AdaptOptions(QuestionOptions, RunOptions, total=False):
             rank=-1,
         ),
     ]
+    continue_from: Annotated[
+        str | Path | None,
+        Option(
+            None,
+            "Adapt this adapted model further, because the collection has grown: CORPUS is all of it as it is now. It "
+            "learns from the new documents, and from as many rows of the others, and is compared on both.",
+            ("--continue",),
+            rank=-1,
+            in_python="a model that `adapt` wrote, to adapt further because the collection has grown: ``corpus`` is "
+            "all of it as it is now.",
+        ),
+    ]
     recipe: Annotated[
         str,
         Option("adapt", "Recipe by name (opencse recipes) or TOML file.", ("--recipe", "-r"), rank=-1),

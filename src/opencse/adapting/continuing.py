@@ -1,0 +1,161 @@
+"""Adapts a model further when its collection has grown: which documents are new, and what is asked about the others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from opencse.adapting.holdout import HeldOut, fraction, normalised
+from opencse.adapting.material import TrainingMaterial
+from opencse.adapting.text_questions import TextQuestions
+from opencse.errors import UserError
+from opencse.records import JsonRecord, read_record, save_json
+from opencse.text.documents import Document
+
+FILE = "documents.json"
+"""Hashes of the documents that the model in a folder was adapted to; it holds no text."""
+
+
+class KnownDocuments(JsonRecord):
+    """The documents that a model was adapted to, by hashes of their content.
+
+    Attributes:
+        hashes: of the words of title and text, 16 hexadecimal digits each, sorted.
+
+    Example:
+        >>> kettles, snow = Document("Kettles", ("It boils.",)), Document("", ("Snow fell.",))
+        >>> known = KnownDocuments.of([kettles])
+        >>> [len(part) for part in known.split([snow, kettles, Document("kettles", ("It boils!",))])]
+        [1, 2]
+    """
+
+    hashes: list[str]
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> KnownDocuments:
+        """The hashes of ``documents``."""
+        return cls(hashes=sorted({_hash(document) for document in documents}))
+
+    @classmethod
+    def read(cls, folder: Path) -> KnownDocuments:
+        """The documents that the model in ``folder`` was adapted to.
+
+        Raises:
+            UserError: for a folder that `opencse.adapt` did not write.
+        """
+        if not (folder / FILE).is_file():
+            raise UserError(
+                f"{folder}: has no {FILE}, which opencse adapt writes; to begin with this model, use --model {folder}"
+            )
+        return read_record(cls, folder / FILE)
+
+    def write(self, folder: Path) -> None:
+        """Writes the hashes next to the model."""
+        save_json(folder / FILE, self.to_dict())
+
+    def joined(self, other: KnownDocuments) -> KnownDocuments:
+        """The documents of both."""
+        return KnownDocuments(hashes=sorted({*self.hashes, *other.hashes}))
+
+    def split(self, documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
+        """``documents`` that are not among these, and those that are."""
+        known = set(self.hashes)
+        flags = [_hash(document) in known for document in documents]
+        new = [document for document, is_known in zip(documents, flags, strict=True) if not is_known]
+        return new, [document for document, is_known in zip(documents, flags, strict=True) if is_known]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a collection has grown.
+
+    Attributes:
+        new: documents that the model was not adapted to.
+        old: documents that it was adapted to.
+        missing: how many documents it was adapted to that are no longer in the collection.
+    """
+
+    new: list[Document]
+    old: list[Document]
+    missing: int
+
+    @classmethod
+    def of(cls, documents: Sequence[Document], known: KnownDocuments, model: str) -> Growth:
+        """Compares ``documents`` with those that ``model`` was adapted to.
+
+        Raises:
+            UserError: if none is new.
+        """
+        new, old = known.split(documents)
+        if not new:
+            raise UserError(f"all {len(old):,} documents were there when {model} was adapted; nothing is new")
+        return cls(new, old, len(known.hashes) - len({_hash(document) for document in old}))
+
+    def lines(self, model: str) -> list[str]:
+        """What is new and what is known, for the user."""
+        missing = f", {self.missing:,} of before are not there" if self.missing else ""
+        lines = [f"continue   {model}: {len(self.new):,} documents are new, {len(self.old):,} are known{missing}"]
+        if not self.old:
+            lines.append(
+                "continue   nothing shows how much is forgotten about the documents of before; give them too, next to "
+                "the new ones"
+            )
+        return lines
+
+    def material(
+        self, new: TrainingMaterial, make: Callable[[Sequence[Document]], TrainingMaterial]
+    ) -> TrainingMaterial:
+        """Adds to the rows and questions of the new documents as many rows of the old ones, and their questions.
+
+        Rows of old documents are those of the lowest hashes, so that they do not depend on the order. The old documents
+        ask about themselves what they asked before, as long as they are the same. Questions about new and about old
+        documents count equally.
+
+        Args:
+            new: of the new documents, and the user's pairs.
+            make: makes rows and questions of the old documents.
+        """
+        if not self.old:
+            return new
+        old = make(self.old)
+        again = sorted(old.rows, key=lambda row: fraction("\n".join(row)))[: len(new.rows)]
+        if len(old.rows[0]) != len(new.rows[0]):  # single sentences cannot stand next to pairs
+            again = []
+        rows = _without_questions_of([*new.rows, *again], new.questions, old.questions)
+        facts = f"{new.facts}; of the known documents {len(again):,} rows of {len(old.rows):,}"
+        return replace(new, rows=rows, questions=_both(new.questions, old.questions), facts=facts)
+
+
+def _both(new: TextQuestions | None, old: TextQuestions | None) -> TextQuestions | None:
+    """Questions about new and about old documents, half of the score each."""
+    if new is None or old is None:
+        return new or old
+    first = int(new.held.units.max()) + 1
+    shares = [share / 2 for one in (new, old) for share in (one.weights or (1 / len(one.sets),) * len(one.sets))]
+    sets = [replace(one, kind=f"new {one.kind}", label=f"{one.label} about new documents") for one in new.sets]
+    sets += [
+        replace(one, kind=f"old {one.kind}", label=f"{one.label} about known documents", units=one.units + first)
+        for one in old.sets
+    ]
+    parts = zip(*((one.held.units, one.held.held, one.held.repeated) for one in (new, old)), strict=True)
+    units, held, repeated = (np.concatenate(part) for part in parts)
+    units[len(new.held.units) :] += first
+    from_pairs = new.from_pairs or old.from_pairs
+    return TextQuestions(
+        tuple(sets), HeldOut(units, held, repeated), new.metric, from_pairs=from_pairs, weights=tuple(shares)
+    )
+
+
+def _without_questions_of(rows: Sequence[tuple[str, ...]], *questions: TextQuestions | None) -> list[tuple[str, ...]]:
+    """The rows that hold no text of the questions or their answers."""
+    held = {normalised(text) for one in questions if one is not None for text in one.held_out()}
+    return [row for row in rows if not any(normalised(text) in held for text in row)]
+
+
+def _hash(document: Document) -> str:
+    text = normalised(f"{document.title} {document.body}")
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
