@@ -256,8 +256,8 @@ class QuestionSelector:
 
 
 def _by_kind(before: DevScore, after: DevScore) -> str:
-    """The scores of each kind of question in words, where held-out pairs are one of several."""
-    if "pairs" not in after.parts or len(after.parts) < 2:
+    """The scores of each kind of question in words, where there are several."""
+    if len(after.parts) < 2:
         return ""
     kinds = ", ".join(
         f"{name.replace('_', ' ')} {before.parts.get(name, math.nan):.2f} to {value:.2f}"
