@@ -112,8 +112,8 @@ def add_written(
         out = np.zeros(len(written), dtype=bool)  # too few to select by: all are trained on
     trained = ~(out | _repeated(written, out))
     pairs: list[Row] = [row[:2] for row, is_trained in zip(written, trained.tolist(), strict=True) if is_trained]
-    asked = {normalised(query) for part in (questions.sets if questions else ()) for query in part.queries}
-    pairs = [row for row in pairs if normalised(row[0]) not in asked]
+    queries = {normalised(query) for part in (questions.sets if questions else ()) for query in part.queries}
+    pairs = [row for row in pairs if normalised(row[0]) not in queries]
     rows = [row if len(row) > 1 else row * 2 for row in rows]
     times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
     words = f"{len(pairs):,} written questions" + (f", {times} times each" if times > 1 else "")

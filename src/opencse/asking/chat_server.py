@@ -169,9 +169,9 @@ class ChatServer:
                 else:
                     fault = f"HTTP {response.status_code}: {_text_of(response)}"
                     self._require_passing(response, fault)
-                    asked = _seconds_to_wait(response)
-                    if asked is not None:
-                        wait = self._patient(asked, fault)
+                    seconds = _seconds_to_wait(response)
+                    if seconds is not None:
+                        wait = self._patient(seconds, fault)
                         self.pause(wait)
             if attempt + 1 < self.attempts:
                 self._sleep(wait)

@@ -170,8 +170,8 @@ def write_questions(
     if k and questions:
         ranked = [*ranked_questions(questions, passages, encoder, k, progress)]
         dropped["lost"] = len(questions) - len(ranked)
-    asked = [replies[one.key] for one in _once(plan.requests) if one.key in replies]
-    tokens_in, tokens_out = sum(one.tokens_in for one in asked), sum(one.tokens_out for one in asked)
+    answers = [replies[one.key] for one in _once(plan.requests) if one.key in replies]
+    tokens_in, tokens_out = sum(one.tokens_in for one in answers), sum(one.tokens_out for one in answers)
     result = started.model_copy(
         update={
             "unreadable": unreadable,
