@@ -16,6 +16,7 @@ from opencse.labelling.documents import CorpusSurvey
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import PooledText
 from opencse.labelling.session import SHOWN, LabelSession, followed, score_labels
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -247,6 +248,10 @@ def test_scores_are_those_of_the_searches(tmp_path: Path, water: Index) -> None:
         assert scores.systems["BM25"].ndcg_at_10 == 100, "each query names the number of its text"
         assert all(one.judged == 1 for one in scores.systems.values())
         assert session.scores() == scores
+        water.set_hybrid_weight(HybridWeight(0.0, "test"))
+        tuned = session.scores().systems
+        assert tuned["hybrid"].ndcg_at_10 == tuned["BM25"].ndcg_at_10, "no vectors any more"
+        assert tuned["vectors"] == scores.systems["vectors"]
         water.add([IndexRow("Water number 2 is ice.", "ice")])
         water.delete(["w2"])
         assert session.scores().queries == 5, "the index has changed, so all queries are searched for again"

@@ -71,6 +71,7 @@ class LabelSession:
         self._progress = progress or Silent()
         self._labels = labels
         self._ranked: dict[str, Rankings] = {}
+        self._ranked_by: tuple[str, float] | None = None  # the index and the weight of its hybrid search
         self.notes: list[str] = []
         self._follow_index()
 
@@ -169,6 +170,9 @@ class LabelSession:
     def scores(self) -> LabelScores:
         """Scores the kinds of search by the marks so far."""
         self._follow_index()
+        current = (self._index.stamp, self._index.hybrid_weight.value)
+        if current != self._ranked_by:
+            self._ranked, self._ranked_by = {}, current
         return score_labels(self._index, self._labels, self._ranked)
 
     def _search(self, queries: Sequence[str], k: int) -> list[Rankings]:
@@ -204,7 +208,6 @@ class LabelSession:
             stamp = self._index.stamp
             if state is not None and state.stamp == stamp and self._folder.has_corpus():
                 return
-            self._ranked.clear()
             pooled = [one for query in self._labels.queries for one in query.pool]
             ids, digests = {one.id for one in pooled}, {one.digest for one in pooled}
 
