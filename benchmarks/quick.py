@@ -22,9 +22,12 @@ from pathlib import Path
 import torch
 from rows import HEADER, Row, machine, paired
 from speed import lines, our_step, quiet, shaped
+from tokenizers import Tokenizer
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import layer_vectors, vectors_by_layer
+from opencse.encoder.opening import open_text_encoder
+from opencse.model_folder.locate import builtin_folder
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations
@@ -32,6 +35,11 @@ from opencse.text import sample
 
 STORED = Path(__file__).parent / "quick.json"
 HELP = "import sys; sys.argv = ['opencse', '--help']; from opencse.cli import main; main()"
+ANSWER = (
+    "import sys; sys.argv = ['opencse', 'similarity', 'opencse-mini', 'A dog barks.', 'It rains.']; "
+    "from opencse.cli import main; main()"
+)
+ANSWERING = "import numpy, pydantic, tokenizers, typer.main"
 TOOLS = "import argparse, dataclasses, inspect, typing, subprocess"
 
 
@@ -100,6 +108,28 @@ def start_up(turns: int) -> Row:
     return paired("opencse --help compared with Python", run(HELP), run(TOOLS), size=1, unit="starts/s", turns=turns)
 
 
+def first_answer(turns: int) -> Row:
+    """`opencse similarity` with the built-in encoder compared with Python with the packages that it needs."""
+
+    def run(code: str) -> Callable[[int], object]:
+        return lambda turn: subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+    name = "opencse similarity compared with Python"
+    return paired(name, run(ANSWER), run(ANSWERING), size=1, unit="answers/s", turns=turns)
+
+
+def loading(turns: int) -> Row:
+    """Opening the built-in encoder for its vectors compared with reading its files."""
+    folder = builtin_folder()
+
+    def reference(turn: int) -> None:
+        Tokenizer.from_file(str(folder / "tokenizer.json"))
+        (folder / "model.safetensors").read_bytes()
+
+    name = "opening opencse-mini compared with its files"
+    return paired(name, lambda turn: open_text_encoder("opencse-mini"), reference, size=1, unit="/s", turns=turns)
+
+
 def main() -> None:
     """Measures, prints, and compares."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -113,7 +143,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = shaped("mini", Path(folder) / "mini")
         rows = [step(model, options.turns), encode(model, options.turns), layers(model, options.turns)]
-    rows += [loss(options.turns), start_up(options.turns)]
+    rows += [loss(options.turns), start_up(options.turns), first_answer(options.turns), loading(options.turns)]
     print(machine(), "", HEADER, *(row.line() for row in rows), sep="\n")
     if options.write:
         STORED.write_text(json.dumps({row.name: round(row.ratio, 3) for row in rows}, indent=1) + "\n", "utf-8")

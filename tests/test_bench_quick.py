@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROWS = ("step", "encode", "layers", "loss", "start_up", "first_answer", "loading")
 
 
 @pytest.fixture
@@ -29,13 +30,13 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         return lambda *given: paired(name, ours, lambda turn: time.sleep(0.05), size=1, unit="", turns=3)
 
     naps: dict[str, float] = {}
-    for name in ("step", "encode", "layers", "loss", "start_up"):
+    for name in ROWS:
         monkeypatch.setattr(quick, name, napping(name))
     monkeypatch.setattr(quick, "shaped", lambda shape, folder: str(folder))
     monkeypatch.setattr(quick, "STORED", tmp_path / "quick.json")
     monkeypatch.setattr(quick.torch, "set_num_threads", lambda threads: None)
     monkeypatch.setattr(sys, "argv", ["quick.py"])
-    quick.STORED.write_text(json.dumps(dict.fromkeys(("step", "encode", "layers", "loss", "start_up"), 1.0)))
+    quick.STORED.write_text(json.dumps(dict.fromkeys(ROWS, 1.0)))
     return quick, naps
 
 
@@ -58,7 +59,7 @@ def test_what_got_slower_is_named(quick: Any, capsys: pytest.CaptureFixture[str]
 
 def test_a_row_without_a_stored_ratio_fails(quick: Any) -> None:
     quick[0].STORED.write_text('{"step": 1.0}')
-    with pytest.raises(SystemExit, match=r"has no ratio of: encode; layers; loss; start_up"):
+    with pytest.raises(SystemExit, match=r"has no ratio of: encode; layers; loss; start_up; first_answer; loading"):
         quick[0].main()
 
 

@@ -14,6 +14,7 @@ from opencse.adapting.text_questions import TextQuestions, quick
 from opencse.adapting.user_queries import UserQueries
 from opencse.arrays import Floats, Integers, Vectors
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.retrieval.rankers import evenly
@@ -80,7 +81,7 @@ def fit_to_questions(encoder: SentenceEncoder, questions: Questions) -> FittedWe
     return fit_weight(curves_of(curves, questions.weights), f"{len(questions.units):,} questions: {questions.source}")
 
 
-def fit_to_index(snapshot: Snapshot, encoder: SentenceEncoder, measure: Measure | None = None) -> FittedWeight:
+def fit_to_index(snapshot: Snapshot, encoder: TextEncoder, measure: Measure | None = None) -> FittedWeight:
     """Fits the weight to questions that an index's own texts ask: a sentence asks for the rest of its text.
 
     Two kinds count equally: first sentences, and others. Texts of one sentence ask nothing.
@@ -112,7 +113,7 @@ def fit_to_index(snapshot: Snapshot, encoder: SentenceEncoder, measure: Measure 
     return fit_weight(curves_of(curves), f"{count:,} questions made of the texts of the index")
 
 
-def fit_index_to_queries(snapshot: Snapshot, encoder: SentenceEncoder, queries: UserQueries) -> FittedWeight:
+def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: UserQueries) -> FittedWeight:
     """Fits the weight to a user's queries, whose relevant documents are in an index by their ids.
 
     Raises:
@@ -180,7 +181,7 @@ def _of_set(encoder: SentenceEncoder, questions: QuestionSet, metric: Measure) -
 
 def _of_own_texts(
     snapshot: Snapshot,
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     metric: Measure,
     texts: Sequence[str],
     questions: Sequence[tuple[int, str, str]],
