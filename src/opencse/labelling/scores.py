@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from opencse.labelling.labels import LabelledQuery
 from opencse.labelling.pooling import SYSTEMS, Rankings
 from opencse.ranking import ndcg, reciprocal_rank
+from opencse.statistics.difference import Interval
 from opencse.statistics.seeds import summary
 
 DEPTH = 10
@@ -17,7 +18,6 @@ WARNING = (
     "Only texts that one of these three searches found were judged. Another model may find right texts that were not "
     "judged, and then scores too low; before you compare it, label the hits of an index that it has built."
 )
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,7 @@ def _system(
 
 def _mean(values: Sequence[float]) -> tuple[float, Interval | None]:
     summarized = summary(values)
-    interval = summarized.interval
-    return summarized.mean, None if interval is None else (float(interval[0]), float(interval[1]))
+    return summarized.mean, summarized.interval
 
 
 def _range(interval: Interval | None) -> str:
