@@ -152,8 +152,8 @@ class LabelSession:
         ]
         labels = self._labels.with_pool(number, pool)
         self._save(labels.with_finished(number, query.finished and not new_ids))
-        shown = [_shown(one, documents.get(one.id), rankings) for one in pool]
-        return self._labels.query(number), shown
+        shown_texts = [_shown(one, documents.get(one.id), rankings) for one in pool]
+        return self._labels.query(number), shown_texts
 
     def text_of(self, text_id: str) -> str:
         """All of a document's text, or its first `MOST_SHOWN` characters.
