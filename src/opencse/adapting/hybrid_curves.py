@@ -36,12 +36,12 @@ _ROWS = 20_000
 """Most texts of an index that are searched for them; a sample evenly spread where there are more."""
 _WORDS = 5
 """Words of a sentence that is a question, at least."""
-Score = Callable[[int, Integers], float]
+RowScore = Callable[[int, Integers], float]
 """The measure x 100 of a query, given by its number, from its ranked rows."""
 
 
 def values_by_share(
-    queries: Sequence[str], vectors: Vectors, rows: SearchedRows, words: KeywordIndex, score: Score
+    queries: Sequence[str], vectors: Vectors, rows: SearchedRows, words: KeywordIndex, score: RowScore
 ) -> Floats:
     """Scores each query's hybrid search at each weight of the vectors.
 

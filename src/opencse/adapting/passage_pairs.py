@@ -18,7 +18,7 @@ _KEY_WORDS = (2, 5)
 """Fewest and most words of a short query, as people type them."""
 _TOO_RARE = 2
 """A word that fewer passages hold is left out: nearly all are misspelt, or numbers."""
-Pairs = list[tuple[str, str]]
+PassagePairs = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Passage:
         return " ".join((self.title, *remaining)).strip()
 
 
-def sentences_with_passages(passages: Sequence[Passage], most: int) -> Pairs:
+def sentences_with_passages(passages: Sequence[Passage], most: int) -> PassagePairs:
     """Pairs a sentence with the rest of its passage, from which it is removed (Lee et al. 2019, inverse cloze task).
 
     It teaches an encoder that reads only the beginning of a text what the later sentences of such a text are about.
@@ -66,7 +66,7 @@ def sentences_with_passages(passages: Sequence[Passage], most: int) -> Pairs:
     return [(sentence, rest) for sentence, rest in pairs if count_words(rest) >= _FEWEST_WORDS]
 
 
-def rare_words_with_passages(passages: Sequence[Passage], most: int) -> Pairs:
+def rare_words_with_passages(passages: Sequence[Passage], most: int) -> PassagePairs:
     """Pairs two to five rare words of a sentence, in their order, with the passage: the short queries that people type.
 
     Words are those of search by words (`opencse.text.scripts.search_words`), so they have no language: in scripts
@@ -95,7 +95,7 @@ def rare_words_with_passages(passages: Sequence[Passage], most: int) -> Pairs:
     }
     draw = random.Random(0)
     rows = [(number, row) for number, passage in enumerate(passages) for row in range(len(passage.sentences))]
-    pairs: Pairs = []
+    pairs: PassagePairs = []
     for number, row in _drawn(rows, most):
         words = list(dict.fromkeys(word for word in search_words(passages[number].sentences[row]) if word in weights))
         score = {word: weights[word] * (0.5 + draw.random()) for word in words}

@@ -25,7 +25,7 @@ TRUST = 100
 The gain on n questions has a standard error of about 30 points / sqrt(n), and what the text's questions show is about 3
 points from what people's questions do; the two errors are equal at n = 100."""
 _FEWEST_WORDS = 4
-Row = tuple[str, ...]
+TextRow = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class UserPairs:
         questions: about the held-out pairs; None where they are fewer than `FEWEST_PAIRS`, and none is held out.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[TextRow, ...]
     questions: TextQuestions | None
 
     @classmethod
@@ -73,8 +73,8 @@ class UserPairs:
         return self.questions is not None and len(self.questions.units) >= TRUST
 
     def added_to(
-        self, rows: Sequence[Row], questions: TextQuestions | None
-    ) -> tuple[list[Row], TextQuestions | None, str]:
+        self, rows: Sequence[TextRow], questions: TextQuestions | None
+    ) -> tuple[list[TextRow], TextQuestions | None, str]:
         """Adds these pairs to the rows and questions that the documents give.
 
         All rows stay except those that hold a held-out question. A pair is repeated up to `TIMES` times, as long as the
@@ -143,7 +143,7 @@ def questions_of_both(of_text: TextQuestions | None, of_pairs: TextQuestions | N
     )
 
 
-def _about_others(questions: TextQuestions, pairs: Sequence[Row]) -> TextQuestions | None:
+def _about_others(questions: TextQuestions, pairs: Sequence[TextRow]) -> TextQuestions | None:
     """The questions whose answer is in no pair, of the kinds that keep all or `FEWEST`; None if no kind does."""
     known = {key for row in pairs for key in map(normalised, row) if count_words(key) >= _FEWEST_WORDS}
     sets = []
@@ -166,7 +166,7 @@ def _some(one: QuestionSet, numbers: Sequence[int]) -> QuestionSet:
     )
 
 
-def _without_answers_to(questions: TextQuestions, pairs: Sequence[Row]) -> list[Row]:
+def _without_answers_to(questions: TextQuestions, pairs: Sequence[TextRow]) -> list[TextRow]:
     """The pairs whose answer is not that of a question."""
     answers = {normalised(one.candidates[row]) for one in questions.sets for row in one.answers.tolist()}
     free = set(without_answers(answers, {row[1] for row in pairs}))

@@ -12,7 +12,7 @@ from opencse.adapting.holdout import HeldOut, fraction, normalised
 from opencse.adapting.question_sets import QuestionSet
 from opencse.adapting.question_sets import pairs as questions_of_pairs
 from opencse.adapting.text_questions import FEWEST, TextQuestions
-from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, Row
+from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, TextRow
 from opencse.arrays import Flags, Integers
 from opencse.asking.sources import name_of_document
 from opencse.errors import UserError, shortened
@@ -58,13 +58,13 @@ def read_written(questions: Text) -> list[WrittenRow]:
 
 
 def add_written(
-    rows: Sequence[Row],
+    rows: Sequence[TextRow],
     questions: TextQuestions | None,
     written: Sequence[WrittenRow],
     documents: Sequence[Document],
     held: Sequence[int],
     metric: Measure | None = None,
-) -> tuple[list[Row], TextQuestions | None, str]:
+) -> tuple[list[TextRow], TextQuestions | None, str]:
     """Adds written questions to the rows and questions that ``documents`` give.
 
     Those about documents that are held out already are not trained on: they are one more kind of question, with the
@@ -111,7 +111,7 @@ def add_written(
     elif questions is None:
         out = np.zeros(len(written), dtype=bool)  # too few to select by: all are trained on
     trained = ~(out | _repeated(written, out))
-    pairs: list[Row] = [row[:2] for row, is_trained in zip(written, trained.tolist(), strict=True) if is_trained]
+    pairs: list[TextRow] = [row[:2] for row, is_trained in zip(written, trained.tolist(), strict=True) if is_trained]
     queries = {normalised(query) for part in (questions.sets if questions else ()) for query in part.queries}
     pairs = [row for row in pairs if normalised(row[0]) not in queries]
     rows = [row if len(row) > 1 else row * 2 for row in rows]

@@ -28,7 +28,7 @@ MOST_FACTORS = 2**24
 """Most words times positions of a BERT whose means are computed here: 64 MiB."""
 _BLOCK = 4_096
 """Rows of a table that are hashed at a time."""
-Numbers = NDArray[np.float32]
+FloatTable = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class WordMeans:
         """Number of dimensions of a vector."""
         return int(self.words.shape[1])
 
-    def of(self, rows: Sequence[Ids]) -> Numbers:
+    def of(self, rows: Sequence[Ids]) -> FloatTable:
         """(n, d): the vector of each text, of at least one id."""
         unique, places = np.unique(np.concatenate(rows), return_inverse=True)
         lengths = [len(row) for row in rows]
@@ -134,12 +134,12 @@ class OccurringWords:
         norm: of a BERT without layers; None for a table.
     """
 
-    words: Numbers
-    factors: Numbers | None = None
-    positions: Numbers | None = None
+    words: FloatTable
+    factors: FloatTable | None = None
+    positions: FloatTable | None = None
     norm: EmbeddingNorm | None = None
 
-    def means(self, rows: Sequence[NDArray[np.integer]]) -> Numbers:
+    def means(self, rows: Sequence[NDArray[np.integer]]) -> FloatTable:
         """(n, d): the vector of each text; texts of similar length are the fastest.
 
         Args:
@@ -150,7 +150,7 @@ class OccurringWords:
         factors = (at < lengths[:, None]).astype(np.float32)
         if self.factors is not None:
             factors *= self.factors[places, at if self.positions is not None else 0]
-        sums: Numbers = np.matmul(factors[:, None, :], self.words.take(places, axis=0))[:, 0]
+        sums: FloatTable = np.matmul(factors[:, None, :], self.words.take(places, axis=0))[:, 0]
         if self.norm is None or self.positions is None:
             return np.asarray(sums / np.maximum(factors.sum(axis=1, keepdims=True), _LEAST), dtype=np.float32)
         sums += factors @ self.positions[: len(at)]
