@@ -189,24 +189,24 @@ def _of_own_texts(
     ids: Sequence[str],
 ) -> tuple[Floats, Integers, bool]:
     """Scores of questions (row, sentence, rest of its text), in an index where that text lacks the sentence."""
-    asked = [row for row, _, _ in questions]
+    query_rows = [row for row, _, _ in questions]
     changed, vectors = list(texts), np.array(snapshot.vectors[list(positions)])
     for row, _, rest in questions:
         changed[row] = rest
     rests = encoder.encode([rest for _, _, rest in questions], prompt=encoder.prompts.of(Role.DOCUMENT))
-    vectors[asked] = snapshot.similarity.prepared(rests)
+    vectors[query_rows] = snapshot.similarity.prepared(rests)
     sentences = [sentence for _, sentence, _ in questions]
     queries = snapshot.similarity.prepared(encoder.encode(sentences, prompt=encoder.prompts.of(Role.QUERY)))
     document = np.unique(ids, return_inverse=True)[1]
 
     def score(number: int, ranked: Integers) -> float:
-        row = asked[number]
+        row = query_rows[number]
         others = ranked[(document[ranked] != document[row]) | (ranked == row)]  # without its other passages
         return _of_answer(metric, np.flatnonzero(others == row))
 
     words = KeywordIndex.of(changed, snapshot.manifest.language)
     values = values_by_share(sentences, queries, RowsInMemory(vectors, snapshot.similarity), words, score)
-    return values, document[asked].astype(np.int64), False
+    return values, document[query_rows].astype(np.int64), False
 
 
 def _of_answer(metric: Measure, where: Integers) -> float:

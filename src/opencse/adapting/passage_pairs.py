@@ -99,9 +99,9 @@ def rare_words_with_passages(passages: Sequence[Passage], most: int) -> PassageP
     for number, row in _drawn(rows, most):
         words = list(dict.fromkeys(word for word in search_words(passages[number].sentences[row]) if word in weights))
         score = {word: weights[word] * (0.5 + draw.random()) for word in words}
-        chosen = sorted(words, key=lambda word: (-score[word], word))[: draw.randint(*_KEY_WORDS)]
-        if len(chosen) >= _KEY_WORDS[0]:
-            pairs.append((" ".join(word for word in words if word in chosen), passages[number].without(-1)))
+        key_words = sorted(words, key=lambda word: (-score[word], word))[: draw.randint(*_KEY_WORDS)]
+        if len(key_words) >= _KEY_WORDS[0]:
+            pairs.append((" ".join(word for word in words if word in key_words), passages[number].without(-1)))
     return pairs
 
 

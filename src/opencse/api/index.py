@@ -198,8 +198,8 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
             hybrid_weight=options["hybrid_weight"],
         )
         if options["hybrid"]:
-            chosen = options["hybrid_weight"]
-            weight = index.hybrid_weight if chosen is None else HybridWeight(chosen, "as requested")
+            typed_weight = options["hybrid_weight"]
+            weight = index.hybrid_weight if typed_weight is None else HybridWeight(typed_weight, "as requested")
             (options["progress"] or Silent()).say(f"hybrid     weight of the vectors {weight}")
         if stage is None:
             return result

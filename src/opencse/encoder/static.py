@@ -169,12 +169,12 @@ class StaticEncoder:
             ids = self.tokenize(texts[start : start + WINDOW], how.prompt)
             lengths = [len(row) for row in ids]
             unique, flat = np.unique(np.concatenate(ids), return_inverse=True)
-            places = np.split(flat, np.cumsum(lengths)[:-1])
+            rows_by_text = np.split(flat, np.cumsum(lengths)[:-1])
             occurring = self.words.among(unique, max(lengths))
             for indices in token_batches(lengths, _IDS, how.most):
                 filled = [i for i in indices if lengths[i]]
                 if filled:
-                    vectors[start + np.array(filled)] = occurring.means([places[i] for i in filled])
+                    vectors[start + np.array(filled)] = occurring.means([rows_by_text[i] for i in filled])
                 done += len(indices)
                 if progress is not None:
                     progress(done, len(texts))

@@ -76,10 +76,10 @@ class WordMeans:
 
     def of(self, rows: Sequence[Ids]) -> FloatTable:
         """(n, d): the vector of each text, of at least one id."""
-        unique, places = np.unique(np.concatenate(rows), return_inverse=True)
+        unique, word_rows = np.unique(np.concatenate(rows), return_inverse=True)
         lengths = [len(row) for row in rows]
         occurring = self.among(unique, max(lengths))
-        return occurring.means(np.split(places, np.cumsum(lengths)[:-1]))
+        return occurring.means(np.split(word_rows, np.cumsum(lengths)[:-1]))
 
     def among(self, unique: NDArray[np.integer], longest: int) -> OccurringWords:
         """Prepares the words that occur in some texts.
@@ -145,12 +145,12 @@ class OccurringWords:
         Args:
             rows: of each text the rows of its tokens in ``words``, at least one.
         """
-        places, lengths = padded(rows, 0)
-        at = np.arange(places.shape[1])
+        word_rows, lengths = padded(rows, 0)
+        at = np.arange(word_rows.shape[1])
         factors = (at < lengths[:, None]).astype(np.float32)
         if self.factors is not None:
-            factors *= self.factors[places, at if self.positions is not None else 0]
-        sums: FloatTable = np.matmul(factors[:, None, :], self.words.take(places, axis=0))[:, 0]
+            factors *= self.factors[word_rows, at if self.positions is not None else 0]
+        sums: FloatTable = np.matmul(factors[:, None, :], self.words.take(word_rows, axis=0))[:, 0]
         if self.norm is None or self.positions is None:
             return np.asarray(sums / np.maximum(factors.sum(axis=1, keepdims=True), _LEAST), dtype=np.float32)
         sums += factors @ self.positions[: len(at)]

@@ -99,8 +99,8 @@ class Service:
         Raises:
             ApiError: for a request that wants one that is not served, or a depth without one.
         """
-        wanted = rerank or (rerank is None and depth is not None)
-        if wanted and self.reranker is None:
+        re_ranks = rerank or (rerank is None and depth is not None)
+        if re_ranks and self.reranker is None:
             message = "no cross-encoder is served; start `opencse serve` with --rerank, or leave rerank out"
             raise ApiError(400, message, param="rerank", code="no_reranker")
         if rerank is False and depth is not None:
