@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.opening import open_text_encoder
 from opencse.encoder.static import StaticEncoder
@@ -73,3 +74,16 @@ def test_no_command_of_the_built_in_encoder_loads_torch(folder: Path) -> None:
 def test_a_network_is_loaded_where_there_is_one(folder: Path, tiny_folder: Path) -> None:
     assert "torch" in loaded_by(folder, ["similarity", str(tiny_folder), *TEXTS])
     assert not isinstance(open_text_encoder(tiny_folder), StaticEncoder)
+
+
+def test_an_export_next_to_a_network_is_used_for_a_few_texts(folder: Path, tiny_folder: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxscript")
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu", pooling="mean")
+    encoder.normalize = True
+    encoder.save(folder / "model")
+    opencse.export_onnx(folder / "model", folder / "model-onnx")
+    opencse.build_index(folder / "index", folder / "model", TEXTS, cut=False, device="cpu")
+    commands = [["similarity", "model", *TEXTS], ["index", "query", "index", "a hot drink", "--json", "hits.json"]]
+    assert loaded_by(folder, *commands) == []
+    assert len(json.loads((folder / "hits.json").read_text(encoding="utf-8"))["queries"][0]["hits"]) == len(TEXTS)

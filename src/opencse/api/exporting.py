@@ -10,6 +10,7 @@ from opencse.api.declaring import public
 from opencse.api.models import Model, load_encoder, name_of, open_encoder
 from opencse.api.options.exporting import OnnxOptions, StaticTableOptions
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import hash_model
 from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
@@ -69,7 +70,16 @@ def export_onnx(model: Model, out: str | Path, **options: Unpack[OnnxOptions]) -
         trust_remote_code=options["trust_remote_code"],
     )
     encoder = loaded.twin().to("cpu").eval() if isinstance(model, SentenceEncoder) else loaded
-    done = write_onnx(encoder, folder, name=public_name(name_of(model)), texts=texts, pairs=graded, progress=progress)
+    named = isinstance(model, str | Path) and options["pooling"] is None
+    done = write_onnx(
+        encoder,
+        folder,
+        name=public_name(name_of(model)),
+        texts=texts,
+        pairs=graded,
+        progress=progress,
+        files=hash_model(model) if named and isinstance(model, str | Path) else None,
+    )
     for line in done.int8.lines() if done.int8 else []:
         progress.say(line)
     progress.say(

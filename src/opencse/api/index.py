@@ -186,7 +186,7 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
         raise UserError("a query is blank; give each a text")
     with Index(Path(folder)) as index, index.snapshot() as snapshot:  # all that follows reads this one snapshot
         snapshot.matching(options["where"])  # refuses bad conditions before a model is loaded
-        index.encoder = encoder_of(index.info(), options)
+        index.encoder = encoder_of(index.info(), options, few=True)
         stage = second_stage(options)
         k, threshold = options["k"], options["threshold"]
         result = index.search(
@@ -369,7 +369,7 @@ def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) ->
     )
 
 
-def encoder_of(info: IndexInfo, options: IndexModelOptions) -> TextEncoder:
+def encoder_of(info: IndexInfo, options: IndexModelOptions, *, few: bool = False) -> TextEncoder:
     """The encoder of an index: the model that it names, or the option ``model`` in its place."""
     source = info.model if options["model"] is None else options["model"]
     if not source:
@@ -382,6 +382,7 @@ def encoder_of(info: IndexInfo, options: IndexModelOptions) -> TextEncoder:
             pooling=pooling,
             device=options["device"],
             trust_remote_code=options["trust_remote_code"],
+            few=few,
         )
     except UserError as error:
         if options["model"] is not None:

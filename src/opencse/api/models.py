@@ -11,7 +11,9 @@ from opencse.arrays import Embeddings
 from opencse.encoder.opening import open_text_encoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
+from opencse.export.exported_encoder import open_export
 from opencse.foreign import code_notice
+from opencse.model_folder.locate import locate
 from opencse.progress import Progress, Silent
 
 if TYPE_CHECKING:
@@ -71,8 +73,17 @@ def open_for_vectors(
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
+    few: bool = False,
 ) -> TextEncoder:
     """Opens an encoder for its vectors alone (see `open_text_encoder`), and reports where code of its folder is run.
+
+    Args:
+        model: its name, or an encoder.
+        progress: receives the report.
+        pooling: replaces the model's own.
+        device: where to put it.
+        trust_remote_code: run the code that the folder names, where it names any.
+        few: whether only a few texts are encoded: an ONNX export of the model then saves the time to load torch.
 
     Raises:
         UserError: see `open_encoder`.
@@ -81,13 +92,17 @@ def open_for_vectors(
     if isinstance(model, TextEncoder):
         _require_none(pooling, device)
         return model
+    if few and pooling is None and device in (None, "cpu"):
+        exported = open_export(locate(model))
+        if exported is not None:
+            return exported
     encoder = open_text_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     if encoder.own_code:
         progress.say(code_notice(encoder.own_code))
     return encoder
 
 
-def load_for_vectors(model: Model, options: ModelOptions) -> TextEncoder:
+def load_for_vectors(model: Model, options: ModelOptions, *, few: bool = False) -> TextEncoder:
     """Opens an encoder for its vectors alone, as the options of a command say.
 
     Raises:
@@ -99,6 +114,7 @@ def load_for_vectors(model: Model, options: ModelOptions) -> TextEncoder:
         pooling=options["pooling"],
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
+        few=few,
     )
 
 

@@ -79,7 +79,7 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
     if not all(one.strip() for one in (text, *others)):
         raise UserError("a text is blank; give each some words")
     progress = options["progress"] or Silent()
-    encoder = load_for_vectors(model, options)
+    encoder = load_for_vectors(model, options, few=True)
     warn_of_unknown_tokens(encoder, [text, *others], progress.say)
     scores = encoder.similarity(text, others)[0].tolist()
     folder = _calibrated(model, options["pooling"])

@@ -44,8 +44,6 @@ def hash_model(model: str | Path) -> dict[str, str]:
     Raises:
         UserError: if there is no such model, or a file cannot be read.
     """
-    from opencse.model_folder.adapters import read_adapters
-
     folder = locate(model)
     modules = [folder, *(path for path in folder.glob("[0-9]*_*") if path.is_dir())]  # of sentence-transformers
     files = {
@@ -59,6 +57,10 @@ def hash_model(model: str | Path) -> dict[str, str]:
         hashes = {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
     except OSError as error:
         raise UserError(f"{model}: cannot be read ({reason(error)})") from None
+    if not (folder / "adapter_config.json").is_file():
+        return hashes
+    from opencse.model_folder.adapters import read_adapters
+
     adapters = read_adapters(folder)
     if adapters is None:
         return hashes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -114,6 +114,7 @@ def write_onnx(
     texts: Sequence[str],
     pairs: ScoredPairs | None,
     progress: Progress,
+    files: Mapping[str, str] | None = None,
 ) -> OnnxExport:
     """Writes the graph of ``encoder`` and everything needed to run it, after comparing it with torch.
 
@@ -124,6 +125,7 @@ def write_onnx(
         texts: real texts, on which tokenizer and graph are checked from end to end, and int8 is measured.
         pairs: graded pairs, on which int8 is measured; None writes the float32 graph.
         progress: is notified of each stage.
+        files: hashes of the model's files, by which the export is recognised as that of the model.
 
     Raises:
         UserError: where the backbone cannot be exported, its tokenizer has no file of the tokenizers library, the
@@ -143,7 +145,7 @@ def write_onnx(
             expected = {prompt: encoder.encode(texts, prompt=prompt, normalize_embeddings=unit) for prompt in prompts}
             progress.say("graph      exporting; this takes some seconds")
             write_graph(encoder, work / GRAPH)
-            about = _description(encoder, name)
+            about = _description(encoder, name) | {"files": dict(files or {})}
             io.write_text(work / DESCRIPTION, json.dumps(about))
             shapes, difference = _compare(encoder, work)
             exact = OnnxEncoder(work)

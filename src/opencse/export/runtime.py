@@ -44,6 +44,8 @@ class OnnxEncoder:
     Attributes:
         description: content of ``export.json``: dimension, max_length, prompts, precision, checks.
         prompts: the model's prompts by name.
+        tokenizer: of the tokenizers library; truncates at max_length.
+        folder: of the export.
     """
 
     def __init__(self, folder: str | Path, *, threads: int = 0) -> None:
@@ -65,15 +67,16 @@ class OnnxEncoder:
             self.prompts = _prompts(self.description)
             self._longest: int | None = self.description.get("max_characters")
             self._dimension = int(self.description["dimension"])
-            self._tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
+            self.tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
             self._session = session(path / GRAPH, threads)
         except Exception as error:  # onnxruntime and tokenizers raise exceptions of many kinds of their own
             raise UserError(
                 f"{path}: cannot be opened as an ONNX export ({reason(error)}); write it with opencse export onnx"
             ) from None
-        padding = self._tokenizer.padding or {}
+        padding = self.tokenizer.padding or {}
         self._pad_id = int(padding.get("pad_id", 0))
-        self._tokenizer.no_padding()
+        self.tokenizer.no_padding()
+        self.folder = path
 
     @property
     def dimension(self) -> int:
@@ -108,9 +111,13 @@ class OnnxEncoder:
         rows = [texts] if isinstance(texts, str) else list(texts)
         require_texts(rows)
         before = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
-        encoded = self._tokenizer.encode_batch_fast([(before + text)[: self._longest] for text in rows])
-        ids = [np.asarray(text.ids, dtype=np.int64) for text in encoded]
-        vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
+        encoded = self.tokenizer.encode_batch_fast([(before + text)[: self._longest] for text in rows])
+        vectors = self.encode_ids([np.asarray(text.ids, dtype=np.int32) for text in encoded])
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def encode_ids(self, ids: Sequence[NDArray[np.int32]]) -> NDArray[np.float32]:
+        """L2-normalised vectors (n, dimension) of texts that are given as ids."""
+        vectors = np.zeros((len(ids), self._dimension), dtype=np.float32)
         for indices in token_batches([len(row) for row in ids], _TOKEN_BUDGET):
             batch = [ids[i] for i in indices]
             lengths = np.array([len(row) for row in batch])
@@ -119,7 +126,7 @@ class OnnxEncoder:
                 row[: len(values)] = values
             mask = (np.arange(padded.shape[1]) < lengths[:, None]).astype(np.int64)
             vectors[indices] = self._session.run([VECTORS], {IDS: padded, MASK: mask})[0]
-        return vectors[0] if isinstance(texts, str) else vectors
+        return vectors
 
 
 def _prompts(description: Mapping[str, Any]) -> Prompts:
