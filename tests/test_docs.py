@@ -104,6 +104,7 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
     (folder / "corpus.txt").write_text("\n".join(sentences[:300]) + "\n")
     (folder / "sentences.txt").write_text("\n".join(filter(None, sentences[:60])) + "\n")
     (folder / "domain.txt").write_text("\n".join(sentences[300:500]) + "\n")
+    (folder / "grown.txt").write_text("\n".join(sentences[:500]) + "\n")
     with sample.PAIRS.open() as stream, (folder / "pairs.csv").open("w", newline="") as out:
         rows = list(csv.reader(stream))[1:200]
         csv.writer(out).writerows([["question", "answer"], *rows])
