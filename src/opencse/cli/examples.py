@@ -64,6 +64,7 @@ EXAMPLES: dict[str, list[str]] = {
         "opencse index query my-index 'how do I reset it?' --rerank cross-encoder/ms-marco-MiniLM-L6-v2",
     ],
     "index info": ["opencse index info my-index"],
+    "index tune": ["opencse index tune my-index", "opencse index tune my-index --dev queries"],
     "index check": ["opencse index check my-index"],
     "index pairs": ["opencse index pairs my-index -n 50"],
     "index duplicates": ["opencse index duplicates my-index --threshold 0.95"],
