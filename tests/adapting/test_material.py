@@ -110,3 +110,14 @@ def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:
     loose = material_of([Document("", (some(14),)) for _ in range(900)])
     assert loose.questions is not None
     assert loose.questions.sets[0].kind == "crops"
+
+
+def test_pairs_of_passages_can_be_left_out() -> None:
+    documents = collection(400)
+    every, fewer = material_of(documents), material_of(documents, passages=False)
+    assert set(fewer.rows) < set(every.rows)
+    assert " with their passages" in every.facts
+    assert "passages" not in fewer.facts
+    assert every.questions is not None
+    assert fewer.questions is not None
+    assert every.questions.fingerprint() == fewer.questions.fingerprint()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from opencse.adapting.continuing import Growth, KnownDocuments
@@ -89,14 +90,15 @@ def plan_adaptation(
     documents, source = documents_of(corpus, fields, keep_code=keep_code, say=progress.say)
     written = () if questions is None else read_written(questions)
     known, count = KnownDocuments.of(documents), Counted(progress, "shared words")
+    # Pairs of passages were only measured on models of word vectors; see docs/results/adapt.md.
+    make = partial(material_of, metric=measure, count=count, passages=not has_layers(model))
     if before is None:
-        material = material_of(documents, measure, question_pairs, count, written)
+        material = make(documents, pairs=question_pairs, written=written)
     else:
         growth = Growth.of(documents, before, model)
         for line in growth.lines(model):
             progress.say(line)
-        new = material_of(growth.new, measure, question_pairs, count, written)
-        material = growth.material(new, lambda old: material_of(old, measure, (), count))
+        material = growth.material(make(growth.new, pairs=question_pairs, written=written), make)
         known = known.joined(before)
     progress.say(f"documents  {source}: {material.facts}")
     if model == BUILTIN:

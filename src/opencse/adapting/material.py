@@ -53,6 +53,8 @@ def material_of(
     pairs: Sequence[tuple[str, str]] = (),
     count: Count | None = None,
     written: Sequence[WrittenRow] = (),
+    *,
+    passages: bool = True,
 ) -> TrainingMaterial:
     """Makes training rows of ``documents`` and ``pairs``, and questions from a share of them that is held out.
 
@@ -68,6 +70,7 @@ def material_of(
         pairs: of a question and a text that answers it.
         count: called with how many texts have been looked up by their words, and of how many.
         written: questions of a language model; see `opencse.adapting.written_questions`.
+        passages: add the pairs of passages with their sentences and rare words.
 
     Raises:
         UserError: where nothing is left to train on.
@@ -78,7 +81,7 @@ def material_of(
         >>> material.kind, material.rows[0], material.questions
         ('neighbours', ('First sentence 0 is here.', 'Then comes 0.'), None)
     """
-    material = _of_documents(documents, metric, count)
+    material = _of_documents(documents, metric, count, by_passages=passages)
     if written:
         material = _with_written(material, written, documents, metric)
     if pairs:
@@ -89,7 +92,9 @@ def material_of(
     return material
 
 
-def _of_documents(documents: Sequence[Document], metric: Measure | None, count: Count | None) -> TrainingMaterial:
+def _of_documents(
+    documents: Sequence[Document], metric: Measure | None, count: Count | None, *, by_passages: bool
+) -> TrainingMaterial:
     sentences = [(sentence,) for document in documents for sentence in document.sentences]
     owner = [number for number, document in enumerate(documents) for _ in document.sentences]
     only_titles = sum(document.only_title for document in documents)
@@ -118,15 +123,16 @@ def _of_documents(documents: Sequence[Document], metric: Measure | None, count: 
         f"{names.get(kind, 'sentences without order')}"
     )
     if kind != "sentences":
-        passages, most = _passages(documents, held), len(rows)
+        most = len(rows)
         by_words = _shared_words(documents, owner, held, most, count)
-        by_sentences = sentences_with_passages(passages, most)
-        by_rare_words = rare_words_with_passages(passages, most // 2)
-        rows += [*by_words, *by_sentences, *by_rare_words]
-        facts += (
-            f", {len(by_sentences):,} sentences and {len(by_rare_words):,} short queries with their passages, and "
-            f"{len(by_words):,} pairs by shared words"
-        )
+        rows += by_words
+        if by_passages:
+            passages = _passages(documents, held)
+            by_sentences = sentences_with_passages(passages, most)
+            by_rare_words = rare_words_with_passages(passages, most // 2)
+            rows += [*by_sentences, *by_rare_words]
+            facts += f", {len(by_sentences):,} sentences and {len(by_rare_words):,} short queries with their passages"
+        facts += f", and {len(by_words):,} pairs by shared words"
     questions = TextQuestions(sets, held, metric or Measure()) if sets else None
     return TrainingMaterial(kind, rows, questions, facts)
 
