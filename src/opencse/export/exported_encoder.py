@@ -111,7 +111,8 @@ def open_export(folder: Path) -> ExportedEncoder | None:
     """
     if find_spec("onnxruntime") is None:
         return None
-    for export in (folder / "onnx", folder.with_name(folder.name + "-onnx")):
+    model = folder.absolute()  # a folder such as . has no name
+    for export in (model / "onnx", model.with_name(f"{model.name}-onnx")):
         if not (export / TOKENIZER).is_file() or not _is_of(folder, export / DESCRIPTION):
             continue
         return ExportedEncoder(OnnxEncoder(export), folder)
@@ -122,6 +123,8 @@ def _is_of(folder: Path, description: Path) -> bool:
     """Whether an export gives the vectors of the model in ``folder``."""
     try:
         about: dict[str, Any] = json.loads(description.read_text(encoding="utf-8"))
+        if not isinstance(about, dict):
+            return False
         modules = list_modules(folder)
         unit = modules is not None and modules.normalize is not None
         exact = about.get("precision") == "float32" and bool(about.get("files"))

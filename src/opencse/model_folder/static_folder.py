@@ -8,6 +8,7 @@ says what is wrong with it.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,17 @@ if TYPE_CHECKING:
 _AS_THEY_ARE = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes of transformers that use tokenizer.json as it is."""
 _BERTS = ("BertTokenizer", "BertTokenizerFast")
+_UNUSUAL = (
+    "auto_map",
+    "split_special_tokens",
+    "extra_special_tokens",
+    "additional_special_tokens",
+    "model_specific_special_tokens",
+)
+"""Settings of transformers' tokenizers that change the ids of a text."""
 _SPECIAL = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
+"""What tells two added tokens of a tokenizer apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +103,10 @@ def read_static(model: str | Path, *, pooling: str | None = None) -> StaticParts
 
 
 def _read(folder: Path, *, averaged: bool) -> StaticParts | None:
-    modules = None if (folder / "adapter_config.json").is_file() else list_modules(folder)
+    modules = list_modules(folder)
     if modules is None or modules.dense or modules.token_weights is not None or modules.weighted_layers is not None:
+        return None
+    if any((one / "adapter_config.json").is_file() for one in (folder, modules.transformer)):
         return None
     if TEMPLATE in read_config(folder / SENTENCE_CONFIG):
         return None
@@ -107,7 +120,10 @@ def _read(folder: Path, *, averaged: bool) -> StaticParts | None:
             weights = np.ones(len(read.rows), dtype=np.float32)
             weights[bare.unknown_id] = 0
         tokenizer = RustTokenizer(
-            bare.backend, truncation_side=bare.truncation_side, characters_per_id=bare.characters_per_id
+            bare.backend,
+            truncation_side=bare.truncation_side,
+            characters_per_id=bare.characters_per_id,
+            unknown=bare.unknown,
         )
         unit = normalize if read.normalize is None else read.normalize
         words = WordMeans(read.rows, token_weights=weights)
@@ -117,7 +133,8 @@ def _read(folder: Path, *, averaged: bool) -> StaticParts | None:
     config = read_config(modules.transformer / "config.json")
     if not pools_prompt(modules) or not (averaged or read_pooling(modules, config) is Pooling.MEAN):
         return None
-    norm_words, bert = _words(modules, config), _tokenizer(modules.transformer)
+    norm_words = _words(modules, config)
+    bert = None if norm_words is None else _tokenizer(modules.transformer)
     length = _length(modules.transformer, norm_words, bert)
     if norm_words is None or bert is None or length is None:
         return None
@@ -166,17 +183,42 @@ def _tokenizer(folder: Path) -> RustTokenizer | None:
     path = folder / "tokenizer_config.json"
     config = read_config(path)
     backend = read_backend(folder)
-    unusual = ("auto_map", "split_special_tokens", "extra_special_tokens", "additional_special_tokens")
-    if any(config.get(key) for key in unusual) or (folder / "added_tokens.json").is_file():
+    if "added_tokens_decoder" not in config:
+        config |= read_config(folder / "special_tokens_map.json")
+    if any(config.get(key) for key in _UNUSUAL) or (folder / "added_tokens.json").is_file():
         return None
-    known = backend.get_vocab()
-    if any(config.get(name) is not None and config[name] not in known for name in _SPECIAL):
+    if config.keys() & {"add_bos_token", "add_eos_token"}:  # even if false, transformers replaces the post-processor
+        return None
+    added = json.loads(backend.to_str())["added_tokens"]
+    if not _special(config, "bos_token", "eos_token", *_SPECIAL) <= {token["content"] for token in added}:
+        return None
+    if not _stated_tokens(config) <= {(token["id"], *(token[flag] for flag in _FLAGS)) for token in added}:
         return None
     kind = config.get("tokenizer_class")
     if kind not in _AS_THEY_ARE and not (kind in _BERTS and _is_stock_bert(backend, config)):
         return None
     side = config.get("truncation_side", "right")
     return RustTokenizer(backend, truncation_side=side) if side in ("left", "right") else None
+
+
+def _special(config: Mapping[str, Any], *names: str) -> set[str]:
+    """The special tokens that tokenizer_config.json names, each as text or as an object with a content."""
+    tokens = [config.get(name) for name in names]
+    return {str(token.get("content") if isinstance(token, dict) else token) for token in tokens if token is not None}
+
+
+def _stated_tokens(config: Mapping[str, Any]) -> set[tuple[object, ...]]:
+    """The number and the `_FLAGS` of each token that tokenizer_config.json adds."""
+    stated = config.get("added_tokens_decoder") or {}
+    if not isinstance(stated, dict) or not all(isinstance(token, dict) for token in stated.values()):
+        raise UserError("added_tokens_decoder: an object of objects was expected")
+    return {
+        (
+            int(number) if number.isdecimal() else number,
+            *(str(token.get(flag)) if flag == "content" else bool(token.get(flag)) for flag in _FLAGS),
+        )
+        for number, token in stated.items()
+    }
 
 
 def _is_stock_bert(backend: Backend, config: dict[str, Any]) -> bool:
@@ -192,7 +234,7 @@ def _is_stock_bert(backend: Backend, config: dict[str, Any]) -> bool:
     model = {key: value for key, value in described["model"].items() if key != "vocab"}
     pieces = {
         "type": "WordPiece",
-        "unk_token": config.get("unk_token"),
+        "unk_token": next(iter(_special(config, "unk_token")), None),
         "continuing_subword_prefix": "##",
         "max_input_chars_per_word": 100,
     }
@@ -202,7 +244,7 @@ def _is_stock_bert(backend: Backend, config: dict[str, Any]) -> bool:
         and described["pre_tokenizer"] == {"type": "BertPreTokenizer"}
         and (described["post_processor"] or {}).get("type") == "TemplateProcessing"
         and model == pieces
-        and added == {config.get(name) for name in _SPECIAL}
+        and added == _special(config, *_SPECIAL)
     )
 
 

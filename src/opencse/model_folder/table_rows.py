@@ -195,5 +195,8 @@ def _folded(where: Path, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.floa
             raise UserError(f"{where / 'model.safetensors'}: mapping names rows that are not there")
         rows = rows[mapping]
     if "weights" in tensors:
+        if tensors["weights"].shape != (len(rows),):
+            shape = tuple(tensors["weights"].shape)
+            raise UserError(f"{where / 'model.safetensors'}: weights is of shape {shape} for {len(rows):,} rows")
         rows = rows.astype(np.float32) * tensors["weights"].astype(np.float32)[:, None]
     return rows

@@ -40,6 +40,7 @@ class RustTokenizer:
         splits_special: whether special tokens inside a text are split like other words.
         characters_per_id: texts are truncated after so many characters for each id of the longest input, before they
             are split into tokens (model2vec); None truncates by ids alone.
+        unknown: name of the unknown token; None: that of the backend, if it has one.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class RustTokenizer:
         truncation_side: str = "right",
         splits_special: bool = False,
         characters_per_id: int | None = None,
+        unknown: str | None = None,
     ) -> None:
         self.backend = type(backend).from_str(backend.to_str())
         self.backend.no_padding()
@@ -57,6 +59,7 @@ class RustTokenizer:
         self.truncation_side = truncation_side
         self.splits_special = splits_special
         self.characters_per_id = characters_per_id
+        self.unknown = unknown
         self._limit: int | None = None
         self._words: WordIds | Literal[False] | None = None
 
@@ -84,7 +87,7 @@ class RustTokenizer:
     @property
     def unknown_id(self) -> int | None:
         """The id that stands for what the vocabulary does not hold; None if there is none."""
-        name = getattr(self.backend.model, "unk_token", None)
+        name = self.unknown or getattr(self.backend.model, "unk_token", None)
         return None if name is None else self.backend.token_to_id(name)
 
     def description(self) -> tuple[object, ...]:

@@ -1,0 +1,82 @@
+"""The ways to rank the documents of a task: names, ties, and the keyword index that is counted once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from opencse.evaluation.models.opening import open_model
+from opencse.evaluation.retrieval.data import RetrievalTask
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, ByVectors, TaskKeywords, evenly
+from opencse.evaluation.retrieval.score import Retrieval
+from opencse.modules.similarity import Similarity
+from opencse.search.keyword_index import KeywordIndex
+from vectors_of_texts import numbers
+
+TASK = RetrievalTask("toy", ["a", "b", "c"], ["1 0", "4 4", "0 1"], ["q"], ["1 0.5"], [{0: 1}], 0)
+
+
+def test_names_say_what_ranks() -> None:
+    assert ByVectors().name(Similarity.DOT) == "dot"
+    assert ByVectors(Similarity.COSINE).name(Similarity.DOT) == "cosine"
+    assert ByKeywords().name(Similarity.DOT) == "BM25"
+    assert ByBoth(0.3).name(Similarity.COSINE) == "0.3 cosine + 0.7 BM25"
+    assert (ByVectors().reads_vectors, ByKeywords().reads_vectors, ByBoth(1).reads_vectors) == (True, False, True)
+
+
+def test_vectors_are_compared_by_the_models_function_or_another() -> None:
+    embedded = Retrieval().embed(open_model(numbers), [TASK])
+    assert list(ByVectors(Similarity.DOT).first(TASK, embedded, 2)) == [[1, 0]]
+    cosine = list(ByVectors().first(TASK, embedded, 3))
+    assert cosine == list(ByVectors(Similarity.COSINE).first(TASK, embedded, 3))
+    assert cosine[0][2] == 2
+
+
+def test_the_weight_decides_between_vectors_and_words() -> None:
+    task = replace(TASK, documents=["kettle", "pot", "pan"], queries=["pan"])
+    rows = {"kettle": [1.0, 0.0], "pot": [0.6, 0.8], "pan": [0.0, 1.0]} | {"query": [1.0, 0.0]}
+    model = open_model(lambda texts: np.array([rows[text] for text in texts]))
+    embedded = (
+        Retrieval()
+        .embed(model, [task])
+        .with_queries(
+            Retrieval().embed(
+                open_model(lambda texts: np.array([[1.0, 0.0]] * len(texts))), [replace(task, documents=["pan"])]
+            )
+        )
+    )
+    assert next(ByBoth(0.0).first(task, embedded, 3))[0] == 2
+    assert next(ByBoth(1.0).first(task, embedded, 3))[:2] == [0, 1]
+
+
+def test_a_task_without_queries_has_no_ranking() -> None:
+    task = replace(TASK, query_ids=[], queries=[], judged=[])
+    embedded = Retrieval().embed(open_model(numbers), [TASK])
+    assert list(ByKeywords().first(task, embedded, 3)) == []
+    assert list(ByBoth(0.5).first(task, embedded, 3)) == []
+
+
+def test_the_words_of_a_task_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[str] = []
+    count = KeywordIndex.of
+
+    def of(texts: list[str], language: str) -> KeywordIndex:
+        counted.append(language)
+        return count(texts, language)
+
+    monkeypatch.setattr(KeywordIndex, "of", of)
+    keywords = TaskKeywords("english")
+    for _ in range(2):
+        assert keywords.of(TASK) is keywords.of(TASK)
+    assert keywords.of(replace(TASK, name="other")) is not keywords.of(TASK)
+    assert counted == ["english", "english"]
+
+
+@pytest.mark.parametrize(("count", "most"), [(0, 3), (3, 3), (4, 3), (10, 3), (10, 1)])
+def test_some_rows_are_evenly_spread(count: int, most: int) -> None:
+    rows = evenly(range(count), most)
+    assert len(rows) == min(count, most, len(rows))
+    assert rows[:1] == [0][:count]
+    assert len(set(np.diff(rows).tolist())) <= 1
