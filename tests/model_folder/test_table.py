@@ -18,6 +18,7 @@ from tokenizers import Tokenizer as Backend
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
 from opencse.model_folder.table import without_unknown
 from opencse.model_folder.table_rows import UNLIMITED
@@ -166,6 +167,10 @@ def test_a_model2vec_folder_has_the_vectors_of_model2vec(kind: str, normalize: b
     tolerance = np.array([1e-5 if len(text) < 200 else 2e-4 for text in texts])  # numpy adds up 512 rows in float32
     assert (np.abs(found - expected).max(axis=1) < tolerance).all()
     assert np.ptp(found, axis=0).max() > 0.1
+    light = StaticEncoder.load(tmp_path / "theirs")
+    np.testing.assert_array_equal(light.encode(texts), found)
+    assert light.fingerprint() == encoder.fingerprint()
+    assert light.tokenizer.unknown_id == encoder.tokenizer.unknown_id
     encoder.save(tmp_path / "ours")
     again = SentenceEncoder.load(tmp_path / "ours", device="cpu")
     assert again.max_length == encoder.max_length
@@ -203,6 +208,7 @@ def test_a_static_embedding_truncates_where_its_tokenizer_does(theirs: Path, tmp
         backend.enable_truncation(3, direction=side)
         backend.save(str(file))
         short = SentenceEncoder.load(folder, device="cpu")
+        np.testing.assert_array_equal(StaticEncoder.load(folder).encode(texts), short.encode(texts))
         expected = by_sentence_transformers(folder, texts)
         assert np.abs(short.encode(texts) - expected).max() < 1e-5
         assert np.abs(expected - whole).max() > 0.1

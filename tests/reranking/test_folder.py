@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,25 @@ def test_an_encoder_is_no_cross_encoder(tiny_folder: Path, tmp_path: Path) -> No
 def test_several_outputs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has 3 outputs \(id2label in config.json\); a cross-encoder that ranks"):
         read_cross_encoder(write_cross_encoder(tmp_path / "nli", outputs=3))
+
+
+@pytest.mark.parametrize(
+    ("listing", "message"),
+    [
+        (None, "modules.json lists none"),
+        (3, "modules.json lists none"),
+        (["x"], "modules.json lists none"),
+        (["x", {"type": "a.Transformer", "path": "../.."}], "path is '../..'; the name of a folder inside"),
+        ([{"type": "a.Transformer", "path": "/"}], "path is '/'; the name of a folder inside"),
+    ],
+)
+def test_a_list_of_modules_of_another_form_is_refused(
+    listing: object, message: str, saved: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(saved, tmp_path / "copy")
+    (folder / "modules.json").write_text(json.dumps(listing))
+    with pytest.raises(UserError, match=re.escape(message)):
+        read_cross_encoder(folder)
 
 
 def test_a_folder_without_a_tokenizer_is_refused(plain: Path, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def list_modules(folder: Path) -> Modules | None:
         again = paths[name] and name != "Dense"
         if before or again:
             raise UserError(f"{folder}: modules in an order that is not supported here ({name} after {last})")
-        paths[name].append(_inside(listing, module["path"]))
+        paths[name].append(module_folder(listing, module["path"]))
         last = name
     if not paths["Transformer"] or not paths["Pooling"]:
         raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
@@ -88,8 +88,16 @@ def _refuse_unlisted(folder: Path) -> None:
         )
 
 
-def _inside(listing: Path, path: object) -> Path:
-    """The folder of a module, which is in the model's folder or the folder itself."""
+def module_folder(listing: Path, path: object) -> Path:
+    """The folder of a module, which is in the model's folder or the folder itself.
+
+    Args:
+        listing: the file modules.json.
+        path: of the module, as it is written there.
+
+    Raises:
+        UserError: for a path that leads out of the model's folder.
+    """
     folder = listing.parent
     if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path:
         raise UserError(f"{listing}: path is {path!r}; the name of a folder inside {folder} was expected")

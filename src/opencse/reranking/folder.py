@@ -12,6 +12,7 @@ from opencse.errors import UserError
 from opencse.foreign import checks_trust, own_code
 from opencse.model_folder.backbone import cannot_load, load_config, position_limit, quiet_transformers
 from opencse.model_folder.layout import ACTIVATION_PATHS, SENTENCE_CONFIG, entry, read_config, read_json
+from opencse.model_folder.listing import module_folder
 from opencse.model_folder.locate import locate
 from opencse.model_folder.sentence_config import read_prompts, read_sentence_config
 from opencse.model_folder.weight_files import require_repeats
@@ -88,14 +89,15 @@ def _transformer_of(folder: Path) -> Path:
     path = folder / "modules.json"
     if not path.is_file():
         return folder
-    modules = read_json(path)
-    kinds = [str(one.get("type")).rpartition(".")[2] for one in modules if isinstance(one, dict)]
+    listed = read_json(path)
+    modules = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    kinds = [str(one.get("type")).rpartition(".")[2] for one in modules]
     if kinds != ["Transformer"]:
         raise UserError(
             f"{folder}: is no cross-encoder of a single Transformer module (modules.json lists "
             f"{', '.join(kinds) or 'none'}); give one that scores pairs of texts by sequence classification"
         )
-    return folder / entry(path, modules[0], "path", str, "")
+    return module_folder(path, entry(path, modules[0], "path", str, ""))
 
 
 def _require_one_output(folder: Path, config: PretrainedConfig) -> None:
