@@ -119,6 +119,14 @@ def test_another_pooling_or_device_needs_the_network() -> None:
         open_text_encoder("./nowhere")
 
 
+def test_an_argument_that_only_the_network_has_is_refused() -> None:
+    encoder = StaticEncoder.load()
+    for name in ("convert_to_tensor", "nonsense"):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
+            encoder.encode(["a"], **{name: True})  # type: ignore[arg-type]
+    assert encoder.encode(["a"], batch_size=2).shape == (1, encoder.dimension)
+
+
 def test_damaged_vectors_are_refused(tmp_path: Path) -> None:
     encoder = StaticEncoder.load()
     words = encoder.words.words

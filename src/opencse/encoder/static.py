@@ -114,6 +114,9 @@ class StaticEncoder:
 
         The precision of the vectors is float32, whatever is requested, since there is no network to compute.
         """
+        unknown = sorted(options.keys() - EncodingOptions.__annotations__.keys())
+        if unknown:
+            raise TypeError(f"StaticEncoder.encode() got an unexpected keyword argument {unknown[0]!r}")
         rows = [texts] if isinstance(texts, str) else as_list(texts)
         require_texts(rows)
         require_options(
