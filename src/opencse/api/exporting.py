@@ -70,7 +70,7 @@ def export_onnx(model: Model, out: str | Path, **options: Unpack[OnnxOptions]) -
         trust_remote_code=options["trust_remote_code"],
     )
     encoder = loaded.twin().to("cpu").eval() if isinstance(model, SentenceEncoder) else loaded
-    named = isinstance(model, str | Path) and options["pooling"] is None
+    is_unchanged = isinstance(model, str | Path) and options["pooling"] is None
     done = write_onnx(
         encoder,
         folder,
@@ -78,7 +78,7 @@ def export_onnx(model: Model, out: str | Path, **options: Unpack[OnnxOptions]) -
         texts=texts,
         pairs=graded,
         progress=progress,
-        files=hash_model(model) if named and isinstance(model, str | Path) else None,
+        files=hash_model(model) if is_unchanged and isinstance(model, str | Path) else None,
     )
     for line in done.int8.lines() if done.int8 else []:
         progress.say(line)
