@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import opencse
 from helpers import Heard
-from opencse import UserError
+from opencse import InterruptedRunError, UserError
+from opencse.adapting.adaptation import plan_adaptation, written_about
 from opencse.adapting.continuing import FILE, Growth, KnownDocuments
 from opencse.adapting.holdout import normalised
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.question_sets import QuestionSet
+from opencse.adapting.selection_by_questions import QuestionSelector
+from opencse.adapting.text_questions import TextQuestions
+from opencse.progress import Silent
 from opencse.text.documents import Document
 
 
@@ -75,9 +81,7 @@ def test_rows_and_questions_of_both() -> None:
     assert old.questions is not None
     assert new.questions is not None
     kinds = [one.kind for one in both.questions.sets]
-    assert kinds == [f"new {one.kind}" for one in new.questions.sets] + [
-        f"old {one.kind}" for one in old.questions.sets
-    ]
+    assert kinds == ["new titles", "old titles"]
     assert sum(both.questions.weights[: len(new.questions.sets)]) == pytest.approx(0.5)
     assert sum(both.questions.weights) == pytest.approx(1)
     held = {normalised(text) for text in both.questions.held_out()}
@@ -90,6 +94,73 @@ def test_rows_and_questions_of_both() -> None:
     assert {row for row in backwards.rows if "kettle" in " ".join(row)} & set(of_old)
 
 
+def unnamed(topic: str, count: int) -> list[Document]:
+    return [replace(one, title="") for one in documents(topic, count)]
+
+
+def test_written_questions_without_names_are_about_the_document_at_their_position(
+    tmp_path: Path, tiny_folder: Path
+) -> None:
+    everything = [one for both in zip(unnamed("kettle", 800), unnamed("lantern", 800), strict=True) for one in both]
+    before = KnownDocuments.of(everything[::2])
+    rows = [(f"asked of {one.sentences[0]}", one.body, f"document {n}") for n, one in enumerate(everything, 1)]
+    growth = Growth.of(everything, before, "m")
+    named = [replace(one, name=f"document {n}") for n, one in enumerate(everything, 1)]
+    of_new, of_old = written_about(rows, named, Growth.of(named, before, "m"))
+    assert (of_new, of_old) == (rows[1::2], rows[::2])
+    new, old = material_of(growth.new), material_of(growth.old)
+    held = {text for one in (new, old) if one.questions for text in one.questions.held_out()}
+    shutil.copytree(tiny_folder, tmp_path / "model")
+    before.write(tmp_path / "model")
+    adaptation = plan_adaptation(
+        [("", one.body) for one in everything],
+        questions=rows,
+        model=str(tmp_path / "model"),
+        continues=True,
+        progress=Silent(),
+    )
+    assert isinstance(adaptation.dev, QuestionSelector)
+    assert isinstance(adaptation.dev.questions, TextQuestions)
+    sets = {one.kind: one for one in adaptation.dev.questions.sets}
+    for topic, kind in (("lantern", "new written"), ("kettle", "old written")):
+        assert len(sets[kind]) >= 30
+        assert all(topic in query for query in sets[kind].queries)
+        assert any(query.removeprefix("asked of ") in held for query in sets[kind].queries)
+    asked = {query for one in sets.values() for query in one.queries}
+    trained = [row for row in adaptation.text.rows if row[0].startswith("asked of ")]
+    assert all(any(topic in row[0] for row in trained) for topic in ("lantern", "kettle"))
+    assert not asked & {row[0] for row in trained}
+    with pytest.raises(UserError, match="CORPUS has no such document"):
+        written_about([("Why?", "So.", "document 2000")], named, growth)
+
+
+def test_questions_about_old_documents_that_pairs_answer_with_are_dropped() -> None:
+    growth = Growth.of([*OLD, *NEW], KNOWN, "m")
+    new, old = material_of(NEW), material_of(OLD)
+    assert old.questions is not None
+    answered = [(f"asked about {one.body}", one.body) for one in OLD]
+    some = growth.material(new, material_of, answered[:200])
+    assert some.questions is not None
+    of_old = some.questions.sets[-1]
+    texts = {normalised(row[1]) for row in answered[:200]}
+    assert 100 <= len(of_old) < len(old.questions.sets[-1])
+    assert not any(normalised(of_old.candidates[row]) in texts for row in of_old.answers)
+    none = growth.material(new, material_of, answered)
+    assert none.questions == new.questions
+    assert "no questions, because the given pairs answer" in none.facts
+
+
+def test_new_documents_that_only_repeat_held_out_texts_are_refused() -> None:
+    old = material_of(OLD)
+    assert old.questions is not None
+    (one,) = old.questions.sets
+    repeated: list[tuple[str, ...]] = [(query, "a text") for query in one.queries[:2]]
+    new = TrainingMaterial("titles", repeated, None, "")
+    growth = Growth(NEW[:1], OLD, 0)
+    with pytest.raises(UserError, match="add nothing to train on"):
+        growth.material(new, lambda _: replace(old, rows=repeated))
+
+
 def written(folder: Path, rows: list[Document]) -> Path:
     folder.mkdir()
     lines = [json.dumps({"title": one.title, "text": one.body}) for one in rows]
@@ -97,7 +168,7 @@ def written(folder: Path, rows: list[Document]) -> Path:
     return folder / "docs.jsonl"
 
 
-def test_an_adapted_model_is_adapted_further(tmp_path: Path) -> None:
+def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["training.max_steps=2", "training.evaluate_every=1", "training.batch_size=8"]
     first = written(tmp_path / "first", OLD)
     grown = written(tmp_path / "grown", [*OLD, *NEW])
@@ -107,7 +178,7 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path) -> None:
         grown, tmp_path / "b", continue_from=tmp_path / "a", settings=settings, report=False, progress=heard
     )
     assert f"continue   {tmp_path / 'a'}: 600 documents are new, 700 are known" in heard.said
-    assert ("; new pairs " in result.verdict) == (result.kept != "start")
+    assert ("; new titles " in result.verdict) == (result.kept != "start")
     assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of([*OLD, *NEW])
     logged = [json.loads(line) for line in (tmp_path / "b" / "metrics.jsonl").read_text().splitlines()]
     assert any(key.startswith("dev_old_") for line in logged for key in line)
@@ -115,5 +186,14 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path) -> None:
         opencse.adapt(grown, tmp_path / "c", continue_from=tmp_path / "b", settings=settings)
     with pytest.raises(UserError, match="leave --model out"):
         opencse.adapt(grown, tmp_path / "c", continue_from=tmp_path / "a", model="other", settings=settings)
+
+    def pressed(*_: object) -> None:
+        raise InterruptedRunError("stopped before training began")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("opencse.api.training._run_or_plan", pressed)
+        with pytest.raises(InterruptedRunError):
+            opencse.adapt(first, tmp_path / "b", settings=settings, dev=None, report=False, overwrite=True)
+    assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of([*OLD, *NEW]), "the model there is still the other"
     opencse.adapt(first, tmp_path / "b", settings=settings, dev=None, report=False, overwrite=True)
     assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of(OLD)

@@ -117,6 +117,14 @@ def test_held_out_questions_fit_a_model(mini: SentenceEncoder) -> None:
     assert fitted is not None
     assert fitted.weight.source == f"{len(questions.units):,} questions: held-out pairs"
     assert fitted.by_share.std() > 0
+    (one,) = questions.sets
+    of_people = replace(questions, sets=(replace(one, kind="new pairs"),))
+    of_text = replace(questions, sets=(replace(one, kind="old titles"),))
+    same, nearer = fit_to_questions(mini, of_people), fit_to_questions(mini, of_text)
+    assert same is not None
+    assert nearer is not None
+    assert same.weight == fitted.weight
+    assert abs(nearer.weight.value - 0.5) < abs(fitted.weight.value - 0.5), "only pairs of people count fully"
 
 
 def test_too_few_questions_fit_nothing(mini: SentenceEncoder, queries: UserQueries) -> None:

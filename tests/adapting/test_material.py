@@ -41,6 +41,19 @@ def test_titles_and_neighbours_are_trained_on_and_titles_asked_about() -> None:
     assert 100 <= len(asked) <= 400
 
 
+def test_a_long_document_held_out_in_part_is_not_trained_on_with_its_title() -> None:
+    documents = [*collection(700), *collection(60, sentences=250)[40:]]
+    found = material_of(documents)
+    assert found.questions is not None
+    asked = set(found.questions.units.tolist())
+    in_part = [documents[number] for number in asked if len(documents[number].sentences) > 100]
+    assert in_part
+    texts = [normalised(text) for row in found.rows for text in row]
+    assert any(normalised(one.sentences[0]) in text for one in in_part for text in texts), "its other passages are used"
+    for one in in_part:
+        assert not any(text.startswith(normalised(one.title)) for text in texts)
+
+
 def test_passages_are_paired_with_their_sentences_and_rare_words_and_hold_nothing_held_out() -> None:
     documents = [
         Document("", tuple(f"{sentence} common{number % 50} shared{number % 70}." for sentence in document.sentences))

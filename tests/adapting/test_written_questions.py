@@ -78,6 +78,11 @@ def test_a_small_corpus_is_selected_by_written_questions_alone() -> None:
     assert one.kind == "written"
     trained = {row[0] for row in material.rows}
     assert not trained & set(one.queries)
+    repeated = [*documents, Document("", (f"{one.queries[0]}.", "This sentence follows the question."))]
+    again = material_of(repeated, written=about(documents, each=10))
+    assert again.questions is not None
+    assert again.questions.sets[0].queries == one.queries
+    assert normalised(one.queries[0]) not in {normalised(text) for row in again.rows for text in row}
     few = material_of(documents, written=about(documents, each=1))
     assert few.questions is None
     assert sum(row[0].startswith("question ") for row in few.rows) >= 80, "too few to select by: all are trained on"

@@ -76,6 +76,11 @@ def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> Non
     (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     progress = Lines()
     settings = ["training.max_steps=2"]
+    pairs = [(queries[row]["text"], DOCUMENTS[row]) for row in range(10)]
+    opencse.adapt(DOCUMENTS, tmp_path / "pairs", dev=folder, pairs=pairs, settings=settings, device="cpu", report=False)
+    weight = read_hybrid_weight(tmp_path / "pairs")
+    assert weight is not None
+    assert weight.source == "50 queries of queries", "the ten that are trained on are ignored"
     opencse.adapt(
         DOCUMENTS, tmp_path / "out", dev=folder, settings=settings, device="cpu", report=False, progress=progress
     )

@@ -46,6 +46,19 @@ def test_another_file_is_refused_and_stays(tmp_path: Path, content: str) -> None
     assert path.read_text() == content
 
 
+def test_a_text_without_a_line_break_is_refused_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    for content in ('{"text": "one line alone"}', "notes"):
+        path.write_text(content)
+        with pytest.raises(UserError, match="last line is no answer"), AnswerJournal.open(path):
+            pass
+        assert path.read_text() == content
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UserError, match="cannot be read"):
+        read_replies(path)
+
+
 def test_a_key_depends_on_prompt_model_and_settings() -> None:
     keys = {key_of(fields, prompt) for fields in ({"model": "a"}, {"model": "b"}) for prompt in ("x", "y")}
     assert len(keys) == 4

@@ -63,3 +63,5 @@ def test_the_body_is_the_text_without_the_title() -> None:
     assert SourcePassage(0, "a", 1, "Valves", "Valves Sentence one.").body == "Sentence one."
     assert SourcePassage(0, "a", 2, "Valves", "The valve leaks.").body == "The valve leaks."
     assert SourcePassage(0, "a", 1, "Valves", "Valves").body == "Valves"
+    later = SourcePassage(0, "a", 2, "Valve", "Valves leak.")
+    assert later.body == "Valves leak.", "only the first passage has the title before it"

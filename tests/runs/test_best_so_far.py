@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +21,12 @@ from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
+from opencse.model_folder.hybrid_weight import read_hybrid_weight
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.outputs import LOCK
 from opencse.progress import Silent
 from opencse.runs import lock
-from opencse.runs.best_so_far import choose_so_far
+from opencse.runs.best_so_far import choose_so_far, write_best_so_far
 from opencse.runs.folder import FolderState, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.record import Identity, RunRecord, TextCounts
@@ -121,6 +124,17 @@ def test_a_stopped_run_leaves_a_model_and_still_continues_bit_for_bit(job: Train
     assert np.isfinite(left.encode(TEXTS)).all()
     job.run(run.path, resume=True)
     assert files(run.path) == files(tmp_path / "whole")
+
+
+def test_a_stopped_run_does_not_keep_the_hybrid_weight_of_its_start(job: TrainJob, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(job.model, pooling="mean", device="cpu")
+    encoder.hybrid_weight = HybridWeight(0.9, "queries")
+    encoder.save(tmp_path / "start")
+    assert read_hybrid_weight(tmp_path / "start") == HybridWeight(0.9, "queries")
+    stopped(replace(job, model=str(tmp_path / "start")), tmp_path / "run", 3)
+    assert read_hybrid_weight(tmp_path / "run") is None
+    write_best_so_far(RunFolder(tmp_path / "run"), last=True)
+    assert read_hybrid_weight(tmp_path / "run" / "last") is None
 
 
 @pytest.mark.slow

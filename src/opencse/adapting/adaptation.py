@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,7 +12,8 @@ from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, guarded
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.user_queries import require_split
-from opencse.adapting.written_questions import read_written
+from opencse.adapting.written_questions import WrittenRow, numbers_of_documents, read_written
+from opencse.asking.sources import name_of_document
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.io import is_folder
@@ -88,7 +89,9 @@ def plan_adaptation(
     measure = None if metric is None else Measure.parse(metric)
     before = KnownDocuments.read(Path(model)) if continues else None
     documents, source = documents_of(corpus, fields, keep_code=keep_code, say=progress.say)
-    written = () if questions is None else read_written(questions)
+    written = [] if questions is None else read_written(questions)
+    if written:  # by their position among all documents, not among the new ones
+        documents = [replace(one, name=name_of_document(one, row)) for row, one in enumerate(documents)]
     known, count = KnownDocuments.of(documents), Counted(progress, "shared words")
     # Pairs of passages were only measured on models of word vectors; see docs/results/adapt.md.
     make = partial(material_of, metric=measure, count=count, passages=not has_layers(model))
@@ -98,7 +101,9 @@ def plan_adaptation(
         growth = Growth.of(documents, before, model)
         for line in growth.lines(model):
             progress.say(line)
-        material = growth.material(make(growth.new, pairs=question_pairs, written=written), make)
+        of_new, of_old = written_about(written, documents, growth)
+        new = make(growth.new, pairs=question_pairs, written=of_new)
+        material = growth.material(new, partial(make, written=of_old), question_pairs)
         known = known.joined(before)
     progress.say(f"documents  {source}: {material.facts}")
     if model == BUILTIN:
@@ -124,6 +129,16 @@ def plan_adaptation(
         metric=metric if selector == dev else None,
         known=known,
     )
+
+
+def written_about(
+    written: Sequence[WrittenRow], documents: Sequence[Document], growth: Growth
+) -> tuple[list[WrittenRow], list[WrittenRow]]:
+    """Written questions about new documents, and those about the others."""
+    names = {one.name for one in growth.new}
+    flags = [documents[number].name in names for number in numbers_of_documents(written, documents).tolist()]
+    of_new = [row for row, is_new in zip(written, flags, strict=True) if is_new]
+    return of_new, [row for row, is_new in zip(written, flags, strict=True) if not is_new]
 
 
 def _of_other_language(documents: Iterable[Document]) -> str:

@@ -11,7 +11,9 @@ import numpy as np
 
 from opencse.adapting.holdout import HeldOut, fraction, normalised
 from opencse.adapting.material import TrainingMaterial
+from opencse.adapting.question_sets import QuestionSet
 from opencse.adapting.text_questions import TextQuestions
+from opencse.adapting.user_pairs import about_others
 from opencse.errors import UserError
 from opencse.records import JsonRecord, read_record, save_json
 from opencse.text.documents import Document
@@ -107,17 +109,25 @@ class Growth:
         return lines
 
     def material(
-        self, new: TrainingMaterial, make: Callable[[Sequence[Document]], TrainingMaterial]
+        self,
+        new: TrainingMaterial,
+        make: Callable[[Sequence[Document]], TrainingMaterial],
+        pairs: Sequence[tuple[str, str]] = (),
     ) -> TrainingMaterial:
         """Adds to the rows and questions of the new documents as many rows of the old ones, and their questions.
 
         Rows of old documents are those of the lowest hashes, so that they do not depend on the order. The old documents
         ask about themselves what they asked before, as long as they are the same. Questions about new and about old
-        documents count equally.
+        documents count equally. Questions about an old document that a pair answers with are dropped, because that
+        document is trained on.
 
         Args:
             new: of the new documents, and the user's pairs.
             make: makes rows and questions of the old documents.
+            pairs: the user's.
+
+        Raises:
+            UserError: where nothing is left to train on.
         """
         if not self.old:
             return new
@@ -125,20 +135,26 @@ class Growth:
         again = sorted(old.rows, key=lambda row: fraction("\n".join(row)))[: len(new.rows)]
         if len(old.rows[0]) != len(new.rows[0]):  # single sentences cannot stand next to pairs
             again = []
-        rows = _without_questions_of([*new.rows, *again], new.questions, old.questions)
+        questions = old.questions
         facts = f"{new.facts}; of the known documents {len(again):,} rows of {len(old.rows):,}"
-        return replace(new, rows=rows, questions=_both(new.questions, old.questions), facts=facts)
+        if questions is not None and pairs:
+            questions = about_others(questions, pairs)
+            facts += "" if questions else ", and no questions, because the given pairs answer with these documents"
+        rows = _without_questions_of([*new.rows, *again], new.questions, questions)
+        if len(rows) < 2:
+            raise UserError("the new documents repeat held-out texts of the known ones and add nothing to train on")
+        return replace(new, rows=rows, questions=_both(new.questions, questions), facts=facts)
 
 
 def _both(new: TextQuestions | None, old: TextQuestions | None) -> TextQuestions | None:
     """Questions about new and about old documents, half of the score each."""
     if new is None or old is None:
         return new or old
-    first = int(new.held.units.max()) + 1
+    first = 1 + max(int(units.max()) for units in (new.held.units, new.units))
     shares = [share / 2 for one in (new, old) for share in (one.weights or (1 / len(one.sets),) * len(one.sets))]
-    sets = [replace(one, kind=f"new {one.kind}", label=f"{one.label} about new documents") for one in new.sets]
+    sets = [replace(one, kind=f"new {_kind(one, new)}", label=f"{one.label} about new documents") for one in new.sets]
     sets += [
-        replace(one, kind=f"old {one.kind}", label=f"{one.label} about known documents", units=one.units + first)
+        replace(one, kind=f"old {_kind(one, old)}", label=f"{one.label} about known documents", units=one.units + first)
         for one in old.sets
     ]
     parts = zip(*((one.held.units, one.held.held, one.held.repeated) for one in (new, old)), strict=True)
@@ -148,6 +164,11 @@ def _both(new: TextQuestions | None, old: TextQuestions | None) -> TextQuestions
     return TextQuestions(
         tuple(sets), HeldOut(units, held, repeated), new.metric, from_pairs=from_pairs, weights=tuple(shares)
     )
+
+
+def _kind(one: QuestionSet, questions: TextQuestions) -> str:
+    """The kind of a set; only the user's pairs are called pairs."""
+    return "titles" if one.kind == "pairs" and not questions.from_pairs else one.kind
 
 
 def _without_questions_of(rows: Sequence[tuple[str, ...]], *questions: TextQuestions | None) -> list[tuple[str, ...]]:

@@ -36,6 +36,8 @@ _ROWS = 20_000
 """Most texts of an index that are searched for them; a sample evenly spread where there are more."""
 _WORDS = 5
 """Words of a sentence that is a question, at least."""
+_OF_PEOPLE = ("pairs", "new pairs")
+"""Kinds of questions that are the user's pairs, where there are any."""
 RowScore = Callable[[int, Integers], float]
 """The measure x 100 of a query, given by its number, from its ranked rows."""
 
@@ -75,7 +77,7 @@ def fit_to_questions(encoder: SentenceEncoder, questions: Questions) -> FittedWe
     if not isinstance(questions, TextQuestions) or len(questions.units) < FEWEST:
         return None
     curves = [
-        (_of_set(encoder, one, questions.metric), one.units, questions.from_pairs and one.kind == "pairs")
+        (_of_set(encoder, one, questions.metric), one.units, questions.from_pairs and one.kind in _OF_PEOPLE)
         for one in questions.sets
     ]
     return fit_weight(curves_of(curves, questions.weights), f"{len(questions.units):,} questions: {questions.source}")

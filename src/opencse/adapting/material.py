@@ -127,7 +127,7 @@ def _of_documents(
         by_words = _shared_words(documents, owner, held, most, count)
         rows += by_words
         if by_passages:
-            passages = _passages(documents, held)
+            passages = _passages(documents, owner, held)
             by_sentences = sentences_with_passages(passages, most)
             by_rare_words = rare_words_with_passages(passages, most // 2)
             rows += [*by_sentences, *by_rare_words]
@@ -188,21 +188,27 @@ def _shared_words(
         for rows, text in passages_of(document):
             if repeats or any(out[first + row] for row in rows):
                 continue
-            answers.append((number, text))
+            answers.append(
+                (number, " ".join(document.sentences[rows.start : rows.stop]) if number in touched else text)
+            )
             questions += [(number, document.sentences[row]) for row in rows if not held.repeated[first + row]]
         first += len(document.sentences)
     questions = [(number, text) for number, text in questions if count_words(text) >= _FEWEST_WORDS]
     return [*pairs_by_shared_words(questions, answers, most, count)]
 
 
-def _passages(documents: Sequence[Document], held: HeldOut) -> list[Passage]:
-    """The passages of which no sentence is held out, or repeats a held-out text."""
+def _passages(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) -> list[Passage]:
+    """The passages of which no sentence is held out, or repeats a held-out text.
+
+    Of a long document that is held out in part, they are without its title, which is asked about.
+    """
     out = held.left_out.tolist()
+    touched = _documents_held_out(owner, held)
     passages: list[Passage] = []
     first = 0
-    for document in documents:
+    for number, document in enumerate(documents):
         passages += [
-            Passage(document.title, document.sentences[rows.start : rows.stop])
+            Passage("" if number in touched else document.title, document.sentences[rows.start : rows.stop])
             for rows, _ in passages_of(document)
             if not any(out[first + row] for row in rows)
         ]

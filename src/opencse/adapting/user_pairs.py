@@ -92,7 +92,7 @@ class UserPairs:
         """
         pairs = list(self.rows)
         if questions is not None:
-            untouched = _about_others(questions, pairs)
+            untouched = about_others(questions, pairs)
             if untouched is None and self._enough:
                 questions = None
             elif untouched is None:
@@ -143,7 +143,7 @@ def questions_of_both(of_text: TextQuestions | None, of_pairs: TextQuestions | N
     )
 
 
-def _about_others(questions: TextQuestions, pairs: Sequence[TextRow]) -> TextQuestions | None:
+def about_others(questions: TextQuestions, pairs: Sequence[TextRow]) -> TextQuestions | None:
     """The questions whose answer is in no pair, of the kinds that keep all or `FEWEST`; None if no kind does."""
     known = {key for row in pairs for key in map(normalised, row) if count_words(key) >= _FEWEST_WORDS}
     sets = []

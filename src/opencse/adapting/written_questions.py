@@ -93,7 +93,7 @@ def add_written(
     Raises:
         UserError: if the questions are about other documents.
     """
-    numbers = _documents_of(written, documents)
+    numbers = numbers_of_documents(written, documents)
     if questions is not None:
         out = np.isin(numbers, np.array(list(held), dtype=np.int64))
         least = FEWEST_PAIRS
@@ -115,6 +115,7 @@ def add_written(
     queries = {normalised(query) for part in (questions.sets if questions else ()) for query in part.queries}
     pairs = [row for row in pairs if normalised(row[0]) not in queries]
     rows = [row if len(row) > 1 else row * 2 for row in rows]
+    rows = [row for row in rows if not any(normalised(text) in queries for text in row)]
     times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
     words = f"{len(pairs):,} written questions" + (f", {times} times each" if times > 1 else "")
     return rows + pairs * times, questions, words
@@ -135,7 +136,7 @@ def _repeated(written: Sequence[WrittenRow], out: Flags) -> Flags:
     return np.array([any(key in held_keys for key in pair) for pair in keys], dtype=bool) & ~out
 
 
-def _documents_of(written: Sequence[WrittenRow], documents: Sequence[Document]) -> Integers:
+def numbers_of_documents(written: Sequence[WrittenRow], documents: Sequence[Document]) -> Integers:
     """(n,) the number of each question's document.
 
     Raises:

@@ -72,7 +72,7 @@ def questions(
         raise UserError(f"{out}: pairs are written as .jsonl; choose a file name with that ending")
     progress = options["progress"] or Silent()
     answers, record = path.with_suffix(".answers.jsonl"), path.with_suffix(".record.json")
-    inputs = [options["examples"], options["template"]] if isinstance(options["examples"], str | Path) else []
+    inputs = [one for one in (options["examples"], options["template"]) if isinstance(one, str | Path)]
     for file in (path, answers, record):
         require_apart(file, read=paths_of(corpus, *inputs), models=paths_of(options["encoder"]))
     require_absent(path, overwrite=options["overwrite"])

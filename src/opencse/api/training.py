@@ -220,19 +220,26 @@ def adapt(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
+    earlier = _recorded(out)
     try:
         result = _run_or_plan(job, out, options)
     except InterruptedRunError:
-        if RunFolder.at(out).record_file.is_file():  # then the best encoder so far is there
+        if _recorded(out) != earlier or (earlier is not None and options["resume"]):  # the folder is of this run
             adaptation.known.write(Path(out))
         raise
     if result.kept != "none" and started().first:
         adaptation.known.write(result.folder)
         try:
-            fit_with_model(result.folder, adaptation.dev, options, adaptation.metric)
+            fit_with_model(result.folder, adaptation, options)
         except KeyboardInterrupt:
             raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
     return result
+
+
+def _recorded(out: str | Path) -> bytes | None:
+    """The record of the run in a folder; None where there is none."""
+    file = RunFolder.at(out).record_file
+    return file.read_bytes() if file.is_file() else None
 
 
 def _start_of(options: AdaptOptions) -> str:

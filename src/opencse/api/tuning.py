@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from opencse.adapting.dev_choice import DevChoice
+from opencse.adapting.adaptation import Adaptation
 from opencse.adapting.hybrid_curves import fit_index_to_queries, fit_to_index, fit_to_questions
 from opencse.adapting.hybrid_fit import FittedWeight
 from opencse.adapting.selection_by_questions import Questions, QuestionSelector
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.adapting.user_queries import UserQueries
 from opencse.api.declaring import public
 from opencse.api.index import encoder_of
@@ -62,17 +63,21 @@ def tune_index(folder: str | Path, **options: Unpack[TuneOptions]) -> FittedWeig
         return fitted
 
 
-def fit_with_model(folder: Path, dev: DevChoice, options: AdaptOptions, metric: str | None) -> None:
+def fit_with_model(folder: Path, adaptation: Adaptation, options: AdaptOptions) -> None:
     """Fits the weight to the questions that selected the model in ``folder``; one that is there already stays.
+
+    Queries that are also in the training text are ignored, as in the selection.
 
     Where graded pairs or nothing selected, or the questions are too few, no weight is saved: the default holds.
     """
     questions: Questions | None = None
+    dev = adaptation.dev
     if isinstance(dev, QuestionSelector):
         questions = dev.questions
     elif is_folder(dev):
-        measure = None if metric is None else Measure.parse(metric)
-        questions = UserQueries.read(Path(str(dev)), measure, options["keep_identical_ids"])
+        measure = None if adaptation.metric is None else Measure.parse(adaptation.metric)
+        queries = UserQueries.read(Path(str(dev)), measure, options["keep_identical_ids"])
+        questions, _ = queries.without(TrainedTexts.among(adaptation.text.rows, queries.forbidden_texts()))
     if questions is None or read_hybrid_weight(folder) is not None:
         return
     trust = options["trust_remote_code"]

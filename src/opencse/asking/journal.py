@@ -13,6 +13,9 @@ from opencse.crash_safe import GrowingFile
 from opencse.errors import UserError, reason
 from opencse.io import hash_json
 
+_BEGINNING = b'{"key": "'
+"""How each line begins."""
+
 
 class AnswerJournal:
     """The answers in a ``.jsonl`` file, one per line, by a hash of the request.
@@ -73,9 +76,15 @@ def read_replies(path: Path) -> tuple[dict[str, ChatReply], int]:
     """
     if not path.exists():
         return {}, 0
-    content = path.read_bytes()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({reason(error)}); choose another --out") from None
     size = content.rfind(b"\n") + 1
     replies: dict[str, ChatReply] = {}
+    unfinished = content[size:]
+    if not (unfinished.startswith(_BEGINNING) or _BEGINNING.startswith(unfinished)):
+        raise UserError(f"{path}: its last line is no answer of an earlier call; choose another --out")
     for number, line in enumerate(content[:size].split(b"\n")[:-1], start=1):
         try:
             values = json.loads(line)

@@ -36,12 +36,12 @@ class SourcePassage:
 
     @property
     def body(self) -> str:
-        r"""The text without the title.
+        r"""The text without the title, which only the first passage begins with.
 
         >>> SourcePassage(0, "a", 1, "Kettles", "Kettles\nFill it first.").body
         'Fill it first.'
         """
-        begins = self.title and self.text.casefold().startswith(self.title.casefold())
+        begins = self.number == 1 and self.title and self.text.casefold().startswith(self.title.casefold())
         return (self.text[len(self.title) :].lstrip(" \n.:;-–—") if begins else self.text) or self.text
 
 

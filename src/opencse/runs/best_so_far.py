@@ -107,6 +107,7 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
     head = keeps_head(Objective.from_settings(recipe.objective))
     if last:
         encoder = _of_checkpoint(run, recipe, model, checkpoint, "encoder", "cpu", trust_remote_code)
+        encoder.hybrid_weight = None
         encoder.save(run.last, card=_card(record, recipe, encoder, best, "last"), masked_lm=head)
     if best.kept in ("best", "last"):
         weights: Weights = "best" if best.kept == "best" else "encoder"
@@ -115,6 +116,7 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
         encoder = _untrained(recipe, model, checkpoint, best.kept, trust_remote_code)
         if head:
             add_masked_lm_head(encoder, model, trust_remote_code=trust_remote_code)
+    encoder.hybrid_weight = None  # it was fitted for the vectors of the start
     encoder.save(run.path, card=_card(record, recipe, encoder, best, best.kept), masked_lm=head)
     return best
 
