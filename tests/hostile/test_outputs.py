@@ -64,6 +64,10 @@ OUTPUTS: dict[tuple[str, str], Output] = {
     ("index negatives", "--json"): Output(
         f"index negatives {IX} {PAIRS} --out new.jsonl --json {{}}", (IX, PAIRS), file=True
     ),
+    ("index tune", "--json"): Output(f"index tune {IX} --json {{}}", (IX,), file=True),
+    ("questions", "--out"): Output(
+        f"questions {TEXT} --endpoint http://127.0.0.1:9 --model m --out {{}}", (TEXT,), file=True
+    ),
     ("label", "--out"): Output(f"label {IX} --out {{}} --port 0 --no-open", (IX,)),
     ("label", "--json"): Output(f"label {IX} --out new-labels --score --json {{}}", (IX,), file=True),
     ("index export", "TARGET"): Output(f"index export {IX} lancedb {{}}", (IX,)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -37,7 +37,7 @@ class Rewritten(Request[Tensor]):
     change: Rewriting = "none"
     template: str | None = None
     reader: str = "part"
-    max_length: int | None = None
+    max_length: int | None = field(default=None, compare=False)
 
     @property
     def anchors_only(self) -> bool:
