@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from opencse.analysis.calibration import calibrate
 from opencse.api.index import build_index
 from opencse.cli.nearest import nearest
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -107,13 +109,16 @@ def test_a_calibration_of_another_model_is_refused_before_anything_is_encoded(
 
 def test_a_corpus_is_encoded_once(corpus: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
-    encode = SentenceEncoder.encode
 
-    def counting(self: SentenceEncoder, texts: list[str], **named: Any) -> Any:
-        counted.append(len(texts))
-        return encode(self, texts, **named)
+    def counting(encode: Callable[..., Any]) -> Callable[..., Any]:
+        def counted_encode(self: object, texts: list[str], **named: Any) -> Any:
+            counted.append(len(texts))
+            return encode(self, texts, **named)
 
-    monkeypatch.setattr(SentenceEncoder, "encode", counting)
+        return counted_encode
+
+    for encoder in (SentenceEncoder, StaticEncoder):
+        monkeypatch.setattr(encoder, "encode", counting(encoder.encode))
     asked = ("opencse-mini", tiny_folder, "--corpus", corpus, "--columns", 2, "-q", "A cat sleeps.", "--device", "cpu")
     first = run(*asked)
     assert sum(counted) > 100

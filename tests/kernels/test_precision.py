@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opencse.kernels import precision
 from opencse.kernels.precision import choose_precision
 
 CPU = torch.device("cpu")
@@ -19,7 +18,7 @@ def test_a_request_is_followed() -> None:
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_takes_bf16_where_it_is_fast(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "fast_bf16", lambda: (fast, "as measured"))
+    monkeypatch.setattr("opencse.kernels.processor.fast_bf16", lambda: (fast, "as measured"))
     chosen = choose_precision("auto", CPU)
     assert (chosen.bf16, chosen.reason) == (fast, "auto: as measured")
     with chosen.autocast(CPU):

@@ -56,7 +56,8 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trainer(name: str, model: Path, folder: Path, sentences: list[str], *settings: str) -> Trainer:
     """Of a recipe or variant, on the device but for what Python counts; only the first and the last step are logged."""
-    asked = ("training.log_every=9", "training.packed=false", "training.average_with_start=[1.0]", *settings)
+    unaveraged = ("training.average_with_start=[1.0]", "training.averages_at_end=[]")
+    asked = ("training.log_every=9", "training.packed=false", *unaveraged, *settings)
     p = prepared(name, model, folder, sentences, *asked)
     p.encoder.to(META)
     for module in p.objective.modules():
