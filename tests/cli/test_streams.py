@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from opencse import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
 from opencse.search.index import Index
@@ -82,7 +81,7 @@ def test_ctrl_c_in_any_command_is_one_line(opencse: Run, monkeypatch: pytest.Mon
     def stopped(*arguments: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(SentenceEncoder, "load", stopped)
+    monkeypatch.setattr(StaticEncoder, "encode", stopped)
     code, out, err = opencse("similarity", "opencse-mini", "a", "b")
     assert (code, out, err) == (130, "", "opencse: stopped\n")
 

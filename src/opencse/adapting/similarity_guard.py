@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from opencse.adapting.holdout import fraction
 from opencse.adapting.text_questions import quick
@@ -16,6 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.unknown_tokens import unknown_share
 from opencse.evaluation.embedding import embed_for_search
 from opencse.io import hash_json
+from opencse.statistics.correlation import mean_ranks
 from opencse.text.languages import language_of_texts
 from opencse.text.scripts import search_words
 
@@ -104,7 +104,8 @@ class SimilarityGuard:
         """How well the similarities of two encoders agree, from -100 to 100; 100 where nothing moved."""
         count = len(before)
         others = ~np.eye(count, dtype=bool)
-        ranks = [rankdata(one[others].reshape(count, count - 1), axis=1) for one in (before, after)]
+        rows = (one[others].reshape(count, count - 1) for one in (before, after))
+        ranks = [np.array([mean_ranks(row) for row in one]) for one in rows]
         first, second = (one - one.mean(axis=1, keepdims=True) for one in ranks)
         norms = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
         correlations = (first * second).sum(axis=1) / np.where(norms > 0, norms, np.inf)

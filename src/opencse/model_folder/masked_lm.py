@@ -11,6 +11,7 @@ from torch import nn
 from opencse.errors import UserError, reason
 from opencse.model_folder.backbone import load_config, quiet_transformers
 from opencse.model_folder.reading import transformer_folder
+from opencse.model_folder.weight_files import require_repeats, require_sizes
 from opencse.modules.masked_lm import MaskedLMHead
 
 if TYPE_CHECKING:
@@ -70,8 +71,10 @@ def open_masked_lm(
 
     try:
         transformer = transformer_folder(folder)
+        stored_bytes = require_repeats(transformer)
         with quiet_transformers():
             config = load_config(transformer, trust_remote_code=trust_remote_code)
+            require_sizes(transformer, config, stored_bytes, trust_remote_code=trust_remote_code)
             if tied is not None:
                 config.tie_word_embeddings = tied
             report: dict[str, Any]
