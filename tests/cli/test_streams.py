@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from opencse.encoder.static import StaticEncoder
 from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
 from opencse.search.index import Index
