@@ -71,7 +71,7 @@ lint: $(VENV)/.installed-dev  ## ruff, who may import whom, and words that a rea
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python tools/words.py
 
-types: $(VENV)/.installed-dev  ## mypy --strict
+types: $(VENV)/.installed-dev $(VENV)/.installed-docs  ## mypy --strict, the scripts of the documentation too
 	$(BIN)/mypy
 
 docs: $(VENV)/.installed-docs  ## the documentation site, in site/; warnings are errors

@@ -5,8 +5,9 @@
     python benchmarks/adapt.py --out study --table --picture docs/results/figures/adapt.svg --picture-of opencse-mini
 
 For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read (with --pairs its train
-judgements too, as pairs, all or as many as the number says, drawn by the seed); nDCG@10 of its test queries and the
-seven STS tasks (``DATA/sts``) are taken before and after.
+judgements too, as pairs, all or as many as the number says, drawn by the seed); nDCG@10 of its test queries, by the
+vectors, by BM25 and by both, and the seven STS tasks (``DATA/sts``) are taken before and after. Both are merged by the
+weight that `adapt` saved in the model's folder; for the start, with the one that ``opencse index tune`` finds.
 """
 
 from __future__ import annotations
@@ -14,45 +15,78 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
 from statistics import mean, stdev
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from opencse import adapt
+from opencse import adapt, build_index, tune_index
 from opencse.adapting.adaptation import read_pairs
 from opencse.adapting.text_questions import quick
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
-from opencse.evaluation import EmbeddingModel, Sts, load_sts
-from opencse.evaluation.retrieval.data import RetrievalData, load_retrieval
-from opencse.evaluation.retrieval.score import Retrieval, RetrievalScore
+from opencse.evaluation import Sts, load_sts
+from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
+from opencse.evaluation.retrieval.score import Retrieval
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.progress import Terminal
 from opencse.records import save_json
 
 
-def searched(model: EmbeddingModel, data: RetrievalData) -> RetrievalScore:
-    """The measures on the queries of the one collection in ``data``."""
-    return next(iter(Retrieval().evaluate(model, data).record.retrieval.values()))
+def judged(folder: str | Path, collection: Path, sts: Path, *, tune: bool = False) -> dict[str, Any]:
+    """Scores on the queries, by the vectors, BM25 and both, and the average of the seven STS tasks.
 
-
-def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, float]:
-    """nDCG@10 and recall@100 on the queries, and the average of the seven STS tasks."""
+    Args:
+        folder: of the model.
+        collection: whose test queries are searched for.
+        sts: folder of the STS tasks.
+        tune: find the weight of the vectors first; otherwise the one saved with the model, or the default.
+    """
     model = quick(SentenceEncoder.load(folder))
-    found = searched(model, load_retrieval(collection))
+    if tune:
+        model = replace(model, hybrid_weight=tuned(folder, collection))
+    rows = rows_with_keywords([model], Retrieval(), load_retrieval(collection), KeywordRows(hybrid=True), print)
+    words, vectors, both = (next(iter(row.retrieval.values())) for row in rows.values())
     average = Sts().evaluate(model, load_sts(sts)).record.sts.average
-    return {"ndcg@10": found.ndcg_at_10, "recall@100": found.recall_at_100, "sts": float(average or 0.0)}
+    return {
+        "ndcg@10": vectors.ndcg_at_10,
+        "recall@100": vectors.recall_at_100,
+        "bm25": words.ndcg_at_10,
+        "hybrid": both.ndcg_at_10,
+        "weight": (model.hybrid_weight or HybridWeight()).value,
+        "sts": float(average or 0.0),
+        "by_query": {
+            name: [round(value, 2) for value in row.by_query.values()]
+            for name, row in (("bm25", words), ("ndcg@10", vectors), ("hybrid", both))
+        },
+    }
 
 
-def once(path: Path, make: partial[dict[str, Any]]) -> None:
-    """Makes a record unless it is there."""
-    if not path.is_file():
-        save_json(path, make())
-        print(path.stem, json.loads(path.read_text())["after"], flush=True)
+def tuned(folder: str | Path, collection: Path) -> HybridWeight:
+    """The weight of the vectors that ``opencse index tune`` finds for a model without one, from the texts alone."""
+    with TemporaryDirectory() as place:
+        build_index(Path(place) / "index", folder, collection)
+        return tune_index(Path(place) / "index").weight
+
+
+def once(path: Path, make: Callable[[], dict[str, Any]], judge: Callable[[], dict[str, Any]]) -> None:
+    """Makes a record unless it is there; judges the model of an earlier record again if BM25 was not yet scored."""
+    record = json.loads(path.read_text()) if path.is_file() else make()
+    if "bm25" not in record["after"]:
+        record["after"] = judge()
+    elif path.is_file():
+        return
+    save_json(path, record)
+    after = record["after"]
+    print(path.stem, {key: value for key, value in after.items() if key != "by_query"}, flush=True)
 
 
 def run(
@@ -68,7 +102,7 @@ def run(
         "environment": Environment.here("cpu").model_dump(),
     }
     if seed is None:
-        return made | {"after": judged(model, collection, sts)}
+        return made | {"after": judged(model, collection, sts, tune=True)}
     folder = out / "runs" / named(collection, model, seed, pairs)
     result = adapt(
         collection,
@@ -189,8 +223,11 @@ def main() -> None:
                     collection = arguments.data / "retrieval" / name
                     path = arguments.out / "records" / f"{named(collection, model, seed, arguments.pairs)}.json"
                     sts = arguments.data / "sts"
+                    folder = arguments.out / "runs" / path.stem
                     once(
-                        path, partial(run, collection, model, seed, arguments.out, sts, arguments.set, arguments.pairs)
+                        path,
+                        partial(run, collection, model, seed, arguments.out, sts, arguments.set, arguments.pairs),
+                        partial(judged, folder if seed else model, collection, sts, tune=not seed),
                     )
     print(table(arguments.out))
     if arguments.picture is not None:

@@ -1,9 +1,12 @@
-"""Builds the table of docs/results/speed.md from its records, one per processor, and draws the picture of one record.
+"""Builds the table between the marks of a page in docs/results from its records; draws the picture of one record.
 
     python benchmarks/page.py docs/results/speed.md docs/results/records/speed-[0-9]*.json
+    python benchmarks/page.py docs/results/serving.md docs/results/records/serving-peers.json
+    python benchmarks/page.py docs/results/search.md docs/results/records/search-peers.json
 
-`speed.py --json FILE` writes such a record; give it a ``processor`` (the column's heading) and ``trains_in`` (the
-precision that `opencse train` chooses on that processor).
+`speed.py --json FILE` writes a record of speed; give it a ``processor`` (the column's heading) and ``trains_in`` (the
+precision that `opencse train` chooses on that processor). The others are written by serving_peers.py and
+search_peers.py.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import search_peers
+import serving_peers
 from rows import Row
 
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, canvas, standalone, to_svg
@@ -62,10 +67,14 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def fill(text: str, records: Sequence[dict[str, Any]]) -> str:
-    """The page with the table between its two marks."""
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{table(records)}\n\n{END}{rest.split(END)[1]}"
+TABLES = {"speed": table, "serving": serving_peers.table, "search": search_peers.table}
+"""What makes the table of each page, by the page's name."""
+
+
+def fill(page: Path, records: Sequence[dict[str, Any]]) -> str:
+    """The text of a page with its table between the two marks."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    return f"{before}{BEGIN}\n\n{TABLES[page.stem](records)}\n\n{END}{rest.split(END)[1]}"
 
 
 def drawn(rows: Sequence[Row]) -> str:
@@ -89,7 +98,7 @@ def main() -> None:
     """Writes the page."""
     page, *records = map(Path, sys.argv[1:])
     loaded = [json.loads(record.read_text(encoding="utf-8")) for record in records]
-    page.write_text(fill(page.read_text(encoding="utf-8"), loaded), encoding="utf-8")
+    page.write_text(fill(page, loaded), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import layer_vectors, vectors_by_layer
-from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.opening import load
 from opencse.model_folder.locate import builtin_folder
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -36,10 +36,18 @@ from opencse.text import sample
 STORED = Path(__file__).parent / "quick.json"
 HELP = "import sys; sys.argv = ['opencse', '--help']; from opencse.cli import main; main()"
 ANSWER = (
-    "import sys; sys.argv = ['opencse', 'similarity', 'opencse-mini', 'A dog barks.', 'It rains.']; "
+    "import sys; sys.argv = ['opencse', 'similarity', {model!r}, 'A dog barks.', 'It rains.']; "
     "from opencse.cli import main; main()"
 )
+LOADING = "import opencse; opencse.load('opencse-mini').encode('A dog barks.')"
+LIBRARIES = "import numpy, pydantic, tokenizers"
 ANSWERING = "import numpy, pydantic, tokenizers, typer.main"
+FIRST_ANSWERS = {
+    "opencse similarity compared with Python": (ANSWER.replace("{model!r}", "'opencse-mini'"), ANSWERING),
+    "opencse similarity with a BERT compared with Python": (ANSWER, ANSWERING),
+    "opencse.load and encode compared with Python": (LOADING, LIBRARIES),
+}
+"""The code of a new process and of its reference, by the name of the row."""
 TOOLS = "import argparse, dataclasses, inspect, typing, subprocess"
 
 
@@ -108,14 +116,13 @@ def start_up(turns: int) -> Row:
     return paired("opencse --help compared with Python", run(HELP), run(TOOLS), size=1, unit="starts/s", turns=turns)
 
 
-def first_answer(turns: int) -> Row:
-    """`opencse similarity` with the built-in encoder compared with Python with the packages that it needs."""
+def first_answer(name: str, code: str, reference: str, turns: int) -> Row:
+    """A first answer of a new process compared with Python with the packages that it needs."""
 
     def run(code: str) -> Callable[[int], object]:
         return lambda turn: subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
-    name = "opencse similarity compared with Python"
-    return paired(name, run(ANSWER), run(ANSWERING), size=1, unit="answers/s", turns=turns)
+    return paired(name, run(code), run(reference), size=1, unit="answers/s", turns=turns)
 
 
 def loading(turns: int) -> Row:
@@ -127,7 +134,7 @@ def loading(turns: int) -> Row:
         (folder / "model.safetensors").read_bytes()
 
     name = "opening opencse-mini compared with its files"
-    return paired(name, lambda turn: open_text_encoder("opencse-mini"), reference, size=1, unit="/s", turns=turns)
+    return paired(name, lambda turn: load("opencse-mini"), reference, size=1, unit="/s", turns=turns)
 
 
 def main() -> None:
@@ -143,7 +150,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = shaped("mini", Path(folder) / "mini")
         rows = [step(model, options.turns), encode(model, options.turns), layers(model, options.turns)]
-    rows += [loss(options.turns), start_up(options.turns), first_answer(options.turns), loading(options.turns)]
+        rows += [
+            first_answer(name, code.format(model=model), reference, options.turns)
+            for name, (code, reference) in FIRST_ANSWERS.items()
+        ]
+    rows += [loss(options.turns), start_up(options.turns), loading(options.turns)]
     print(machine(), "", HEADER, *(row.line() for row in rows), sep="\n")
     if options.write:
         STORED.write_text(json.dumps({row.name: round(row.ratio, 3) for row in rows}, indent=1) + "\n", "utf-8")

@@ -2,16 +2,14 @@
 
     python benchmarks/search.py quality --data DATA/retrieval --models opencse-mini FOLDER --out study
     python benchmarks/search.py speed --corpus SENTENCES.txt --sentences 20000 --out study
-    python benchmarks/search.py exact --rows 10000 100000 1000000 --out study
     python benchmarks/search.py words --corpus SENTENCES.txt --sentences 100000 --out study
 
 `quality` prints nDCG@10 x 100 over the test queries of each data set in BEIR's layout, as `opencse evaluate --suite
 retrieval` does: of the vectors alone, of BM25 alone, and of both (hybrid search); and of documents cut into passages.
 `speed` prints the recall and the time of each kind of index, and the time of `opencse nearest` when it is
-called twice, each in a process of its own. `exact` prints the time of the exact search compared with FAISS's
-IndexFlatIP, one after the other in each of five rounds, on one thread; the vectors are random. `words` prints the time
-of the first hybrid query of a process where the words are counted, and where they were kept. Indexes stay in --out and
-are used again.
+called twice, each in a process of its own. `words` prints the time of the first hybrid query of a process where the
+words are counted, and where they were kept. Indexes stay in --out and are used again. search_peers.py compares the
+searches with FAISS's.
 """
 
 from __future__ import annotations
@@ -28,16 +26,13 @@ from itertools import islice, product
 from pathlib import Path
 from typing import get_args
 
-import numpy as np
-
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
-from opencse.modules.similarity import unit_rows
 from opencse.progress import Terminal
-from opencse.ranking import ndcg, nearest_prepared
-from opencse.search.approximate import IndexKind, require_faiss
+from opencse.ranking import ndcg
+from opencse.search.approximate import IndexKind
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.keyword_index import best_rows
@@ -53,7 +48,7 @@ ROUNDS = 5
 def main() -> None:
     """Runs what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["quality", "speed", "exact", "words"])
+    parser.add_argument("what", choices=["quality", "speed", "words"])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--models", nargs="+", default=["opencse-mini"])
     parser.add_argument("--texts", nargs="+", default=["whole", "passages"], choices=["whole", "passages"])
@@ -63,16 +58,12 @@ def main() -> None:
     parser.add_argument("--corpus")
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--kinds", nargs="+", default=list(get_args(IndexKind)))
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[256, 384])
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     print(json.dumps(Environment.here().model_dump(mode="json")))
     given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "quality":
         quality(given.data, given.models, given.texts, given.languages, given.out)
-    elif given.what == "exact":
-        exact(given.rows, given.dimensions)
     elif given.what == "words":
         words(given.corpus, given.sentences, given.models[0], given.out)
     else:
@@ -162,35 +153,6 @@ def speed(corpus: str, sentences: int, model: str, kinds: Sequence[IndexKind], o
         began = time.perf_counter()
         subprocess.run([*command, *more], check=True, capture_output=True)
         print(f"nearest over {len(texts):,} sentences, {call} call: {time.perf_counter() - began:.1f} s", flush=True)
-
-
-def exact(sizes: Sequence[int], dimensions: Sequence[int]) -> None:
-    """The exact search and FAISS's, alternating."""
-    faiss = require_faiss()
-    faiss.omp_set_num_threads(1)
-    random = np.random.default_rng(0)
-    for dimension in dimensions:
-        for rows in sizes:
-            vectors = unit_rows(random.standard_normal((rows, dimension), dtype=np.float32))
-            inner = faiss.IndexFlatIP(dimension)
-            inner.add(vectors)
-            for asked in (1, 64):
-                queries = unit_rows(random.standard_normal((asked, dimension), dtype=np.float32))
-                times: tuple[list[float], list[float]] = ([], [])
-                for _ in range(ROUNDS):
-                    began = time.perf_counter()
-                    found, _ = nearest_prepared(queries, vectors, DEPTH)
-                    between = time.perf_counter()
-                    _, theirs = inner.search(queries, DEPTH)
-                    times[0].append(between - began)
-                    times[1].append(time.perf_counter() - between)
-                ours, other = (statistics.median(each) for each in times)
-                print(
-                    f"{rows:9,} x {dimension}, {asked:2} queries: {1000 * ours:8.1f} ms, FAISS {1000 * other:8.1f} ms, "
-                    f"{statistics.median(a / b for a, b in zip(*times, strict=True)):.2f} of its time; "
-                    f"{np.mean(found == theirs):.4f} of the places the same",
-                    flush=True,
-                )
 
 
 def words(corpus: str, sentences: int, model: str, out: Path) -> None:

@@ -84,7 +84,8 @@ def over_pairs(folder: Path, start: str, by_recipe: Scores) -> dict[str, dict[in
             a, b = (read_arrays(run, "dev") for run in runs)
             if a and b:
                 interval = paired_bootstrap(a["stsb.gold"], a["stsb.cosine"], b["stsb.cosine"]).interval
-                intervals.setdefault(f"{recipe} against {base}", {})[seed] = [round(end, 2) for end in interval]
+                if interval is not None:
+                    intervals.setdefault(f"{recipe} against {base}", {})[seed] = [round(end, 2) for end in interval]
     return intervals
 
 
@@ -152,13 +153,13 @@ class Comparison:
 
 
 def of_paper(table: Mapping[str, Any], recipe: str) -> float | None:
-    """The published score of a row; None for a curve that was printed without numbers."""
+    """The published score of a row; None where no number was printed."""
     if recipe in table.get("published", {}):
         return float(table["published"][recipe])
     metric, resolved = table.get("metric", DEV), resolve_recipe(recipe)
     presets = resolved.recipe.presets
-    chain = [presets[name] for name in resolved.presets if name in presets] or [presets["bert-base"]]
-    return next((preset.expected[metric] for preset in reversed(chain) if metric in preset.expected), None)
+    names = [name for name in resolved.presets if name in presets] or ["bert-base"] * ("bert-base" in presets)
+    return next((presets[name].expected[metric] for name in reversed(names) if metric in presets[name].expected), None)
 
 
 def page(scores: Scores, published: Mapping[str, Any]) -> str:
@@ -239,7 +240,8 @@ def ablations_table(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> 
         pairs = [(of_paper(table, recipe), sweeps.gain(recipe, table["base"])) for _, recipe in known]
         numbers = [(theirs, ours) for theirs, ours in pairs if theirs is not None]
         order = f"{spearman(*np.array(numbers, dtype=np.float64).T):+.2f}" if len(numbers) > 2 else ""
-        best = max(known, key=lambda row, base=table["base"]: sweeps.gain(row[1], base))[0]
+        gains = [sweeps.gain(recipe, table["base"]) for _, recipe in known]
+        best = known[gains.index(max(gains))][0]
         printed = [(value, label) for label, recipe in known if (value := of_paper(table, recipe)) is not None]
         theirs = max(printed)[1] if len(printed) > 1 else "no numbers"
         title = f"[{table['title']}](figures/papers-{table['key']}.svg)"

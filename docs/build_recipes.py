@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opencse.recipes.recipe import FAMILIES, Recipe, load_recipe, recipe_names
+from opencse.recipes.outline import FAMILIES
+from opencse.recipes.recipe import Recipe, load_recipe
+from opencse.recipes.recipe_files import recipe_names
 from opencse.recipes.summary import made_of, preset_changes, published, scores, short_paper
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -39,7 +41,7 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for family, heading in FAMILIES.items():
         overview = [
-            [link, recipe.title, made_of(recipe), published(recipe), short_paper(recipe)]
+            [link, recipe.title, made_of(recipe), published(recipe.presets), short_paper(recipe.paper)]
             for link, recipe in zip(links, recipes, strict=True)
             if recipe.family == family
         ]

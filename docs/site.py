@@ -25,8 +25,10 @@ from opencse.cli.examples import EXAMPLES
 from opencse.model_folder.adapters import LoraSettings
 from opencse.modules.dense import HeadSettings
 from opencse.objective.settings import ObjectiveSettings
-from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, recipe_text
-from opencse.recipes.settings import DataSettings, EncoderSettings
+from opencse.recipes.data_settings import DataSettings
+from opencse.recipes.encoder_settings import EncoderSettings
+from opencse.recipes.recipe import Recipe, load_recipe
+from opencse.recipes.recipe_files import recipe_names, recipe_text
 from opencse.recipes.summary import made_of, published
 from opencse.training.settings import TrainingSettings
 from opencse.training.worst_case import Awp, Sam
@@ -102,7 +104,7 @@ def method(recipe: Recipe, recipes: ModuleType) -> str:
     """One recipe: paper, formula and parts, settings, presets with published scores, where paper and code differ."""
     text = recipe_text(recipe.name)
     pieces = [f"# {recipe.name}", f"{recipe.title}.", f"**Paper.** {recipe.paper}."]
-    if number := published(recipe):
+    if number := published(recipe.presets):
         pieces.append(
             f"**Published for BERT-base.** {number} (seven STS tasks, Spearman x 100, unless it says otherwise)."
         )

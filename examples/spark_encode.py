@@ -24,10 +24,10 @@ def vector(batches: Iterator[pd.Series]) -> Iterator[pd.Series]:
     """Each text's vector; the encoder is loaded once for all batches of a task."""
     import torch
 
-    from opencse import SentenceEncoder
+    import opencse
 
     torch.set_num_threads(1)  # Spark runs a task on each core
-    encoder = SentenceEncoder.load(MODEL, device="cpu")
+    encoder = opencse.load(MODEL, device="cpu")
     for texts in batches:
         yield pd.Series(list(encoder.encode(texts.tolist())))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -25,12 +26,13 @@ from opencse.errors import InterruptedRunError
 from opencse.evaluation import TASKS, EvaluationRecord
 from opencse.evaluation.embedding import EmbeddingModel, Encode
 from opencse.evaluation.suite import Suite, TaskData
+from opencse.progress import Silent
 from opencse.text import sample
 
 R = TypeVar("R", bound=EvaluationRecord)
 
 
-class Heard:
+class Heard(Silent):
     """A reporter that keeps what is said."""
 
     def __init__(self) -> None:
@@ -38,15 +40,6 @@ class Heard:
 
     def say(self, line: str) -> None:
         self.said.append(line)
-
-    def start(self, title: str, total: int, done: int = 0) -> None:
-        pass
-
-    def advance(self, done: int, note: str = "") -> None:
-        pass
-
-    def finish(self) -> None:
-        pass
 
 
 def kill_after(step: int, functions: Iterable[tuple[Any, str]]) -> None:
@@ -163,7 +156,9 @@ def script(path: Path) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(path.parent))  # scripts import their neighbours
+        spec.loader.exec_module(module)
     return module
 
 

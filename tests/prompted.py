@@ -12,6 +12,7 @@ import pytest
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.model_folder.layout import SENTENCE_CONFIG
+from opencse.text.rust_tokenizer import RustTokenizer
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer
 
 INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
@@ -68,17 +69,22 @@ class Read:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.texts: set[str] = set()
-        encode, encode_words = Tokenizer.encode, Tokenizer.encode_words
+        encode, encode_words, light_encode = Tokenizer.encode, Tokenizer.encode_words, RustTokenizer.encode
 
         def read(tokenizer: Tokenizer, texts: Sequence[str], limit: int | None) -> list[Ids]:
             self.texts.update(texts)
             return encode(tokenizer, texts, limit)
+
+        def read_light(tokenizer: RustTokenizer, texts: Sequence[str], limit: int | None) -> list[Ids]:
+            self.texts.update(texts)
+            return light_encode(tokenizer, texts, limit)
 
         def read_words(tokenizer: Tokenizer, texts: Sequence[str], limit: int | None) -> list[TokenisedText]:
             self.texts.update(texts)
             return encode_words(tokenizer, texts, limit)
 
         monkeypatch.setattr(Tokenizer, "encode", read)
+        monkeypatch.setattr(RustTokenizer, "encode", read_light)  # of encoders without torch
         monkeypatch.setattr(Tokenizer, "encode_words", read_words)
 
     def before(self, text: str) -> set[str]:

@@ -11,7 +11,8 @@ from torch import Tensor
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
-from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.recipes.recipe import load_recipe
+from opencse.recipes.recipe_files import recipe_names
 from opencse.runs.data_sets import GivenSet
 from opencse.runs.job import TrainJob
 from opencse.runs.prepare import Prepared

@@ -16,7 +16,7 @@ import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
-from opencse.foreign import own_code
+from opencse.foreign import CLASSIFIER, MASKED_LM, not_trusted, own_code
 from opencse.model_folder.backbone import load_backbone
 from opencse.runs.record import changed_files
 
@@ -142,6 +142,14 @@ def test_no_code_is_recorded_of_a_model_without_any(copy: Path) -> None:
     change(copy / "config.json", auto_map={"AutoModel": "own.Own", "AutoModelForImageClassification": "own.Other"})
     assert own_code(copy) == ("own.Own",)
     assert SentenceEncoder.load(copy).own_code == (), "transformers' own class is taken"
+
+
+def test_the_class_of_a_cross_encoder_is_named_where_one_is_opened(copy: Path) -> None:
+    change(copy / "config.json", auto_map={CLASSIFIER: "own.Ranks", MASKED_LM: "own.Fills"})
+    assert own_code(copy, CLASSIFIER) == ("own.Ranks",)
+    assert own_code(copy, MASKED_LM) == ("own.Fills",)
+    assert own_code(copy) == ("own.Fills", "own.Ranks")
+    assert "own.Ranks" in str(not_trusted(copy))
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_a_page_shows_names_as_they_are(tmp_path: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "<script" not in text
     assert "\x1b" not in text
-    assert "SentenceEncoder.load(&#34;x\\&#34;); import os" in text, "quoted as a string of Python"
+    assert "opencse.load(&#34;x\\&#34;); import os" in text, "quoted as a string of Python"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 
 import helpers
-from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.recipes.recipe import load_recipe
+from opencse.recipes.recipe_files import recipe_names
 
 DOCS = Path(__file__).parents[1] / "docs"
 

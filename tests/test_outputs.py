@@ -113,6 +113,13 @@ def test_a_folder_that_stays_empty_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["x"]
 
 
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match=r"file/new: the folder cannot be made .*; name another one"):  # noqa: SIM117
+        with made_folder(tmp_path / "file" / "new"):
+            raise AssertionError("the block is not entered")
+
+
 def test_a_lock_keeps_others_out_and_leaves_nothing_in_an_empty_folder(tmp_path: Path) -> None:
     with held_lock(tmp_path / ".lock", "busy"):
         with pytest.raises(UserError, match="busy"), held_lock(tmp_path / ".lock", "busy"):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+import helpers
 from opencse.api.study_file import study_of
 from opencse.environment import Environment
 from opencse.recipes.recipe import resolve_recipe
@@ -23,10 +22,8 @@ GIVEN = {"text": "t", "out": "o", "data": "d"}
 
 
 @pytest.fixture(scope="module")
-def script() -> Iterator[ModuleType]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "docs"))
-        yield importlib.import_module("build_papers")
+def script() -> ModuleType:
+    return helpers.script(ROOT / "docs" / "build_papers.py")
 
 
 @pytest.fixture(scope="module")

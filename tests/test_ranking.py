@@ -101,6 +101,34 @@ def test_queries_without_a_direction_are_not_compared(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
+    ("queries", "blocks"), [(1, [50, 800, 150]), (2, [50, 400, 400, 150]), (8, [50, *[100] * 9, 50])]
+)
+def test_few_queries_are_compared_with_many_rows_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, queries: int, blocks: list[int]
+) -> None:
+    """Blocks that copy rows stay small."""
+    monkeypatch.setattr(ranking, "_FIRST_BLOCK", 50)
+    monkeypatch.setattr(ranking, "_BLOCK", 100)
+    monkeypatch.setattr(ranking, "_QUERIES", 8)
+    monkeypatch.setattr(ranking, "_JOINING", 2_000)
+    rough, compared = Similarity.rough, list[int]()
+
+    def counted(self: Similarity, a: Any, b: Any) -> Any:
+        compared.append(len(b))
+        return rough(self, a, b)
+
+    monkeypatch.setattr(Similarity, "rough", counted)
+    vectors = unit(np.random.default_rng(0).normal(size=(1_000, 6)))
+    nearest, _ = nearest_prepared(vectors[:queries], vectors, 3)
+    assert nearest[:, 0].tolist() == list(range(queries))
+    assert compared == blocks
+    compared.clear()
+    nearest_prepared(vectors[:queries], vectors, 3, np.arange(1_000))
+    nearest_prepared(vectors[:queries], vectors, 3, similarity=Similarity.EUCLIDEAN)
+    assert max(compared) == 100
+
+
+@pytest.mark.parametrize(
     ("queries", "corpus", "k"), [((1, 2), (3, 2), 0), ((1, 2), (0, 2), 1), ((1, 2), (3, 4), 1), ((2,), (3, 2), 1)]
 )
 def test_shapes_that_do_not_fit(queries: tuple[int, ...], corpus: tuple[int, ...], k: int) -> None:

@@ -43,6 +43,7 @@ __all__ = [
     "label_scores",
     "list_presets",
     "list_recipes",
+    "load",
     "merge",
     "nearest",
     "pretrain",
@@ -61,6 +62,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from opencse.api.asking import questions
+    from opencse.api.checking import check
     from opencse.api.demo import demo
     from opencse.api.diagnosis import doctor
     from opencse.api.encoding import encode
@@ -80,7 +82,7 @@ if TYPE_CHECKING:
         query_index,
     )
     from opencse.api.labelling import label, label_scores
-    from opencse.api.looking import analyze, check
+    from opencse.api.looking import analyze
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
     from opencse.api.serving import serve
@@ -90,11 +92,13 @@ if TYPE_CHECKING:
     from opencse.api.tuning import tune_index
     from opencse.api.vectors import calibrate, nearest, similarity
     from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.opening import load
     from opencse.errors import InterruptedRunError, UserError
     from opencse.search.index import Index
 
 _HOMES = {
     "opencse.api.asking": ("questions",),
+    "opencse.api.checking": ("check",),
     "opencse.api.demo": ("demo",),
     "opencse.api.diagnosis": ("doctor",),
     "opencse.api.encoding": ("encode",),
@@ -120,10 +124,7 @@ _HOMES = {
         "label",
         "label_scores",
     ),
-    "opencse.api.looking": (
-        "analyze",
-        "check",
-    ),
+    "opencse.api.looking": ("analyze",),
     "opencse.api.making": (
         "static",
         "whiten",
@@ -152,6 +153,7 @@ _HOMES = {
         "similarity",
     ),
     "opencse.encoder.encoder": ("SentenceEncoder",),
+    "opencse.encoder.opening": ("load",),
     "opencse.errors": (
         "InterruptedRunError",
         "UserError",

@@ -1,4 +1,4 @@
-"""Names for the types of NumPy arrays that the package passes around."""
+"""Names for the types of NumPy arrays that the package passes around, and how it computes with them."""
 
 from __future__ import annotations
 
@@ -15,3 +15,7 @@ Vectors = NDArray[np.floating]
 """(n, d) vectors, one in each row, in any precision."""
 Embeddings = NDArray[np.float32]
 """(n, d) vectors as an encoder returns them, in single precision."""
+
+without_warnings = np.errstate(divide="ignore", invalid="ignore", over="ignore")
+"""Decorates functions that compute vectors: `opencse.encoder.damage` refuses NaN and infinity in one line of its own,
+instead of numpy's warnings."""

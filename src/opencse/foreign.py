@@ -13,7 +13,9 @@ from opencse.errors import UserError
 
 FLAG = "--trust-remote-code"
 _FILES = ("config.json", "tokenizer_config.json")
-_CLASSES = ("AutoConfig", "AutoModel", "AutoModelForMaskedLM", "AutoTokenizer")
+_CLASSES = ("AutoConfig", "AutoModel", "AutoTokenizer")
+MASKED_LM, CLASSIFIER = "AutoModelForMaskedLM", "AutoModelForSequenceClassification"
+"""Keys of ``auto_map`` for the two heads that are opened: of pretraining, and of a cross-encoder."""
 _ATTENTION_KEYS = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
 _ATTENTION = ("eager", "sdpa", "flex_attention")
 # Where the package is not installed, transformers downloads a compiled kernel from the Hub instead.
@@ -47,16 +49,20 @@ def require_bool(trust_remote_code: object) -> None:
         raise TypeError(f"trust_remote_code is True or False, not {trust_remote_code!r}")
 
 
-def own_code(folder: Path) -> tuple[str, ...]:
+def own_code(folder: Path, *heads: str) -> tuple[str, ...]:
     """The classes that ``folder`` brings or names (``auto_map``), as ``module.Class`` or ``repository--module.Class``.
 
-    These are the classes of the configuration, the encoder, its masked-LM head and the tokenizer; others are not used.
+    These are the classes of the configuration, the encoder, a head and the tokenizer; others are not used.
+
+    Args:
+        folder: of the model.
+        heads: keys of the heads that may be opened; by default `MASKED_LM` and `CLASSIFIER`.
     """
     references: dict[str, None] = {}
     for name in _FILES:
         auto_map = _read(folder / name).get("auto_map")
         entries = auto_map if isinstance(auto_map, dict) else {"AutoTokenizer": auto_map}
-        for key in _CLASSES:
+        for key in (*_CLASSES, *(heads or (MASKED_LM, CLASSIFIER))):
             value = entries.get(key)
             for reference in value if isinstance(value, list) else [value]:
                 if isinstance(reference, str):

@@ -1,4 +1,4 @@
-"""Numbers as people type them."""
+"""Numbers as people type and read them."""
 
 from __future__ import annotations
 
@@ -18,3 +18,26 @@ def whole_number(text: str) -> int | None:
         return None
     number = int(text)
     return number if number < 2**63 else None
+
+
+def number_of(count: int, one: str, several: str | None = None) -> str:
+    """Writes a count with its noun: "1 row", "1,200 rows".
+
+    Example:
+        >>> number_of(1, "row"), number_of(1200, "row"), number_of(0, "relevant query"), number_of(2, "index")
+        ('1 row', '1,200 rows', '0 relevant queries', '2 indexes')
+        >>> number_of(1, "text is new", "texts are new"), number_of(2, "text is new", "texts are new")
+        ('1 text is new', '2 texts are new')
+
+    Args:
+        count: how many.
+        one: the noun, or a phrase, for one.
+        several: for none and for several; by default ``one`` with the regular ending.
+    """
+    return f"{count:,} {one if count == 1 else several or _plural(one)}"
+
+
+def _plural(noun: str) -> str:
+    if re.search(r"[^aeiou]y$", noun):
+        return f"{noun[:-1]}ies"
+    return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"

@@ -211,7 +211,7 @@ def made_folder(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         remove_empty(new_folders)
-        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
+        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); name another one") from None
     try:
         yield
     finally:

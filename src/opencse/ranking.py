@@ -32,7 +32,8 @@ SPARE = 16
 taken."""
 _QUERIES = 64  # searched at a time, so that the arrays of their candidates stay small
 _PAIRS = 4_096  # scored at a time in float64
-_FIRST_BLOCK, _BLOCK = 4_096, 65_536  # rows of the corpus compared at a time
+_FIRST_BLOCK, _BLOCK = 4_096, 65_536  # rows of the corpus compared with _QUERIES queries at a time
+_JOINING = 100_000  # scores of a block that are expected to be above what is best so far
 _RANKED_QUERIES = 256  # compared with all candidates at a time
 
 
@@ -77,7 +78,7 @@ def nearest_rows(
     for start in range(0, len(queries), _QUERIES):
         block = slice(start, start + _QUERIES)
         exact = _pair_scores(queries[block], corpus, candidates[block], score)
-        rows[block], scores[block] = _best(candidates[block], exact, width)
+        rows[block], scores[block] = best_candidates(candidates[block], exact, width)
     return rows, scores
 
 
@@ -129,7 +130,7 @@ def nearest_prepared(
             count = min(count, available)
             candidates, rough = _candidates(queries[pending], vectors, count, among, similarity)
             exact = similarities(queries[pending], vectors, candidates, similarity)
-            nearest[pending], scores[pending] = _best(candidates, exact, width)
+            nearest[pending], scores[pending] = best_candidates(candidates, exact, width)
             if count == available:
                 break
             last = similarity.on_rough_scale(scores[pending, width - 1])
@@ -140,7 +141,12 @@ def nearest_prepared(
 
 def similarities(queries: PreparedVectors, vectors: PreparedVectors, rows: Integers, similarity: Similarity) -> Floats:
     """Returns the similarity (n, c) of each query with its own ``rows`` (n, c) of the vectors, in float64."""
-    return _pair_scores(queries, vectors, rows, similarity.of_pairs)
+    vectors, scores = np.asarray(vectors), np.empty(rows.shape)  # a memory map itself is slower to index
+    step = max(1, _PAIRS // max(1, rows.shape[1]))
+    for start in range(0, len(rows), step):
+        block = slice(start, start + step)
+        scores[block] = similarity.of_candidates(queries[block], vectors[rows[block]])
+    return scores
 
 
 def _pair_scores(
@@ -155,10 +161,11 @@ def _pair_scores(
     return np.concatenate(parts).reshape(rows.shape)
 
 
-def _best(candidates: Integers, scores: Floats, width: int) -> tuple[Integers, Floats]:
-    """The ``width`` best candidates of each query, equal ones by row, and their scores."""
+def best_candidates(candidates: Integers, scores: Floats, width: int) -> tuple[Integers, Floats]:
+    """Returns the ``width`` best candidates (n, c) of each query, equal ones by row, and their scores."""
     order = np.lexsort((candidates, -scores))[:, :width]
-    return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(scores, order, axis=1)
+    queries = np.arange(len(order))[:, None]
+    return candidates[queries, order], scores[queries, order]
 
 
 def _candidates(
@@ -166,11 +173,15 @@ def _candidates(
 ) -> tuple[Integers, NDArray[np.float32]]:
     """The ``count`` best rows of each query in float32, unordered, and their rough scores.
 
-    Blocks grow from few rows, so that hardly a row of the later ones is above what a query has already.
+    Blocks grow from few rows, so that hardly a row of the later ones is above what a query has already. For few queries
+    they are larger, where no rows are copied: what is done once for each block would count in the time.
     """
     available = len(vectors) if among is None else len(among)
     best = np.empty((len(queries), 0), dtype=np.float32)
     best_rows = np.empty((len(queries), 0), dtype=np.int64)
+    copies = among is not None or not similarity.is_product
+    most = _BLOCK if copies else max(_BLOCK, _BLOCK * _QUERIES // len(queries))
+    growth = max(2, _JOINING // (len(queries) ** 2 * count))
     start, size = 0, min(_BLOCK, max(_FIRST_BLOCK, count))
     while start < available:
         end = min(start + size, available)
@@ -185,7 +196,7 @@ def _candidates(
         if best.shape[1] > count:
             top = np.argpartition(best, -count, axis=1)[:, -count:]
             best, best_rows = np.take_along_axis(best, top, axis=1), np.take_along_axis(best_rows, top, axis=1)
-        start, size = end, min(2 * size, _BLOCK)
+        start, size = end, min(growth * size, most)
     return best_rows, best
 
 

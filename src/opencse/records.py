@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from opencse import io
-from opencse.errors import UserError
+from opencse.errors import UserError, reason, shortened
 from opencse.outputs import has_keys, require_json
 from opencse.settings import Settings, validate
 
@@ -55,6 +56,24 @@ def read_record(cls: type[R], path: Path) -> R:
     if not isinstance(data, dict):
         raise UserError(f"{path}: a result is a JSON object, this file holds a {type(data).__name__}")
     return validate(cls, data, str(path))
+
+
+def require_writable(file: Path, *, remedy: str = "") -> None:
+    """Refuses a file that could not be written, before the long work whose results it will hold.
+
+    Args:
+        file: the file; it need not exist, and its missing folders would be made.
+        remedy: what to do, for the message.
+
+    Raises:
+        UserError: with the reason.
+    """
+    try:
+        target = Path(os.path.realpath(file))
+        tempfile.TemporaryFile(dir=io.nearest_existing(target.parent)).close()
+    except (OSError, ValueError) as error:
+        fault = f"cannot be written ({reason(error)})"
+        raise UserError(f"{shortened(str(file), 200)}: {fault}{remedy and f'; {remedy}'}") from None
 
 
 def save_json(path: Path, data: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:

@@ -13,7 +13,8 @@ import torch
 
 from helpers import Broken
 from opencse import SentenceEncoder, UserError, adapt, train
-from opencse.adapting.adaptation import RECIPE, plan_adaptation, read_pairs
+from opencse.adapting.adaptation import plan_adaptation, read_pairs
+from opencse.adapting.preset_names import RECIPE
 from opencse.adapting.selection import DevScore
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.errors import InterruptedRunError
@@ -65,7 +66,7 @@ def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path)
 def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
     result = adapt(folder, tmp_path / "out", settings=[*QUICK, "training.learning_rate=0.05"])
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    found = [line for line in lines if "dev" in line]
+    found = [line for line in lines if "dev" in line and "average_of_step" not in line]
     assert [line["step"] for line in found] == [0, 3, 6]
     assert any(line.get("dev_share") == 0.5 for line in found), "a large rate goes too far, and half the way is better"
     SentenceEncoder.load(result.folder)
@@ -78,7 +79,7 @@ def test_only_the_shares_that_were_named_are_evaluated(
 ) -> None:
     adapt(folder, tmp_path / "out", settings=[*QUICK, f"training.average_with_start={shares}"])
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
-    found = [line.get("dev_share") for line in lines if "dev" in line]
+    found = [line.get("dev_share") for line in lines if "dev" in line and "average_of_step" not in line]
     assert found == [None, told, told]
 
 
@@ -102,7 +103,9 @@ def test_the_order_of_the_shares_does_not_matter(tmp_path: Path) -> None:
             sample.TRAIN, tmp_path / f"{number}", dev=dev, settings=[*settings, f"training.average_with_start={shares}"]
         )
         lines = [json.loads(line) for line in (tmp_path / f"{number}" / "metrics.jsonl").read_text().splitlines()]
-        found.append([(line["dev"], line.get("dev_share")) for line in lines if "dev" in line])
+        found.append(
+            [(line["dev"], line.get("dev_share")) for line in lines if "dev" in line and "average_of_step" not in line]
+        )
     assert found[0] == found[1]
     assert [share for _, share in found[0]] == [None, None, None], "the trained encoder is worse than the average"
 
@@ -195,6 +198,23 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
     assert shares(pairs=pairs, settings=["training.average_with_start=[0.3]"]) == (0.3,)
 
 
+def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path) -> None:
+    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
+
+    def planned(dev: Any) -> tuple[set[tuple[str, ...]], bool]:
+        adaptation = plan_adaptation(sample.TRAIN, model=str(tiny_folder), dev=dev, pairs=pairs, progress=Silent())
+        return {*adaptation.text.rows}, adaptation.known.asked
+
+    rows, asked = planned("auto")
+    assert asked
+    assert len(rows & {*pairs}) < 600
+    for dev in (None, "none", "sample", [(0.5, "one", "two")]):
+        every, asked = planned(dev)
+        assert {*pairs} < every
+        assert len(every) > len(rows)
+        assert not asked
+
+
 def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
@@ -204,6 +224,7 @@ def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder:
 
     assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
     assert read(str(tiny_folder), pairs=pairs[:30]) == 64, "few pairs must not make a run several times slower"
+    assert read(str(tiny_folder), pairs=pairs, dev=None) == "auto"
     assert [read("opencse-mini"), read("opencse-mini", pairs=pairs)] == [64, 64]
     assert read(str(tiny_folder), pairs=pairs, settings=["data.max_length=32"]) == 32
 

@@ -14,13 +14,13 @@ from helpers import Heard
 from opencse import InterruptedRunError, UserError
 from opencse.adapting.adaptation import plan_adaptation, written_about
 from opencse.adapting.continuing import FILE, Growth, KnownDocuments
-from opencse.adapting.holdout import normalised
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.question_sets import QuestionSet
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.adapting.text_questions import TextQuestions
 from opencse.progress import Silent
 from opencse.text.documents import Document
+from opencse.text.scripts import normalised
 
 
 def documents(topic: str, count: int) -> list[Document]:
@@ -69,6 +69,15 @@ def test_the_user_reads_what_is_new_and_what_is_missing() -> None:
     assert alone.material(material, material_of) is material
 
 
+def test_what_was_trained_on_completely_is_named(tmp_path: Path) -> None:
+    known = KnownDocuments.of(OLD, with_questions=False).joined(KnownDocuments.of(NEW[:9]))
+    known.write(tmp_path)
+    growth = Growth.of([*OLD, *NEW], KnownDocuments.read(tmp_path), "m")
+    assert "it has seen the answers to the questions about them" in growth.lines("m")[1]
+    (tmp_path / "documents.json").write_text(json.dumps({"hashes": known.hashes}))
+    assert len(Growth.of([*OLD, *NEW], KnownDocuments.read(tmp_path), "m").lines("m")) == 1, "of an earlier version"
+
+
 def test_rows_and_questions_of_both() -> None:
     growth = Growth.of([*OLD, *NEW], KNOWN, "m")
     new, old = material_of(NEW), material_of(OLD)
@@ -98,15 +107,12 @@ def unnamed(topic: str, count: int) -> list[Document]:
     return [replace(one, title="") for one in documents(topic, count)]
 
 
-def test_written_questions_without_names_are_about_the_document_at_their_position(
-    tmp_path: Path, tiny_folder: Path
-) -> None:
+def test_written_questions_without_ids_stay_with_their_documents(tmp_path: Path, tiny_folder: Path) -> None:
     everything = [one for both in zip(unnamed("kettle", 800), unnamed("lantern", 800), strict=True) for one in both]
     before = KnownDocuments.of(everything[::2])
-    rows = [(f"asked of {one.sentences[0]}", one.body, f"document {n}") for n, one in enumerate(everything, 1)]
+    rows = [(f"asked of {one.sentences[0]}", one.body, f"text-{one.fingerprint}") for one in everything]
     growth = Growth.of(everything, before, "m")
-    named = [replace(one, name=f"document {n}") for n, one in enumerate(everything, 1)]
-    of_new, of_old = written_about(rows, named, Growth.of(named, before, "m"))
+    of_new, of_old = written_about(rows, everything, growth)
     assert (of_new, of_old) == (rows[1::2], rows[::2])
     new, old = material_of(growth.new), material_of(growth.old)
     held = {text for one in (new, old) if one.questions for text in one.questions.held_out()}
@@ -130,8 +136,8 @@ def test_written_questions_without_names_are_about_the_document_at_their_positio
     trained = [row for row in adaptation.text.rows if row[0].startswith("asked of ")]
     assert all(any(topic in row[0] for row in trained) for topic in ("lantern", "kettle"))
     assert not asked & {row[0] for row in trained}
-    with pytest.raises(UserError, match="CORPUS has no such document"):
-        written_about([("Why?", "So.", "document 2000")], named, growth)
+    with pytest.raises(UserError, match="1 of 1 questions are about documents that CORPUS does not have"):
+        written_about([("Why?", "So.", "document 2000")], everything, growth)
 
 
 def test_questions_about_old_documents_that_pairs_answer_with_are_dropped() -> None:
@@ -179,7 +185,7 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest
     )
     assert f"continue   {tmp_path / 'a'}: 600 documents are new, 700 are known" in heard.said
     assert ("; new titles " in result.verdict) == (result.kept != "start")
-    assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of([*OLD, *NEW])
+    assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of([*OLD, *NEW], with_questions=False)
     logged = [json.loads(line) for line in (tmp_path / "b" / "metrics.jsonl").read_text().splitlines()]
     assert any(key.startswith("dev_old_") for line in logged for key in line)
     with pytest.raises(UserError, match="nothing is new"):
@@ -194,6 +200,7 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest
         patch.setattr("opencse.api.training._run_or_plan", pressed)
         with pytest.raises(InterruptedRunError):
             opencse.adapt(first, tmp_path / "b", settings=settings, dev=None, report=False, overwrite=True)
-    assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of([*OLD, *NEW]), "the model there is still the other"
+    unchanged = KnownDocuments.of([*OLD, *NEW], with_questions=False)
+    assert KnownDocuments.read(tmp_path / "b") == unchanged, "the model there is still the other"
     opencse.adapt(first, tmp_path / "b", settings=settings, dev=None, report=False, overwrite=True)
-    assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of(OLD)
+    assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of(OLD, with_questions=False)

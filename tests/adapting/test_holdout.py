@@ -7,8 +7,9 @@ import re
 
 import numpy as np
 
-from opencse.adapting.holdout import PASSAGE, HeldOut, hold_out, normalised
+from opencse.adapting.holdout import PASSAGE, HeldOut, hold_out
 from opencse.text.readers import Texts
+from opencse.text.scripts import normalised
 
 
 def running(documents: int = 200, sentences: int = 5) -> Texts:

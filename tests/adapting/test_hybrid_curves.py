@@ -108,6 +108,16 @@ def test_queries_about_other_documents_are_refused(index: Index, mini: SentenceE
         fit_index_to_queries(snapshot, mini, UserQueries(other))
 
 
+def test_ids_of_other_texts_are_refused(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
+    task = queries.task
+    with index.snapshot() as snapshot:
+        later = replace(task, documents=[*DOCUMENTS[1:], DOCUMENTS[0]])  # numbered from another row on
+        with pytest.raises(UserError, match=r"40 of 40 relevant documents of toy are other texts .*\('d0' was '"):
+            fit_index_to_queries(snapshot, mini, UserQueries(later))
+        edited = replace(task, documents=[f"A title. {text}" for text in DOCUMENTS])
+        assert fit_index_to_queries(snapshot, mini, UserQueries(edited)).questions == 40
+
+
 def test_held_out_questions_fit_a_model(mini: SentenceEncoder) -> None:
     lines = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))
     rows: list[tuple[str, ...]] = [(" ".join(line.split()[1::3]), line) for line in lines[:1200]]

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from opencse import UserError
-from opencse.adapting.holdout import normalised
 from opencse.adapting.material import material_of
 from opencse.text.documents import Document
+from opencse.text.scripts import normalised
 
 
 def collection(count: int, sentences: int = 4, titled: bool = True) -> list[Document]:
@@ -125,12 +125,25 @@ def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:
     assert loose.questions.sets[0].kind == "crops"
 
 
-def test_pairs_of_passages_can_be_left_out() -> None:
-    documents = collection(400)
-    every, fewer = material_of(documents), material_of(documents, passages=False)
-    assert set(fewer.rows) < set(every.rows)
-    assert " with their passages" in every.facts
-    assert "passages" not in fewer.facts
-    assert every.questions is not None
-    assert fewer.questions is not None
-    assert every.questions.fingerprint() == fewer.questions.fingerprint()
+def test_pairs_of_passages_are_added() -> None:
+    material = material_of(collection(400))
+    assert " with their passages" in material.facts
+    assert any(question in answer for question, answer in material.rows), "a short query is of its passage's words"
+
+
+def test_nothing_is_held_out_where_nothing_asks() -> None:
+    documents = collection(900)
+    pairs = [(f"question {n} of a user", f"an answer to number {n} of them") for n in range(600)]
+    written = [(f"written {n} about it", one.body, f"text-{one.fingerprint}") for n, one in enumerate(documents)]
+    asking = material_of(documents, pairs=pairs, written=written)
+    material = material_of(documents, pairs=pairs, written=written, asks=False)
+    assert asking.questions is not None
+    assert material.questions is None
+    assert material.many_pairs
+    assert asking.many_pairs
+    rows = {*material.rows}
+    assert len({*asking.rows} & {*pairs}) < 600
+    assert {*pairs} < rows
+    assert {row[:2] for row in written} < rows
+    assert all((one.title, one.body) in rows for one in documents)
+    assert not material_of(documents, pairs=pairs[:30], asks=False).many_pairs

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from opencse.adapting import shared_words
-from opencse.adapting.holdout import normalised
 from opencse.adapting.material import material_of
 from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
 from opencse.text.documents import Document
+from opencse.text.scripts import normalised
 
 
 def some(draw: random.Random, words: int, known: int = 300) -> str:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from helpers import Heard
 from opencse import UserError
 from opencse.adapting.adaptation import plan_adaptation
 from opencse.adapting.dev_choice import load_selector, without_trained
 from opencse.adapting.guard import Guard
-from opencse.adapting.holdout import normalised
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.adapting.text_questions import TextQuestions
@@ -23,18 +23,9 @@ from opencse.runs.prepare import Prepared
 from opencse.text import sample
 from opencse.text.given import GivenTexts, texts_of
 from opencse.text.readers import Source
+from opencse.text.scripts import normalised
 
 PAIRS = Source(str(sample.PAIRS)).read().rows
-
-
-class Lines(Silent):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +46,12 @@ def test_pairs_are_known_whichever_way_round() -> None:
 
 def prepared(text: GivenTexts | Source, model: Path) -> tuple[Prepared, QuestionSelector, list[str]]:
     """A run chosen by questions from its text."""
-    lines = Lines()
+    lines = Heard()
     settings = ("training.max_steps=1", "training.batch_size=4", "training.precision=float32")
     recipe = "simcse-supervised" if text.read().width > 1 else "simcse"
     made = TrainJob(text=text, recipe=recipe, model=str(model), settings=settings, dev="text").prepare(lines)
     assert isinstance(made.plan.dev, QuestionSelector)
-    return made, made.plan.dev, lines.lines
+    return made, made.plan.dev, lines.said
 
 
 @pytest.mark.parametrize("file", [sample.TRAIN, sample.PAIRS])

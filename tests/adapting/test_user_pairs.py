@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opencse.adapting.holdout import normalised
 from opencse.adapting.material import material_of
 from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, TRUST, UserPairs, questions_of_both
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text.documents import Document
+from opencse.text.scripts import normalised
 
 
 def collection(count: int, sentences: int = 4, titled: bool = True) -> list[Document]:

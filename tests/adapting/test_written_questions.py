@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from opencse.adapting.holdout import normalised
 from opencse.adapting.material import material_of
-from opencse.adapting.written_questions import WrittenRow, read_written
+from opencse.adapting.written_questions import WrittenRow, numbers_of_documents, read_written
+from opencse.asking.sources import references_of
 from opencse.errors import UserError
 from opencse.text.documents import Document
+from opencse.text.scripts import normalised
 
 NOUNS = ["kettle", "valve", "bridge", "violin", "river", "lamp", "map", "bee", "loaf", "salt"]
 
@@ -113,5 +115,22 @@ def test_the_file_of_the_command_is_read(tmp_path: Path) -> None:
 
 
 def test_questions_about_another_corpus_are_refused() -> None:
-    with pytest.raises(UserError, match="'doc-7', and CORPUS has no such document"):
+    with pytest.raises(UserError, match=r"4 of 4 questions are about documents .* 'question 0 .*' about 'doc-7'"):
         material_of(corpus(5), written=about(corpus(9)[7:]))
+
+
+def test_rows_refer_to_documents_without_ids_by_their_content() -> None:
+    documents = [replace(one, name="") for one in corpus(9)]
+    rows = [("Why?", one.body, reference) for one, reference in zip(documents, references_of(documents), strict=True)]
+    assert numbers_of_documents(rows, documents).tolist() == [*range(9)]
+    changed = [*documents[::-1], Document("", ("A new one.",))]
+    assert numbers_of_documents(rows, changed).tolist() == [*range(8, -1, -1)]
+    edited = [replace(documents[0], sentences=("Other text.",)), *documents[1:]]
+    with pytest.raises(UserError, match=r"1 of 9 questions .* run opencse questions with this CORPUS again"):
+        numbers_of_documents(rows, edited)
+
+
+def test_an_id_that_several_documents_have_refers_to_none_of_them() -> None:
+    first, second = Document("", ("One.",), "same"), Document("", ("Two.",), "same")
+    third = Document("", ("Three.",), "own")
+    assert references_of([first, second, third]) == [f"text-{first.fingerprint}", f"text-{second.fingerprint}", "own"]

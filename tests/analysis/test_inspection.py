@@ -177,7 +177,7 @@ def test_sentences_without_a_known_token_cost_the_geometry_alone(sentences: list
     assert found.spearman is not None
     assert found.random_pairs is not None
     assert found.random_pairs.texts == 40
-    assert sum("no token it knows" in line for line in told) == 2
+    assert sum("token it knows" in line for line in told) == 2
 
 
 def test_the_sentence_shown_is_short_in_scripts_without_spaces_too(tiny: Subject) -> None:

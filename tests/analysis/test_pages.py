@@ -63,4 +63,4 @@ def test_advice_compares_models_and_is_empty_for_one(findings: Findings) -> None
 
 
 def test_how_to_load_quotes_the_folder() -> None:
-    assert "SentenceEncoder.load(&#34;my folder&#34;)" in pages.how_to_load("my folder").body
+    assert "opencse.load(&#34;my folder&#34;)" in pages.how_to_load("my folder").body

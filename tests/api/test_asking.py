@@ -16,8 +16,9 @@ import pytest
 
 import opencse
 from chat_servers import ChatRule, busy, chat_server, closed, malformed
+from helpers import Heard
 from opencse.errors import UserError
-from opencse.progress import Silent
+from opencse.text.documents import Document
 
 SUBJECTS = [
     "kettles",
@@ -56,20 +57,12 @@ def corpus(tmp_path: Path) -> Path:
     return path
 
 
-class Lines(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
-    out, progress = tmp_path / "pairs.jsonl", Lines()
+    out, progress = tmp_path / "pairs.jsonl", Heard()
     written = opencse.questions(corpus, out, rule.url, "rule", progress=progress, price_in=1.0, price_out=2.0)
     rows = rows_of(out)
     assert written.questions == len(rows) > 12
@@ -83,7 +76,7 @@ def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, t
     assert record["questions"] == len(rows)
     assert record["cost"] > 0
     assert record["endpoint"] == rule.url
-    before_first = [line for line in progress.lines if line.startswith(("requests", "tokens", "documents"))]
+    before_first = [line for line in progress.said if line.startswith(("requests", "tokens", "documents"))]
     assert "requests   12, for 3 questions each" in before_first
     assert any("their texts are sent to http" in line for line in before_first)
     with pytest.raises(UserError, match="exists already; replace it with --overwrite"):
@@ -125,7 +118,10 @@ def test_after_a_kill_the_same_command_writes_the_same_file(
     rule.prompts.clear()
     rule.seconds = 0.3
     out = tmp_path / "pairs.jsonl"
-    code = "from opencse.cli import main; main()"
+    # A shell starts background commands, and what they start, with SIGINT ignored.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from opencse.cli import main; main()"
+    )
     options = ["--out", out, "--endpoint", rule.url, "--model", "rule", "--workers", "2"]
     command = [sys.executable, "-c", code, "questions", corpus, *options]
     process = subprocess.Popen([str(one) for one in command], stderr=subprocess.PIPE, env=dict(os.environ))
@@ -195,5 +191,5 @@ def test_documents_in_memory_and_long_ones(rule: ChatRule, tmp_path: Path) -> No
     out = tmp_path / "new" / "pairs.jsonl"
     written = opencse.questions([("A story", long), *SUBJECTS], out, rule.url, "rule", passages=3)
     assert written.requests == 3, "a document of one word is not asked about"
-    assert {row["document"] for row in rows_of(out)} == {"document 1"}
+    assert {row["document"] for row in rows_of(out)} == {f"text-{Document('A story', (long,)).fingerprint}"}
     assert len({row["passage"] for row in rows_of(out)}) > 1

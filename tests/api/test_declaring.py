@@ -100,7 +100,7 @@ def test_choices_are_the_choices_of_the_functions_below() -> None:
     assert get_args(written["numbers"].kind) == get_args(Numbers)
     assert get_args(written["file_format"].kind) == get_args(FileFormat)
     assert get_args(written["engine"].kind) == get_args(Engine)
-    assert get_args(written["precision"].kind) == get_args(PrecisionName)
+    assert get_args(written["precision"].kind) == ("auto", *get_args(PrecisionName))
     assert get_args(declared_in(CompareOptions)["precision"].kind) == get_args(PrecisionName)
     assert get_args(get_args(declared_in(SuiteOptions)["transform"].kind)[0]) == get_args(TransformKind)
     assert set(declared_in(ModelOptions)) == {"pooling", "device", "trust_remote_code", "progress"}

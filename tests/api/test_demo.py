@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 
-from opencse.adapting.holdout import normalised
 from opencse.api.demo import EXAMPLES, split_sample
 from opencse.evaluation import read_scored_pairs
 from opencse.text import sample
+from opencse.text.scripts import normalised
 
 
 def test_what_the_demo_evaluates_on_is_not_trained_on() -> None:

@@ -96,7 +96,7 @@ def test_from_labels_to_evaluate_and_adapt(
     served({**answers, "another water number 9": 9})
     opencse.label(index, out, queries=["another water number 9", queries[0]], port=0, device="cpu", progress=reporter)
     assert f"{out}: continues with 40 queries, 40 of them answered" in reporter.said
-    assert "1 queries added" in reporter.said
+    assert "1 query added" in reporter.said
     assert "50% of the queries are dev queries, the others are test queries" in reporter.said
 
 

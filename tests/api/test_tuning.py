@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opencse
+from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.hybrid_weight import read_hybrid_weight, write_hybrid_weight
+from opencse.model_folder.hybrid_weight import write_hybrid_weight
 from opencse.modules.hybrid_weight import HybridWeight
-from opencse.progress import Silent
-from opencse.text import sample
+from search_texts import DOCUMENTS
 
-LINES = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:240]
-DOCUMENTS = [f"{one} {other}" for one, other in zip(LINES[::2], LINES[1::2], strict=True)]
 QUERIES = ["a man with a guitar", "rain in the city"]
-
-
-class Lines(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
 
 
 def ranked(index: str | Path, **options: object) -> list[list[str]]:
@@ -38,12 +28,12 @@ def test_a_weight_travels_from_the_model_through_the_index_to_the_search(tmp_pat
     write_hybrid_weight(tmp_path / "model", HybridWeight(0.9, "someone's queries"))
     built = opencse.build_index(tmp_path / "index", tmp_path / "model", DOCUMENTS, device="cpu")
     assert built.info.hybrid == HybridWeight(0.9, "someone's queries")
-    progress = Lines()
+    progress = Heard()
     by_default = ranked(tmp_path / "index", progress=progress)
-    assert progress.lines == ["hybrid     weight of the vectors 0.90 (someone's queries)"]
+    assert progress.said == ["hybrid     weight of the vectors 0.90 (someone's queries)"]
     assert by_default == ranked(tmp_path / "index", hybrid_weight=0.9)
     assert by_default != ranked(tmp_path / "index", hybrid_weight=0.1, progress=progress)
-    assert progress.lines[-1] == "hybrid     weight of the vectors 0.10 (as requested)"
+    assert progress.said[-1] == "hybrid     weight of the vectors 0.10 (as requested)"
 
 
 def test_an_index_is_tuned_without_labels_and_keeps_its_rows(tmp_path: Path) -> None:
@@ -64,29 +54,12 @@ def test_options_for_queries_need_queries(tmp_path: Path) -> None:
         opencse.tune_index(tmp_path / "index", keep_identical_ids=True, device="cpu")
 
 
-@pytest.mark.slow
-def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> None:
-    folder = tmp_path / "queries"
-    (folder / "qrels").mkdir(parents=True)
-    documents = [{"_id": f"d{row}", "text": text} for row, text in enumerate(DOCUMENTS)]
-    queries = [{"_id": f"q{row}", "text": " ".join(LINES[2 * row].split()[::2])} for row in range(60)]
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    judged = "".join(f"q{row}\td{row}\t1\n" for row in range(60))
-    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-    progress = Lines()
-    settings = ["training.max_steps=2"]
-    pairs = [(queries[row]["text"], DOCUMENTS[row]) for row in range(10)]
-    opencse.adapt(DOCUMENTS, tmp_path / "pairs", dev=folder, pairs=pairs, settings=settings, device="cpu", report=False)
-    weight = read_hybrid_weight(tmp_path / "pairs")
-    assert weight is not None
-    assert weight.source == "50 queries of queries", "the ten that are trained on are ignored"
-    opencse.adapt(
-        DOCUMENTS, tmp_path / "out", dev=folder, settings=settings, device="cpu", report=False, progress=progress
-    )
-    weight = read_hybrid_weight(tmp_path / "out")
-    assert weight is not None
-    assert weight.source == "60 queries of queries"
-    assert any(line.startswith(f"hybrid     weight of the vectors {weight}") for line in progress.lines)
-    assert SentenceEncoder.load(tmp_path / "out", device="cpu").hybrid_weight == weight
-    assert read_hybrid_weight(tmp_path / "out" / "last") is None
+def test_a_read_only_index_is_refused_before_questions_are_answered(
+    tmp_path: Path, read_only: Callable[[Path], None]
+) -> None:
+    opencse.build_index(tmp_path / "index", "opencse-mini", DOCUMENTS[:30], device="cpu")
+    read_only(tmp_path / "index")
+    progress = Heard()
+    with pytest.raises(UserError, match=r"cannot be written \(.*Read-only.*\); .* tune a copy"):
+        opencse.tune_index(tmp_path / "index", device="cpu", progress=progress)
+    assert progress.said == []

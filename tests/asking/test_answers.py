@@ -27,6 +27,10 @@ TWO = ["How is it cleaned?", "What removes limescale?"]
         f"questions = {json.dumps(TWO)}",
         "1. How is it cleaned?\n2. What removes limescale?",
         "1) **How is it cleaned?**\n2) **What removes limescale?**",
+        "[1] How is it cleaned?\n[2] What removes limescale?",
+        "Here they are:\n\n(1) How is it cleaned?\n(2) What removes limescale?",
+        "**1.** How is it cleaned?\n**[2]** What removes limescale?",
+        "[Q1] How is it cleaned?\n[Q2]: What removes limescale?",
         "- How is it cleaned?\n- What removes limescale?",
         "Q1: How is it cleaned?\n\nQ2: What removes limescale?",
         'Sure!\n\n* "How is it cleaned?"\n* "What removes limescale?"\n\nLet me know if you need more.',
@@ -42,10 +46,17 @@ def test_ways_to_write_two_questions(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "   ", "```json\n```", "[]", "{}", "<think>hmm", "[1, 2]", "***", '["\\ud800"]']
+    "answer", ["", "   ", "[1]", "[1]\n[2]", "```json\n```", "[]", "{}", "<think>hmm", "[1, 2]", "***", '["\\ud800"]']
 )
 def test_no_question_in_an_answer(answer: str) -> None:
     assert read_questions(answer) == []
+
+
+def test_quotes_after_a_number_in_brackets_do_not_make_it_json() -> None:
+    assert read_questions('[1] What does "fill" mean?') == ['What does "fill" mean?']
+    assert read_questions('[1] What does "fill" mean?\n[2] Is [x] in "y"?', finished=False) == [
+        'What does "fill" mean?'
+    ]
 
 
 def test_of_an_answer_that_was_stopped_the_last_part_is_dropped() -> None:

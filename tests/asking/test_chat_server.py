@@ -6,6 +6,7 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
 
@@ -114,8 +115,43 @@ def test_faults_of_the_user_are_named(rule_of_echo: ChatRule) -> None:
     assert server(rule_of_echo, key="right").ask("a").content == "[a]"
     with pytest.raises(UserError, match=r"does not know 'gpt'.*correct --model or --endpoint"):
         server(rule_of_echo, key="right", model="gpt").ask("a")
-    with pytest.raises(UserError, match="is no web address"):
-        server(rule_of_echo, endpoint="localhost:8000")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "localhost:8000",
+        "http://[::1",
+        "http://localhost:99999",
+        "http://a b/v1",
+        "http://\ud800.org",
+        "http://",
+        "http://x\n/v1",
+        "http://..:8/v1",
+    ],
+)
+def test_what_is_no_address_is_refused_in_one_line(endpoint: str) -> None:
+    with pytest.raises(UserError, match="is no web address") as caught:
+        ChatServer(endpoint, "rule")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "a\nb", "ключ", "a\ud800"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(UserError, match=r"--key-variable has characters") as caught:
+        ChatServer("http://localhost:1", "rule", key)
+    assert key not in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{"model": "a\ud800"}, {"body": {"a": float("nan")}}, {"body": {"a": {1, 2}}}])
+def test_what_is_no_json_is_refused_before_a_request(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="cannot be sent as JSON"):
+        ChatServer(**{"endpoint": "http://localhost:1", "model": "rule", **options})
+
+
+@pytest.mark.parametrize("endpoint", ["http://[::1]:8000/v1", "https://exämple.org", "http://1.2.3.4"])
+def test_other_addresses(endpoint: str) -> None:
+    assert ChatServer(endpoint, "rule").url.endswith("/v1/chat/completions")
 
 
 def test_a_server_that_is_not_there_is_reported_at_once() -> None:

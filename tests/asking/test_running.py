@@ -63,7 +63,7 @@ def test_all_are_answered_with_a_time_estimate(rule_of_echo: ChatRule, tmp_path:
     assert progress.counts == sorted(progress.counts)
     assert progress.counts[-1] == 20
     time, tokens = progress.lines
-    assert re.search(r"for the other 1[0-5] requests", time)
+    assert re.search(r"for 1[0-5] more requests", time)
     assert tokens.startswith("tokens     about ")
     assert sent(rule_of_echo, tmp_path / "a.jsonl", progress) == 0
     assert len(rule_of_echo.prompts) == 20, "nothing is asked twice"
@@ -86,7 +86,7 @@ def test_requests_that_fail_are_counted_and_asked_again_by_the_next_call(
     rule_of_echo.failing = {"document 3 ": refusing, "document 9 ": broken}
     progress = Lines()
     assert sent(rule_of_echo, tmp_path / "a.jsonl", progress) == 2
-    assert any("no answer  about d3: HTTP 400: the prompt is too long" in line for line in progress.lines)
+    assert any("no answer  about document 4 (d3): HTTP 400: the prompt is too long" in line for line in progress.lines)
     rule_of_echo.failing = {}
     assert sent(rule_of_echo, tmp_path / "a.jsonl", progress) == 0
     assert len(read_replies(tmp_path / "a.jsonl")[0]) == 20

@@ -61,6 +61,6 @@ def test_without_a_round_trip(tmp_path: Path) -> None:
 
 
 def test_no_question_at_all_is_an_error_and_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no question is left to write .*3 refusals"):
+    with pytest.raises(UserError, match=r"no question is left to write .*3 questions in which the language model"):
         written(tmp_path, k=1, answer="I'm sorry, but I cannot help with that.")
     assert not (tmp_path / "pairs.jsonl").exists()

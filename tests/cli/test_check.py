@@ -6,6 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -18,3 +20,11 @@ def test_findings_are_printed_and_written(opencse: Run, tmp_path: Path) -> None:
     assert "tokens per word" not in stdout
     assert " per word, " in stdout
     assert json.loads(file.read_text())["rows"] == 3
+
+
+def test_standard_output_is_no_file_of_results(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, stdout, err = opencse("check", "text.txt", "--json", "-")
+    assert (code, stdout) == (2, "")
+    assert "--json -: results are written to a file" in err
+    assert not list(tmp_path.iterdir())

@@ -45,8 +45,8 @@ def test_adapt_reads_the_documents(opencse: Run, tmp_path: Path, kind: str) -> N
         "adapt", path, "--out", tmp_path / "o", *options(made), "--dry-run", "--dev", "none", "--device", "cpu"
     )
     assert code == 0, err
-    documents = len(TITLED) if made.separate else 1
-    assert f"{documents} documents, {len(SENTENCES)} sentences" in out + err
+    documents = f"{len(TITLED)} documents" if made.separate else "1 document"
+    assert f"{documents}, {len(SENTENCES)} sentences" in out + err
     assert "read as    " in out + err
 
 
@@ -222,7 +222,7 @@ def test_titles_without_a_text_are_used_and_counted(opencse: Run, tmp_path: Path
     assert code == 0, err
     told = out + err
     assert "titles     40 documents have a title and no text: the title is their text" in told
-    assert "left out   1 documents without a title and a text" in told
+    assert "left out   1 document without a title and a text" in told
     assert "80 documents (40 with only a title)" in told
     code, _, err = opencse("index", "build", tmp_path / "ix", "opencse-mini", path, "--device", "cpu")
     assert code == 0, err

@@ -93,14 +93,15 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
     assert "the id '7' exists already" in err
     assert opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key", "--replace")[0] == 0
     assert opencse("index", "delete", "ix", "7", "x")[1] == "ix: 2 rows deleted\n"
-    assert opencse("index", "delete", "ix", "--where", "lang=de")[1] == "ix: 1 rows deleted\n"
+    assert opencse("index", "delete", "ix", "--where", "lang=de")[1] == "ix: 1 row deleted\n"
     out = opencse("index", "info", "ix", "--json", "i.json")[1]
+    assert "MB of vectors, computed in float32" in out
     assert "texts      3, 3 rows; passages of at most 128 tokens" in out
     assert "year (number), lang (text)" in out
     assert json.loads(Path("i.json").read_text())["rows"] == 3
     out = opencse("index", "duplicates", "ix", "--threshold", 0.9)[1]
     assert "a1, a4" in out
-    assert "1 texts repeat another" in out
+    assert "1 text repeats another" in out
     opencse("index", "pairs", "ix", "-n", 2, "--json", "p.json")
     pairs = json.loads(Path("p.json").read_text(encoding="utf-8"))["pairs"]
     assert (pairs[0]["first"], pairs[0]["second"]) == ("a1", "a4")

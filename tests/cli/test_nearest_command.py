@@ -142,7 +142,7 @@ def test_indexes_in_place_of_a_corpus(corpus: Path, tiny_folder: Path, tmp_path:
     models = ("opencse-mini", tiny_folder, "-q", "A cat sleeps.", "--device", "cpu")
     both = run(*models, "--index", tmp_path / "a", "--index", tmp_path / "b")
     assert both.stdout == run(*models, "--corpus", corpus, "--columns", 2).stdout
-    assert "1 indexes for 2 models" in refused(*models, "--index", tmp_path / "a")
+    assert "1 index for 2 models" in refused(*models, "--index", tmp_path / "a")
     assert "was built with" in refused(*models, "--index", tmp_path / "b", "--index", tmp_path / "a")
     assert "give either a corpus" in refused(*models)
     assert "give either a corpus" in refused(*models, "--corpus", corpus, "--index", tmp_path / "a")

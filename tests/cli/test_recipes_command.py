@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from opencse.recipes.recipe import FAMILIES, load_recipe, recipe_names, recipe_text
+from opencse.recipes.outline import FAMILIES
+from opencse.recipes.recipe import load_recipe
+from opencse.recipes.recipe_files import recipe_names, recipe_text
 
 Run = Callable[..., tuple[int, str, str]]
 

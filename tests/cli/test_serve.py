@@ -55,7 +55,7 @@ def test_models_and_indexes_that_do_not_go_together(
 ) -> None:
     Index.build(tmp_path / "index", ["One.", "Two."], encoder).close()
     assert "would be called" in refused(opencse, tiny_folder, tiny_folder, "--port", 0)
-    assert "1 names for 2 models" in refused(opencse, tiny_folder, "opencse-mini", "--name", "a", "--port", 0)
+    assert "1 name for 2 models" in refused(opencse, tiny_folder, "opencse-mini", "--name", "a", "--port", 0)
     assert "built with" in refused(opencse, "opencse-mini", "--index", tmp_path / "index", "--port", 0)
     assert "missing" in refused(opencse, tiny_folder, "--index", tmp_path / "missing", "--port", 0)
     twice = ["--index", tmp_path / "index"] * 2

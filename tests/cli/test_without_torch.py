@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.opening import load
 from opencse.encoder.static import StaticEncoder
+from opencse.model_folder.locate import builtin_folder
 
 TEXTS = ["A cat sleeps on the mat.", "Rain falls.", "The kettle boils.", "word " * 200]
 HEAVY = ("torch", "transformers", "sklearn", "pandas", "datasets", "matplotlib")
@@ -51,6 +53,12 @@ def loaded_by(folder: Path, *commands: list[str]) -> list[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    task = tmp_path / "retrieval" / "tea"
+    (task / "qrels").mkdir(parents=True)
+    rows = [json.dumps({"_id": str(number), "text": text}) for number, text in enumerate(TEXTS)]
+    (task / "corpus.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    (task / "queries.jsonl").write_text('{"_id": "q", "text": "a hot drink"}\n', encoding="utf-8")
+    (task / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t2\t1\n", encoding="utf-8")
     return tmp_path
 
 
@@ -62,18 +70,68 @@ def test_no_command_of_the_built_in_encoder_loads_torch(folder: Path) -> None:
         ["index", "build", "index", "opencse-mini", "texts.txt", "--no-cut"],
         ["index", "query", "index", "a hot drink", "--json", "hits.json"],
         ["index", "query", "index", "a hot drink", "--hybrid"],
+        ["index", "add", "index", "texts.txt"],
+        ["index", "duplicates", "index"],
+        ["index", "build", "tuned", "opencse-mini", "long.txt"],
+        ["index", "tune", "tuned"],
         ["nearest", "opencse-mini", "--corpus", "texts.txt", "--query", "a hot drink"],
+        ["evaluate", "opencse-mini", "--suite", "retrieval", "--data", "."],
+        ["calibrate", "model", "texts.txt"],
+        ["similarity", "model", *TEXTS],
+        ["check", "texts.txt"],
+        ["check", "pairs.tsv", "--model", "model", "--json", "check.json"],
+        ["recipes"],
+        ["recipes", "show", "simcse", "--source"],
     ]
+    pairs = [f"Is kettle {n} new?\tThe kettle {n} was bought today." for n in range(20)]
+    (folder / "pairs.tsv").write_text("\n".join(["anchor\tpositive", *pairs]) + "\n", encoding="utf-8")
+    long = [f"The kettle number {n} is made of steel. It boils {n} cups of water at once." for n in range(24)]
+    (folder / "long.txt").write_text("\n".join(long) + "\n", encoding="utf-8")
+    shutil.copytree(builtin_folder(), folder / "model")
     assert loaded_by(folder, *commands) == []
     expected = SentenceEncoder.load("opencse-mini", device="cpu").encode(TEXTS)
     np.testing.assert_array_equal(np.load(folder / "vectors.npy"), expected)
     hits = json.loads((folder / "hits.json").read_text(encoding="utf-8"))["queries"][0]["hits"]
     assert len(hits) == len(TEXTS)
+    checked = json.loads((folder / "check.json").read_text(encoding="utf-8"))
+    assert (checked["rows"], checked["max_length"]) == (20, 32)
+    assert "--recipe simcse-supervised" in checked["command"]
 
 
-def test_a_network_is_loaded_where_there_is_one(folder: Path, tiny_folder: Path) -> None:
-    assert "torch" in loaded_by(folder, ["similarity", str(tiny_folder), *TEXTS])
-    assert not isinstance(open_text_encoder(tiny_folder), StaticEncoder)
+def test_an_encoder_of_word_vectors_is_served_without_torch() -> None:
+    pytest.importorskip("fastapi")
+    program = """
+import asyncio, sys
+import opencse
+from opencse.serving.limits import Limits
+from opencse.serving.metrics import Metrics
+from opencse.serving.served_model import ServedModel
+
+async def vectors():
+    served = ServedModel("mini", opencse.load(), Limits(), Metrics())
+    read = await served.read(["A kettle boils.", "Rain falls."], prompt="", truncate=True)
+    made = await served.vectors(read)
+    served.close()
+    return made
+
+made = asyncio.run(vectors())
+print(abs(made - opencse.load().encode(["A kettle boils.", "Rain falls."])).max() < 1e-6, "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True", "False"], done.stderr[-3000:]
+
+
+def test_a_bert_is_asked_for_a_few_texts_without_torch(folder: Path, tiny_folder: Path) -> None:
+    opencse.build_index(folder / "index", tiny_folder, TEXTS, cut=False, device="cpu")
+    commands = [
+        ["similarity", str(tiny_folder), *TEXTS],
+        ["index", "query", "index", "a hot drink"],
+        ["check", "texts.txt", "--model", str(tiny_folder)],
+    ]
+    assert loaded_by(folder, *commands) == []
+    commands = [["similarity", str(tiny_folder), *TEXTS, "--pooling", "max"]]
+    assert "torch" in loaded_by(folder, *commands)
+    assert not isinstance(load(tiny_folder), StaticEncoder)
 
 
 def test_an_export_next_to_a_network_is_used_for_a_few_texts(folder: Path, tiny_folder: Path) -> None:

@@ -61,6 +61,7 @@ def _serve(model: str) -> None:
     ServedModel("m", SentenceEncoder.load(model, device="cpu"), Limits(), Metrics())
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy's, which would come before the line of the error
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_refuses_a_damaged_model(damaged: Path, command: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:

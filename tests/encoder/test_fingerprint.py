@@ -1,12 +1,15 @@
 """One hash for a model wherever it stands; another for whatever changes its vectors."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.fingerprint import fingerprint, hash_files, hash_model
+from opencse.model_folder.locate import builtin_folder
 from opencse.modules.prompts import Prompts
 
 
@@ -31,3 +34,20 @@ def test_what_changes_vectors_changes_it(tiny_folder: Path) -> None:
     unit.normalize = True
     others = [weights, prompt, unit, loaded("cls"), loaded(max_length=9)]
     assert len({fingerprint(encoder) for encoder in [loaded(), *others]}) == 6
+
+
+@pytest.mark.parametrize("name", ["1_Pooling", "pool", "modules/mean"])
+def test_the_files_of_every_module_are_hashed_whatever_its_folder_is_called(name: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(builtin_folder(), tmp_path / "model")
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / "1_Pooling").rename(folder / name)
+    listing = (folder / "modules.json").read_text(encoding="utf-8").replace("1_Pooling", name)
+    (folder / "modules.json").write_text(listing, encoding="utf-8")
+    assert f"{name}/config.json" in hash_model(folder)
+    before = hash_files(folder)
+    (folder / "notes").mkdir()
+    (folder / "notes" / "config.json").write_text("{}", encoding="utf-8")
+    assert hash_files(folder) == before, "a folder that is no module changes no vector"
+    config = json.loads((folder / name / "config.json").read_text(encoding="utf-8"))
+    (folder / name / "config.json").write_text(json.dumps(config | {"include_prompt": False}), encoding="utf-8")
+    assert hash_files(folder) != before

@@ -14,7 +14,7 @@ import torch
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.opening import load
 from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
@@ -43,7 +43,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_vectors_and_fingerprint_are_those_of_the_network(folder: Path) -> None:
-    light, full = open_text_encoder(folder), SentenceEncoder.load(folder, device="cpu")
+    light, full = load(folder), SentenceEncoder.load(folder, device="cpu")
     assert isinstance(light, StaticEncoder)
     assert isinstance(light, TextEncoder)
     assert isinstance(full, TextEncoder)
@@ -113,18 +113,42 @@ def test_anything_unusual_is_left_to_the_complete_reader(unusual: str, tmp_path:
 
 
 def test_another_pooling_or_device_needs_the_network() -> None:
-    assert isinstance(open_text_encoder("opencse-mini", pooling="mean", device="cpu"), StaticEncoder)
-    assert isinstance(open_text_encoder("opencse-mini", pooling="cls", device="cpu"), SentenceEncoder)
+    assert isinstance(load("opencse-mini", pooling="mean", device="cpu"), StaticEncoder)
+    assert isinstance(load("opencse-mini", pooling="cls", device="cpu"), SentenceEncoder)
     with pytest.raises(UserError, match="no such folder"):
-        open_text_encoder("./nowhere")
+        load("./nowhere")
 
 
 def test_an_argument_that_only_the_network_has_is_refused() -> None:
     encoder = StaticEncoder.load()
-    for name in ("convert_to_tensor", "nonsense"):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-            encoder.encode(["a"], **{name: True})  # type: ignore[arg-type]
-    assert encoder.encode(["a"], batch_size=2).shape == (1, encoder.dimension)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
+        encoder.encode(["a"], nonsense=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"torch\.from_numpy makes a tensor of one, and SentenceEncoder\.load opens"):
+        encoder.encode(["a"], convert_to_tensor=True)  # type: ignore[call-arg]
+    assert encoder.encode(["a"], batch_size=2, device="cpu").shape == (1, encoder.dimension)
+
+
+def test_another_device_and_two_ways_of_progress_are_refused() -> None:
+    encoder = StaticEncoder.load()
+    with pytest.raises(UserError, match="device cuda:0: a model of word vectors computes on the CPU"):
+        encoder.encode(["a"], device="cuda:0")
+    with pytest.raises(UserError, match="show_progress_bar or progress, not both"):
+        encoder.encode(["a"], show_progress_bar=True, progress=lambda done, total: None)
+    with pytest.raises(ValueError, match="pools every token"):
+        encoder.encode_ids(encoder.tokenize(["a kettle"]), 1)
+
+
+@pytest.mark.parametrize("method", ["encode", "encode_query", "encode_document"])
+def test_both_encoders_take_the_same_arguments(method: str) -> None:
+    texts, light, full = ["A kettle.", "Rain"], StaticEncoder.load(), SentenceEncoder.load(device="cpu")
+    for options in ({"normalize_embeddings": True}, {"prompt": "tea: "}, {"batch_size": 1}, {"precision": "bf16"}):
+        made, expected = getattr(light, method)(texts, **options), getattr(full, method)(texts, **options)
+        np.testing.assert_array_equal(made, expected)
+        assert getattr(light, method)(texts[0], **options).shape == (light.dimension,)
+    assert light.id_count == full.id_count == len(light.words.words)
+    assert light.unpooled("tea: ") == full.unpooled("tea: ") == 0
+    assert light.tokenizer.reads_from_left
+    assert full.tokenizer.reads_from_left
 
 
 def test_damaged_vectors_are_refused(tmp_path: Path) -> None:

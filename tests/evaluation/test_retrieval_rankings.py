@@ -112,7 +112,7 @@ def test_a_folder_of_queries_chooses_with_the_option(tmp_path: Path) -> None:
     (folder / "corpus.jsonl").write_text("\n".join(rows), encoding="utf-8")
     (folder / "queries.jsonl").write_text("\n".join(rows), encoding="utf-8")
     (folder / "qrels" / "dev.tsv").write_text("0\t1\t1\n1\t1\t1\n", encoding="utf-8")
-    for keep, size in ((False, "1 documents with their query's own id left out"), (True, "1 documents with their")):
+    for keep, size in ((False, "1 document with their query's own id left out"), (True, "1 document with their")):
         by = UserQueries.read(folder, None, keep)
         assert size in by.size
         assert by.keep_identical_ids is keep

@@ -146,7 +146,7 @@ def test_encode_is_called_once_on_distinct_texts() -> None:
     assert calls == [["0 1", "1 0"]]
     assert lines[0] == "retrieval: toy from x, text raw"
     assert "nDCG@10" in lines[-1]
-    assert "over 1 queries, 3 documents" in lines[-1]
+    assert "over 1 query, 3 documents" in lines[-1]
 
 
 def test_what_is_left_out_or_empty_is_told() -> None:
@@ -156,7 +156,7 @@ def test_what_is_left_out_or_empty_is_told() -> None:
         lambda texts: np.eye(3)[: len(texts)], RetrievalData("x", "raw", {"toy": task}), progress=lines.append
     )
     assert lines[-1].endswith(
-        "1 queries, 2 documents; 2 more queries have no relevant document and are left out; 1 documents are empty"
+        "1 query, 2 documents; 2 more queries have no relevant document and are left out; 1 document is empty"
     )
     assert result.retrieval["toy"].without_relevant == 2
 

@@ -20,6 +20,7 @@ from opencse.errors import UserError
 from opencse.export import onnx_folder
 from opencse.export.graph import write_graph
 from opencse.export.runtime import OnnxEncoder
+from opencse.model_folder.table import bare_tokenizer, new_table
 from opencse.modules.dense import Dense
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
@@ -200,6 +201,26 @@ def test_a_tokenizer_that_the_file_does_not_hold_is_refused(encoder: SentenceEnc
     texts: list[Any] = ["a [SEP] b", "one", "two three"]
     with pytest.raises(UserError, match=r"tokenizer\.json gives other ids"):
         opencse.export_onnx(encoder, tmp_path / "out", text=texts)
+
+
+def test_the_names_of_special_tokens_in_a_text_are_read_as_a_table_reads_them(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models, pre_tokenizers
+
+    words = ["[UNK]", "snow", "fell", "UNK", "PAD", "on", "the", "roof"]
+    backend = Backend(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = bare_tokenizer(backend)
+    rows = torch.randn(len(tokenizer.hf), 8, generator=torch.Generator().manual_seed(0))
+    encoder = SentenceEncoder.from_parts(Parts(new_table(rows), tokenizer, pooling=Pooling.MEAN, max_length=64)).eval()
+    texts = ["snow [UNK] fell", "snow[PAD]fell", "[PAD]", "snow fell on the roof"]
+    ids = [row.tolist() for row in encoder.tokenize(texts)]
+    assert ids[0] == [1, 0, 3, 0, 2], "the brackets are unknown, UNK is a word of the table"
+    assert tokenizer.hf(texts)["input_ids"] != ids, "transformers' tokenizer would read special tokens"
+    opencse.export_onnx(encoder, tmp_path / "out", text=texts[3:])
+    exported = OnnxEncoder(tmp_path / "out")
+    assert [row.ids for row in exported.tokenizer.encode_batch(texts)] == ids
+    agree(tmp_path / "out", encoder, texts)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels import inference
-from opencse.kernels.attention import Gather, inferred_attention
+from opencse.kernels.attention import inferred_attention
 from opencse.kernels.linear import Kernel, float32_kernel, kernel_of
 from opencse.kernels.packed import PackedRows
 from opencse.text import sample
@@ -72,8 +72,9 @@ def test_attention_in_bf16_is_near(length: int, asked: str, scores: int, monkeyp
     made = {}
     for dtype in (torch.float32, torch.bfloat16):
         near = PackedRows.of(mask, dtype)
-        gather = Gather.of(near.shape, near.positions, heads, near.blocked, joined.to(dtype), first=first)
-        made[dtype] = inferred_attention(joined.to(dtype), None if query is None else query.to(dtype), gather).float()
+        asked_of = None if query is None else query.to(dtype)
+        mixed = inferred_attention(joined.to(dtype), asked_of, near.shape, near.positions, heads, near.blocked)
+        made[dtype] = mixed.float()
     tokens = rows if first else packed_rows.tokens
     exact, found = (made[dtype][:tokens] for dtype in (torch.float32, torch.bfloat16))
     assert found.isfinite().all()
@@ -86,7 +87,8 @@ def _in_place(encoder: SentenceEncoder) -> None:
 
 
 def _past_the_count(encoder: SentenceEncoder) -> None:
-    _matrix(encoder).data.mul_(1.5)
+    _matrix(encoder).data[3].mul_(1.5)
+    encoder.eval()
 
 
 def _another_tensor(encoder: SentenceEncoder) -> None:
@@ -106,28 +108,42 @@ def _trained(encoder: SentenceEncoder) -> None:
     encoder.eval()
 
 
-def _trained_hardly(encoder: SentenceEncoder) -> None:
-    """All but the number that is looked at: a fused optimizer does not raise torch's own count."""
+def _trained_in_evaluation_mode(encoder: SentenceEncoder) -> None:
+    """By a fused optimizer, which does not raise torch's own count."""
     matrix = _matrix(encoder)
-    encoder.train()
     vectors = encoder(encoder.tokenizer.pad(encoder.tokenize(TEXTS[:4]))).sentence
     torch.autograd.backward(vectors.square().sum())
-    encoder.eval()
-    kept = matrix.detach().view(-1)[matrix.numel() // 2].clone()
-    for parameter in encoder.parameters():
-        parameter.requires_grad_(parameter is matrix)
-    torch.optim.AdamW([matrix], lr=0.05, fused=True).step()
     count = matrix._version
-    matrix.data.view(-1)[matrix.numel() // 2] = kept
+    torch.optim.AdamW([matrix], lr=0.05, fused=True).step()
     assert matrix._version == count
+
+
+def _trained_between_encodings(encoder: SentenceEncoder) -> None:
+    """In training mode, in which encoding between forward and step keeps nothing."""
+    encoder.train()
+    vectors = encoder(encoder.tokenizer.pad(encoder.tokenize(TEXTS[:4]))).sentence
+    encoder.encode(TEXTS)
+    torch.autograd.backward(vectors.square().sum())
+    torch.optim.AdamW(encoder.parameters(), lr=0.05, fused=True).step()
 
 
 def _matrix(encoder: SentenceEncoder) -> torch.nn.Parameter:
     return encoder.backbone.get_parameter("encoder.layer.1.attention.self.value.weight")
 
 
+CHANGES = [
+    _in_place,
+    _past_the_count,
+    _another_tensor,
+    _loaded,
+    _trained,
+    _trained_in_evaluation_mode,
+    _trained_between_encodings,
+]
+
+
 @pytest.mark.parametrize("kernel", ["torch", "onednn"])
-@pytest.mark.parametrize("change", [_in_place, _past_the_count, _another_tensor, _loaded, _trained, _trained_hardly])
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_change_of_the_weights_is_seen(
     change: Callable[[SentenceEncoder], None], kernel: Kernel, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,8 +152,21 @@ def test_a_change_of_the_weights_is_seen(
     before = encoder.encode(TEXTS)
     change(encoder)
     after = encoder.encode(TEXTS)
+    encoder.eval()  # for the plain forward, which draws dropout in training mode
     assert np.abs(after - before).max() > 1e-6
     np.testing.assert_allclose(after, plain(encoder, TEXTS), rtol=0, atol=1e-5)
+
+
+def test_prepared_weights_are_used_again_and_what_torch_does_not_record_needs_eval(encoder: SentenceEncoder) -> None:
+    before = encoder.encode(TEXTS, precision="bf16")
+    prepared = encoder.fast._prepared
+    assert prepared is not None
+    _matrix(encoder).data.mul_(1.5)
+    np.testing.assert_array_equal(encoder.encode(TEXTS, precision="bf16"), before)
+    assert encoder.fast._prepared is prepared, "no weight is read to find out whether it changed"
+    assert np.abs(encoder.eval().encode(TEXTS, precision="bf16") - before).max() > 1e-3
+    encoder.train()
+    assert encoder.fast._prepared is None
 
 
 def test_copies_leave_the_prepared_weights_out(encoder: SentenceEncoder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels.word_means import WordMeans
+from opencse.kernels import word_means
+from opencse.kernels.word_means import EmbeddingNorm, WordMeans
 from opencse.text import sample
 
 TEXTS = [*filled(sample.TRAIN)[:200], "", "a", "word " * 300]
@@ -55,3 +57,28 @@ def test_a_copy_in_32_bits_has_the_same_hash() -> None:
     rows = np.arange(8, dtype=np.float16).reshape(4, 2)
     assert WordMeans(rows).hash() == WordMeans(rows.astype(np.float32)).hash()
     assert WordMeans(rows).hash() != WordMeans(rows + 1).hash()
+
+
+@pytest.mark.parametrize("kind", ["table", "weighted", "norm"])
+def test_long_and_many_texts_are_summed_in_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    rows, most = random.standard_normal((50, 8)).astype(np.float32), 300
+    norm = EmbeddingNorm(random.standard_normal((most, 8)), np.ones(8), np.ones(8), np.zeros(8), 1e-12)
+    weights = random.random(50).astype(np.float32)
+    words = WordMeans(rows, norm if kind == "norm" else None, weights if kind == "weighted" else None)
+    ids = [random.integers(0, 50, length).astype(np.int32) for length in (1, most, 16, 17, 7, most - 1, 48)]
+    expected = words.of(ids)
+    monkeypatch.setattr(word_means, "_MOST_POSITIONS", 16)
+    monkeypatch.setattr(word_means, "_MOST_NUMBERS", 2 * 16 * 8)
+    np.testing.assert_allclose(words.of(ids), expected, atol=1e-5)
+
+
+def test_the_memory_of_a_text_of_millions_of_tokens_is_bounded() -> None:
+    words = WordMeans(np.ones((4, 256), dtype=np.float16))
+    ids = np.resize(np.arange(4, dtype=np.int32), 2**20)
+    tracemalloc.start()
+    vectors = words.of([ids])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**27, "a gigabyte at once"
+    assert vectors.tolist() == [[1.0] * 256]

@@ -125,6 +125,29 @@ def test_an_index_that_was_built_again_with_other_numbers(
         assert len({text.id for text in shown}) == len(shown)
 
 
+def test_a_text_that_was_shown_is_marked_also_where_another_one_has_its_number_by_now(
+    tmp_path: Path, encoder: SentenceEncoder
+) -> None:
+    texts = [f"Water number {i} is cold." for i in range(8)]
+    with Index.build(tmp_path / "numbers", texts, encoder) as index, session_in(tmp_path, index) as session:
+        _, shown = session.open_query(session.add("water number 3"))
+        by_text = {one.text: one for one in shown}
+        third = by_text[texts[3]]
+        assert third.id == "3"
+        Index.build(tmp_path / "numbers", ["A new text.", *texts[:6]], encoder, overwrite=True).close()
+        with pytest.raises(UserError, match="the index has changed since this text was shown"):
+            session.text_of(third.id, third.digest)
+        session.mark(1, third.id, 2, third.digest)
+        assert judged(task_in(tmp_path)) == {"water number 3": {texts[3]: 2}}
+        session.mark(1, third.id, None, third.digest)
+        assert session.labels.answered == []
+        session.mark(1, third.id, 1, third.digest)
+        deleted = by_text[texts[7]]
+        with pytest.raises(UserError, match=r"was deleted from the index|the index has changed"):
+            session.mark(1, deleted.id, 2, deleted.digest)
+        assert judged(task_in(tmp_path)) == {"water number 3": {texts[3]: 1}}
+
+
 def test_labels_of_another_index(tmp_path: Path, encoder: SentenceEncoder, water: Index) -> None:
     with session_in(tmp_path, water) as session:
         session.add("water number 3")

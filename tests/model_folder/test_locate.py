@@ -16,6 +16,14 @@ def test_names_and_folders(tiny_folder: Path) -> None:
     assert locate(tiny_folder) == locate(str(tiny_folder)) == tiny_folder
 
 
+@pytest.mark.parametrize("name", ["ditto:opencse-mini", "ditto-1-10:a/b", "words:vectors.txt", "bag-of-words"])
+def test_baselines_of_the_evaluation_have_no_folder(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name}: is a baseline that opencse evaluate computes; no folder holds it"):
+        locate(name)
+    with pytest.raises(UserError, match="neither a folder here nor a model that could be fetched"):
+        locate("ditto-of-someone")
+
+
 def test_everything_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(UserError, match="has not finished; continue it with the command that began it and --resume"):
@@ -24,6 +32,9 @@ def test_everything_else_is_refused(tmp_path: Path) -> None:
         locate(tmp_path / "run.json")
     (tmp_path / "run.json").unlink()
     with pytest.raises(UserError, match="holds no model"):
+        locate(tmp_path)
+    (tmp_path / "export.json").write_text("{}")
+    with pytest.raises(UserError, match="is an export \\(ONNX\\); give the folder of the model that was exported"):
         locate(tmp_path)
     with pytest.raises(UserError, match="no such folder"):
         locate(tmp_path / "missing" / "folder")

@@ -13,6 +13,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.plain_tokenizer import read_plain_tokenizer
 
 TEXTS = ["A dog.", "It rains."]
 
@@ -110,6 +111,21 @@ def test_code_in_the_folder_is_not_run(copy: Path) -> None:
     (copy / "config.json").write_text(config)
     (copy / "mine.py").write_text("raise SystemExit('was run')")
     refused(copy)
+
+
+@pytest.mark.parametrize("inputs", [["input_ids", "token_type_ids", "attention_mask"], ["input_ids", "attention_mask"]])
+def test_tokens_of_another_type(inputs: list[str], copy: Path) -> None:
+    described = json.loads((copy / "tokenizer.json").read_text(encoding="utf-8"))
+    described["post_processor"]["single"][1]["Sequence"]["type_id"] = 1
+    (copy / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
+    config = json.loads((copy / "tokenizer_config.json").read_text(encoding="utf-8"))
+    config |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
+    (copy / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    if "token_type_ids" in inputs:
+        assert "a type other than 0" in refused(copy)
+    else:
+        assert SentenceEncoder.load(copy, device="cpu").encode(TEXTS).shape == (2, 16)
+    assert read_plain_tokenizer(copy) is None
 
 
 def test_no_tokenizer(copy: Path) -> None:

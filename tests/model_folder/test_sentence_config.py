@@ -15,7 +15,7 @@ from opencse.model_folder.sentence_config import (
     read_prompts,
     read_sentence_config,
     read_similarity,
-    require_all_dimensions,
+    require_sentence_vectors,
 )
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
@@ -25,7 +25,7 @@ def test_a_folder_without_files_has_the_defaults(tmp_path: Path) -> None:
     assert read_sentence_config(tmp_path) == SentenceConfig()
     assert read_similarity(tmp_path) is Similarity.COSINE
     assert not read_prompts(tmp_path)
-    require_all_dimensions(tmp_path)
+    require_sentence_vectors(tmp_path)
 
 
 def test_length_and_lower_casing_also_of_old_releases(tmp_path: Path) -> None:
@@ -34,6 +34,34 @@ def test_length_and_lower_casing_also_of_old_releases(tmp_path: Path) -> None:
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 0}')
     with pytest.raises(UserError, match="max_seq_length is 0"):
         read_sentence_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("entries", "named"),
+    [
+        ({"processor_kwargs": {"model_max_length": 8}}, "processor_kwargs: model_max_length = 8"),
+        ({"tokenizer_args": {"do_lower_case": False}}, "tokenizer_args: do_lower_case = False"),
+        ({"config_args": {"hidden_act": "relu"}}, "config_args: hidden_act = 'relu'"),
+        ({"config_kwargs": {"num_hidden_layers": 1}}, "config_kwargs: num_hidden_layers = 1"),
+        ({"model_args": {"add_pooling_layer": True}}, "model_args: add_pooling_layer = True"),
+        ({"query_length": 4}, "query_length = 4"),
+        ({"document_length": 4}, "document_length = 4"),
+        ({"query_expansion": {"strategy": "fixed", "length": 16}}, "query_expansion = "),
+        ({"tokenizer_name_or_path": "another"}, "tokenizer_name_or_path = 'another'"),
+    ],
+)
+def test_settings_that_change_vectors_are_read_or_refused(entries: dict[str, Any], named: str, tmp_path: Path) -> None:
+    path = tmp_path / "sentence_xlnet_config.json"
+    path.write_text(json.dumps({"max_seq_length": 9, **entries}))
+    with pytest.raises(UserError, match=f"sentence_xlnet_config.json: {named}.*is not supported here"):
+        read_sentence_config(tmp_path)
+
+
+def test_settings_that_change_no_vector_are_ignored(tmp_path: Path) -> None:
+    stated: dict[str, Any] = {"max_seq_length": 9, "unpad_inputs": False, "query_length": None, "tokenizer_args": {}}
+    stated |= {"model_kwargs": {"attn_implementation": "eager", "torch_dtype": "float32"}}
+    (tmp_path / "sentence_bert_config.json").write_text(json.dumps(stated))
+    assert read_sentence_config(tmp_path) == SentenceConfig(9)
 
 
 def write(folder: Path, **entries: Any) -> None:
@@ -51,6 +79,8 @@ def test_prompts_and_similarity(tmp_path: Path) -> None:
     [
         ({"similarity_fn_name": "cosin"}, "similarity_fn_name is 'cosin'.*cosine"),
         ({"truncate_dim": 64}, "truncate_dim is not supported here"),
+        ({"truncate_dim": 0}, "truncate_dim is not supported here"),
+        ({"model_type": "SparseEncoder"}, "model_type is 'SparseEncoder'; only SentenceTransformer"),
         ({"default_prompt_name": "other"}, "default_prompt_name: "),
         ({"prompts": {"query": 3}}, "query is 3; a string was expected"),
     ],
@@ -61,7 +91,7 @@ def test_wrong_entries_are_refused(entries: dict[str, Any], message: str, tmp_pa
     def read_all() -> None:
         read_similarity(tmp_path)
         read_prompts(tmp_path)
-        require_all_dimensions(tmp_path)
+        require_sentence_vectors(tmp_path)
 
     with pytest.raises(UserError, match=message):
         read_all()

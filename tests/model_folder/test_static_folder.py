@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from opencse.errors import UserError
-from opencse.model_folder import static_folder
+from opencse.model_folder import plain_tokenizer
 from opencse.model_folder.locate import builtin_folder
 from opencse.model_folder.static_folder import read_static
 
@@ -31,18 +32,22 @@ def change(folder: Path, name: str, entries: dict[str, Any]) -> None:
     path.write_text(json.dumps(stated | entries), encoding="utf-8")
 
 
+def rename(folder: Path, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    save_file(edit(load_file(folder / "model.safetensors")), folder / "model.safetensors")
+
+
 def test_special_tokens_may_be_written_as_objects(copy: Path) -> None:
     change(copy, "tokenizer_config.json", {"mask_token": {"__type": "AddedToken", "content": "[MASK]", **TOKEN}})
     change(copy, "tokenizer_config.json", {"unk_token": {"content": "[UNK]", **TOKEN}})
     parts, plain = read_static(copy), read_static("opencse-mini")
     assert parts is not None
     assert plain is not None
-    assert parts.tokenizer.description() == plain.tokenizer.description()
+    assert parts.common.tokenizer.description() == plain.common.tokenizer.description()
 
 
 def test_a_network_with_layers_has_its_tokenizer_left_alone(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
-    monkeypatch.setattr(static_folder, "read_backend", lambda folder: read.append(folder))
+    monkeypatch.setattr(plain_tokenizer, "read_backend", lambda folder: read.append(folder))
     change(copy, "config.json", {"num_hidden_layers": 2})
     assert read_static(copy) is None
     assert read == []
@@ -66,6 +71,16 @@ UNUSUAL: dict[str, Callable[[Path], None]] = {
     ),
     "a mean without the prompt": lambda folder: change(folder, "1_Pooling/config.json", {"include_prompt": False}),
     "relative positions": lambda folder: change(folder, "config.json", {"position_embedding_type": "relative_key"}),
+    "cross attention": lambda folder: change(folder, "config.json", {"add_cross_attention": True}),
+    "arguments of the tokenizer": lambda folder: change(
+        folder, "sentence_bert_config.json", {"processor_kwargs": {"truncation_side": "left"}}
+    ),
+    "tensors with two names": lambda folder: rename(
+        folder, lambda tensors: {**tensors, **{f"bert.{name}": array + 1 for name, array in tensors.items()}}
+    ),
+    "tensors of other names": lambda folder: rename(
+        folder, lambda tensors: {name.removeprefix("embeddings."): array for name, array in tensors.items()}
+    ),
     "no length": lambda folder: change(folder, "sentence_bert_config.json", {"max_seq_length": -3}),
 }
 
@@ -86,9 +101,10 @@ def test_settings_are_read(copy: Path) -> None:
     change(copy, "config_sentence_transformers.json", stated)
     parts = read_static(copy, pooling="mean")
     assert parts is not None
-    assert (parts.max_length, parts.prompts.texts["query"], parts.similarity_fn_name) == (7, "q: ", "dot")
-    assert parts.hybrid_weight is not None
-    assert parts.hybrid_weight.value == 0.25
+    common = parts.common
+    assert (common.max_length, common.prompts.texts["query"], common.similarity_fn_name) == (7, "q: ", "dot")
+    assert common.hybrid_weight is not None
+    assert common.hybrid_weight.value == 0.25
     assert read_static(copy, pooling="cls") is None
     with pytest.raises(UserError, match="no such folder"):
         read_static(copy / "missing")

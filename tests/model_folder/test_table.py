@@ -246,6 +246,44 @@ def test_broken_folders(theirs: Path, file: str, content: str, message: str, tmp
         SentenceEncoder.load(tmp_path)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_names_of_special_tokens_in_a_text_are_read_as_its_tokenizer_does(
+    kept: bool, theirs: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(theirs, tmp_path / "model")
+    file = next(folder.rglob("tokenizer.json"))
+    stated = json.loads(file.read_text(encoding="utf-8"))
+    if not kept:
+        stated["added_tokens"] = []
+        del stated["model"]["vocab"]["[PAD]"]
+        stated["model"]["vocab"] = {word: number for number, word in enumerate(stated["model"]["vocab"])}
+        weights = load_file(next(folder.rglob("model.safetensors")))
+        save_file({name: rows[1:].contiguous() for name, rows in weights.items()}, next(folder.rglob("*.safetensors")))
+    file.write_text(json.dumps(stated), encoding="utf-8")
+    texts = ["The kettle [UNK] boils.", "[PAD]", "snow[PAD]fell", "a"]
+    expected = by_sentence_transformers(folder, texts)
+    encoder = SentenceEncoder.load(folder, device="cpu")
+    assert np.abs(encoder.encode(texts) - expected).max() < 1e-5
+    light = opencse.load(folder)
+    np.testing.assert_array_equal(light.encode(texts), encoder.encode(texts))
+    assert light.fingerprint() == encoder.fingerprint()
+    encoder.save(tmp_path / "ours")
+    again = opencse.load(tmp_path / "ours")
+    assert np.abs(again.encode(texts) - expected).max() < 1e-5
+    assert np.abs(by_sentence_transformers(tmp_path / "ours", texts) - expected).max() < 1e-5
+    assert again.fingerprint() == encoder.fingerprint()
+
+
+def test_a_module_that_normalises_token_vectors_is_refused(theirs: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(theirs, tmp_path / "model")
+    listing = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+    path = next(entry["path"] for entry in listing if entry["type"].endswith("Normalize"))
+    (folder / path).mkdir(exist_ok=True)
+    (folder / path / "config.json").write_text('{"module_input_name": "token_embeddings"}', encoding="utf-8")
+    with pytest.raises(UserError, match="module_input_name = token_embeddings is not supported"):
+        opencse.load(folder)
+
+
 def test_what_a_table_cannot(theirs: Path) -> None:
     with pytest.raises(UserError, match="no pooling but mean"):
         SentenceEncoder.load(theirs, pooling="cls")

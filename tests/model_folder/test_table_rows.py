@@ -60,7 +60,8 @@ def test_a_row_for_padding_is_added(folder: Path) -> None:
     read = table_rows(folder, folder, {"embeddings": ROWS[:2].astype(np.float16)})
     assert read.rows.tolist() == [[0, 0], [3, 4], [0, 0]]
     assert read.rows.dtype == np.float16
-    assert read.tokenizer.backend.token_to_id("[PAD]") == 2
+    assert read.tokenizer.padded.token_to_id("[PAD]") == 2
+    assert read.tokenizer.backend.token_to_id("[PAD]") is None
 
 
 @pytest.mark.parametrize("mapping", [np.int8, np.uint16, np.int64])
@@ -69,6 +70,15 @@ def test_fewer_rows_with_a_mapping_in_any_whole_numbers(folder: Path, mapping: A
     tensors["weights"] = np.array([1, 2, 0.5, 1], dtype=np.float16)
     read = table_rows(folder, folder, tensors)
     assert read.rows.tolist() == [[0, 0], [6, 8], [1.5, 2], [1, 2]]
+
+
+def test_a_table_of_sentence_transformers_has_no_mapping_and_no_factors(folder: Path) -> None:
+    more = {"mapping": np.array([3, 2, 1, 0]), "weights": np.full(4, 2, dtype=np.float32)}
+    model2vec = table_rows(folder, folder, {"embedding.weight": ROWS.copy(), **more})
+    assert model2vec.rows.tolist()[1:] == [[10, 12], [6, 8], [2, 4]]
+    (folder / "config.json").write_text("{}")
+    assert table_rows(folder, folder, {"embedding.weight": ROWS.copy(), **more}).rows.tolist() == ROWS.tolist()
+    assert table_rows(folder, folder, {"embeddings": ROWS.copy(), **more}).rows.tolist() == (ROWS[::-1] * 2).tolist()
 
 
 BROKEN: dict[str, tuple[dict[str, Any], str]] = {

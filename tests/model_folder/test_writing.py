@@ -18,7 +18,10 @@ from opencse import io
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder import writing as saving
+from opencse.model_folder.hybrid_weight import write_hybrid_weight
+from opencse.model_folder.mapped_tensors import map_tensors
 from opencse.modules.dense import Dense
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 
@@ -319,3 +322,25 @@ def test_what_is_saved_over_adapters_is_what_opens(encoder: SentenceEncoder, tmp
     new = another(encoder)
     new.save(folder)
     assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), new.encode(TEXTS))
+
+
+@pytest.mark.parametrize("kind", ["layers", "table"])
+def test_saving_over_a_folder_never_writes_into_the_files_that_others_have_open(
+    kind: str, encoder: SentenceEncoder, tmp_path: Path
+) -> None:
+    """Weights may be mapped into the memory of other processes: those would read other numbers, or crash."""
+    folder, links = tmp_path / "model", tmp_path / "links"
+    first, second = (table_of("one two", 1), table_of("one two", 2)) if kind == "table" else (encoder, encoder)
+    first.save(folder)
+    mapped = map_tensors(folder / "model.safetensors")
+    before = contents(folder)
+    weights = {name: array.copy() for name, array in mapped.items()}
+    for name in before:
+        (links / name).parent.mkdir(parents=True, exist_ok=True)
+        os.link(folder / name, links / name)
+    (second if kind == "table" else another(second)).save(folder)
+    write_hybrid_weight(folder, HybridWeight(0.3, "test"))
+    assert contents(folder)["model.safetensors"] != before["model.safetensors"]
+    assert contents(links) == before
+    for name, array in mapped.items():
+        np.testing.assert_array_equal(array, weights[name])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from transformers import BertConfig, BertForMaskedLM
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -17,6 +18,8 @@ from opencse.kernels.outputs import MaskedTokens
 from opencse.making.backbone import Shape, create_backbone
 from opencse.model_folder.locate import builtin_folder
 from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.modules.masked_lm import MaskedLMHead
+from opencse.objective.losses.tokens import masked_lm
 
 
 def with_head(folder: Path, *, tied: bool = True) -> SentenceEncoder:
@@ -191,3 +194,55 @@ def test_head_of_a_transformer_in_a_subfolder(tiny_folder: Path, tmp_path: Path)
     ]
     (tmp_path / "modules.json").write_text(json.dumps(listing))
     assert with_head(tmp_path).lm_head is not None
+
+
+def small_head() -> MaskedLMHead:
+    model = BertForMaskedLM(
+        BertConfig(vocab_size=60, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
+    )
+    words = model.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    return MaskedLMHead(model, words)
+
+
+@pytest.mark.parametrize("block_bytes", [1, 4 * 60 * 3, 2**26])
+def test_losses_in_blocks_are_those_of_all_logits(block_bytes: int) -> None:
+    torch.manual_seed(0)
+    head = small_head()
+    labels, weights = torch.randint(0, 60, (11,)), torch.rand(11)
+    hidden = torch.randn(11, 16)
+    made = []
+    for blocks in (False, True):
+        states = hidden.clone().requires_grad_()
+        head.zero_grad()
+        losses = head.losses(states, labels, block_bytes=block_bytes) if blocks else masked_lm(head(states), labels)
+        torch.autograd.backward((losses * weights).sum())
+        gradients = {name: part.grad.clone() for name, part in head.named_parameters() if part.grad is not None}
+        assert states.grad is not None
+        made.append((losses.detach(), states.grad, gradients))
+    (plain, plain_states, plain_weights), (blocked, blocked_states, blocked_weights) = made
+    torch.testing.assert_close(blocked, plain, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(blocked_states, plain_states, rtol=1e-6, atol=1e-6)
+    assert plain_weights.keys() == blocked_weights.keys()
+    for name, gradient in plain_weights.items():
+        torch.testing.assert_close(blocked_weights[name], gradient, rtol=1e-5, atol=1e-6)
+    with torch.no_grad():
+        torch.testing.assert_close(head.losses(hidden, labels, block_bytes=block_bytes), plain, rtol=1e-6, atol=1e-6)
+        assert head.losses(hidden[:0], labels[:0], block_bytes=block_bytes).shape == (0,)
+
+
+def test_no_block_holds_more_logits_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = small_head()
+    sizes: list[int] = []
+    plain = head.forward
+
+    def counting(hidden: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(hidden))
+        return plain(hidden)
+
+    monkeypatch.setattr(head, "forward", counting)
+    states, labels = torch.randn(11, 16).requires_grad_(), torch.zeros(11, dtype=torch.long)
+    losses = head.losses(states, labels, block_bytes=4 * 60 * 4)
+    assert sizes == [4, 4, 3]
+    torch.autograd.backward(losses.sum())
+    assert sorted(sizes[3:]) == [3, 4, 4], "each block is computed again for its gradient"

@@ -99,6 +99,31 @@ def test_both_directions_are_sentence_transformers_with_a_softmax_each() -> None
     assert objective(directions="both")(reps).total.item() == pytest.approx(theirs.item(), rel=1e-12)
 
 
+@pytest.mark.parametrize("tile_bytes", [2**24, 80], ids=["at once", "in tiles"])
+@pytest.mark.parametrize("own_side", [False, True])
+def test_one_softmax_is_sentence_transformers_with_the_positive_once_per_direction(
+    own_side: bool, tile_bytes: int
+) -> None:
+    reps = vectors()
+    sides = [side.clone().requires_grad_() for side in (reps.anchor, reps.positive)]
+    loss = MultipleNegativesRankingLoss(
+        model=None,
+        scale=1 / TAU,
+        directions=("query_to_doc", "doc_to_query", *(["query_to_query", "doc_to_doc"] if own_side else [])),
+        partition_mode="joint",
+    )
+    theirs = loss.compute_loss_from_embeddings(sides, torch.empty(0))
+    negatives = [{"kind": "in_batch", "columns": "positives_and_anchors" if own_side else "positives"}]
+    settings: dict[str, Any] = {"directions": "both", "partition": "joint", "negatives": negatives}
+    settings |= {"tile_bytes": tile_bytes}
+    some = Representations(sides[0], sides[1], reps.hard[:, :0], reps.keys[:, :2], noise_seed=0)
+    ours = objective(positive={"copies": 2}, **settings)(some).total
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    gradients = [torch.autograd.grad(total, sides) for total in (ours, theirs)]
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
+    assert objective(**settings)(some).total < ours - 1e-3, "once"
+
+
 def test_layers_are_exchanged_with_their_sides() -> None:
     reps = vectors()
     exchanged = Representations(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -12,13 +13,13 @@ from torch import Tensor
 
 from helpers import Stopped
 from opencse import SentenceEncoder, UserError
-from opencse.adapting.selection import History
+from opencse.adapting.selection import DevScore, History, Selector
 from opencse.errors import InterruptedRunError
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.settings import ObjectiveSettings, SavedEncoder
 from opencse.objective.vectors.requests import Clean, Layer
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.base import DerivesPositives
@@ -41,6 +42,7 @@ SETTINGS = (
     "training.precision=float32",
     'encoder.head.kind="mlp"',
 )
+WORDS = "backbone.embeddings.word_embeddings.weight"
 HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
 
 
@@ -158,6 +160,25 @@ def test_views_without_positive_rows_leave_it_nothing_to_read() -> None:
         Objective(Turned(), negatives=[InBatch()], dual_encoder=True)
 
 
+def test_which_of_the_two_may_be_saved(encoder: SentenceEncoder) -> None:
+    own = encoder.state_dict()
+    for choice, wanted in (("first", [1]), ("second", [2]), ("better", [1, 2])):
+        objective, second = begun(encoder, saved_encoder=choice)
+        with torch.no_grad():
+            for parameter in second.parameters():
+                parameter.mul_(2)
+        candidates = objective.candidates(own)
+        assert len(candidates) == len(wanted)
+        for tensors, factor in zip(candidates, wanted, strict=True):
+            assert tensors.keys() == own.keys()
+            assert torch.equal(tensors[WORDS], factor * own[WORDS])
+            head = next(name for name in own if name.startswith("lm_head"))
+            assert torch.equal(tensors[head], own[head]), "masked copies go through the first"
+    assert build(saved_encoder="first").candidates(own) == [own]
+    with pytest.raises(UserError, match=r"saved_encoder = second needs objective\.dual_encoder = true"):
+        build(saved_encoder="second")
+
+
 # Runs
 
 
@@ -239,3 +260,38 @@ def test_measuring_the_pace_leaves_both_as_they_were(tiny_folder: Path, tmp_path
     for encoder, state in zip((trainer.encoder, second_of(trainer)), before, strict=True):
         assert same(encoder.state_dict(), state)
         assert all(p.grad is None for p in encoder.parameters())
+
+
+@dataclass
+class NormOfTheWeights:
+    """Prefers large or small weights, and remembers what it has scored."""
+
+    sign: float = 1.0
+    scored: list[float] = field(default_factory=list)
+
+    def score(self, encoder: SentenceEncoder) -> DevScore:
+        self.scored.append(float(encoder.state_dict()[WORDS].norm()))
+        return DevScore(value=self.sign * self.scored[-1])
+
+
+@pytest.mark.parametrize(("choice", "sign"), [("second", 1.0), ("better", 1.0), ("better", -1.0)])
+def test_the_chosen_encoder_is_evaluated_and_kept(
+    choice: SavedEncoder, sign: float, tiny_folder: Path, tmp_path: Path
+) -> None:
+    dev = NormOfTheWeights(sign=sign)
+    trainer = engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=second", "training.max_steps=2")
+    trainer.objective.saved_encoder = choice
+    trainer.dev, trainer.start = cast(Selector, dev), DevScore(-1e9)
+    with torch.no_grad():
+        second_of(trainer).get_parameter(WORDS).mul_(3)
+    trainer.run(resume=False)
+    second = second_of(trainer).state_dict()
+    chosen_second = choice == "second" or sign > 0
+    assert torch.equal(trainer.best[WORDS], second[WORDS]) is chosen_second
+    assert len(dev.scored) == (1 if choice == "second" else 2)
+    assert torch.equal(trainer.encoder.state_dict()[WORDS], second[WORDS]) is (choice == "second"), "the last one"
+
+
+def test_the_better_one_needs_dev_data(tiny_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="saved_encoder = better needs dev data to choose by; add --dev"):
+        engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=better")

@@ -19,6 +19,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.teachers.teacher import TaughtVectors, Teacher, TeacherSettings, TeacherVectors
 from opencse.objective.vectors.requests import Clean, Layer, Means
+from opencse.objective.vectors.row_labels import Scores
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import validate
 
@@ -34,6 +35,11 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "means": {"negatives": [{**IN_BATCH, "of": {"kind": "mean", "samples": 3, "shared": True}}]},
     "noisy sides": {"negatives": [{**IN_BATCH, "of": {"kind": "noisy"}}]},
     "positive of its own": {"negatives": [IN_BATCH], "positive": {"of": {"kind": "mean", "samples": 3}, "scale": 1.7}},
+    "counted twice": {"negatives": [IN_BATCH], "positive": {"copies": 2}, "directions": "both", "partition": "joint"},
+    "some pairs": {
+        "negatives": [IN_BATCH, {"kind": "gaussian"}, {"kind": "layers", "columns": "own"}],
+        "positive": {"least_score": 0.5},
+    },
     "hard": {"negatives": [IN_BATCH, HARD]},
     "by nearness": {
         "negatives": [{**IN_BATCH, "hardness": 2.0, "weight": 0.3}, {**HARD, "hardness": 3.0, "hardness_of": "own"}]
@@ -120,7 +126,14 @@ def representations(seed: int = 0, duplicates: bool = True, dtype: torch.dtype =
         positive=leaf(N),
         hard=leaf(N, H),
         keys=keys,
-        answers={Clean(): leaf(N), Layer(-2): leaf(2 * N), Layer(0): leaf(2 * N), Means(3): leaf(2, N), **answers},
+        answers={
+            Scores(): torch.arange(N) / N,
+            Clean(): leaf(N),
+            Layer(-2): leaf(2 * N),
+            Layer(0): leaf(2 * N),
+            Means(3): leaf(2, N),
+            **answers,
+        },
         noise_seed=11,
     )
 
@@ -141,7 +154,9 @@ def figures(
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
         outcome = objective(reps)
     leaves = {"anchor": reps.anchor, "positive": reps.positive, "hard": reps.hard}
-    leaves |= {str(request): answer for request, answer in reps.answers.items() if isinstance(answer, Tensor)}
+    leaves |= {
+        str(request): answer for request, answer in reps.answers.items() if getattr(answer, "requires_grad", False)
+    }
     found = torch.autograd.grad(outcome.total, list(leaves.values()), allow_unused=True)
     gradients = {name: g for name, g in zip(leaves, found, strict=True) if g is not None}
     return {**outcome.losses, **outcome.report}, gradients
@@ -254,6 +269,7 @@ def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEnco
     keys = torch.arange(4 * n).reshape(n, 4)
     keys[7] = keys[5]
     answers: dict[Request[Any], Any] = {
+        Scores(): torch.arange(n) / n,
         Clean(): leaf(n),
         Layer(-2): leaf(2 * n),
         Layer(0): leaf(2 * n),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from opencse.recipes.backbones import backbones, completed
-from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.recipes.recipe import load_recipe
+from opencse.recipes.recipe_files import recipe_names
 
 
 def test_a_preset_with_the_name_of_a_backbone_has_its_model_and_settings() -> None:

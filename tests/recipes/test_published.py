@@ -7,13 +7,15 @@ import tomllib
 from functools import cache
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import pytest
 
 from helpers import script
 from opencse.model_folder.locate import BUILTIN
 from opencse.objective.objective import Objective
-from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, to_toml
+from opencse.recipes.recipe import Recipe, load_recipe, to_toml
+from opencse.recipes.recipe_files import recipe_names
 
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
@@ -227,7 +229,8 @@ def test_sscl_by_the_paper_and_by_the_code() -> None:
         own = {"columns": "own", "views": "anchor", "average_with_plain": False, "weight": "batch"}
         assert paper == shared | own
         assert code == shared | {"columns": "all", "views": "both", "average_with_plain": True, "weight": 1.0}
-    assert settings_of("sscl-bert")["positive"] == {"of": {"kind": "anchors"}, "scale": 1.0}
+    positive: Any = settings_of("sscl-bert")["positive"]
+    assert (positive["of"], positive["scale"]) == ({"kind": "anchors"}, 1.0)
     assert load_recipe("sscl-progressive:stack-11").objective.negatives[1].layers == tuple(range(-2, -13, -1))  # type: ignore[attr-defined]
     singles = [load_recipe(f"sscl:layer-{n}").objective.negatives[1].layers for n in range(1, 12)]  # type: ignore[attr-defined]
     assert list(itertools.chain(*singles)) == list(range(1, 12))

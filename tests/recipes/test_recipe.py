@@ -11,7 +11,9 @@ from pydantic import ValidationError
 from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
 from opencse.recipes.backbones import completed
-from opencse.recipes.recipe import Recipe, flatten, load_recipe, recipe_text, resolve_recipe, split_name, to_toml
+from opencse.recipes.overrides import flatten
+from opencse.recipes.recipe import Recipe, load_recipe, resolve_recipe, to_toml
+from opencse.recipes.recipe_files import recipe_text
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 
@@ -107,31 +109,6 @@ def test_the_recipes_differ_only_where_their_papers_do() -> None:
 
 
 class TestNames:
-    @pytest.mark.parametrize(
-        ("name", "split"),
-        [
-            ("simcse", ("simcse", [])),
-            ("simcse++:bert-base", ("simcse++", ["bert-base"])),
-            ("simcse:bert-base:dropout-0.2", ("simcse", ["bert-base", "dropout-0.2"])),
-            ("mine.toml", ("mine.toml", [])),
-            ("a/mine.toml:one:two", ("a/mine.toml", ["one", "two"])),
-            ("C:\\recipes\\mine.toml", ("C:\\recipes\\mine.toml", [])),
-            ("C:\\recipes\\mine.toml:one", ("C:\\recipes\\mine.toml", ["one"])),
-            ("a:b/mine.toml", ("a:b/mine.toml", [])),
-            ("a.toml:b/mine.toml:one", ("a.toml:b/mine.toml", ["one"])),
-            ("a/b:c", ("a/b:c", [])),
-        ],
-    )
-    def test_presets_follow_the_recipe_and_colons_of_a_path_are_the_paths(
-        self, name: str, split: tuple[str, list[str]]
-    ) -> None:
-        assert split_name(name) == split
-
-    @pytest.mark.parametrize("name", ["simcse:", "simcse::bert-base", "a/mine.toml:", "mine.toml:one:"])
-    def test_an_empty_preset_is_refused(self, name: str) -> None:
-        with pytest.raises(UserError, match="preset's name is missing"):
-            split_name(name)
-
     def test_a_file_in_a_folder_with_a_colon(self, mine: str) -> None:
         assert load_recipe(mine).training.epochs == 1
         assert load_recipe(f"{mine}:alone").training.epochs == 9
@@ -247,3 +224,22 @@ class TestToml:
         assert Recipe.model_validate(tomllib.loads(text)) == load_recipe(f"{mine}:small:alone").model_copy(
             update={"presets": {}}
         )
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting"),
+    [
+        ("simcse", "training.batch_tokens=512"),
+        ("dcl-post", "training.batch_tokens=512"),
+        ("pretrain", 'objective.negatives=[{kind="in_batch"}]'),
+    ],
+)
+def test_contrast_among_texts_of_equal_length_is_refused(recipe: str, setting: str) -> None:
+    with pytest.raises(UserError, match=r"would then be compared with each other; set training\.batch_size"):
+        load_recipe(recipe, overrides=[setting])
+
+
+def test_a_batch_below_the_longest_text_is_refused() -> None:
+    with pytest.raises(UserError, match=r"training\.batch_tokens cannot hold a text of data\.max_length"):
+        load_recipe("pretrain", overrides=["training.batch_tokens=127"])
+    assert load_recipe("pretrain", overrides=["training.batch_tokens=128"]).training.batch_tokens == 128

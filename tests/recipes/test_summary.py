@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from opencse.recipes.recipe import Recipe, load_recipe
+from opencse.recipes.recipe import load_recipe
 from opencse.recipes.summary import SettingDifference, differences, made_of, published, setting_text, short_paper
 
 Run = Callable[..., tuple[int, str, str]]
@@ -37,12 +37,12 @@ def test_made_of(recipe: str, parts: str) -> None:
     ],
 )
 def test_short_paper(paper: str, short: str) -> None:
-    assert short_paper(Recipe(name="x", title="t", paper=paper)) == short
+    assert short_paper(paper) == short
 
 
 def test_published_is_empty_without_a_number() -> None:
-    assert published(load_recipe("pretrain")) == ""
-    assert published(load_recipe("opencse-mini")) == ""
+    assert published(load_recipe("pretrain").presets) == ""
+    assert published(load_recipe("opencse-mini").presets) == ""
 
 
 class TestDifferences:

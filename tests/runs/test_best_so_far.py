@@ -45,6 +45,7 @@ SETTINGS = (
     "training.precision=float32",
     "encoder.pooling=mean",
 )
+OWNERS = ("encoder", "objective.second")
 TEXTS = ["A dog barks.", "It rains in the hills."]
 
 
@@ -94,6 +95,14 @@ def test_what_is_kept(scores: dict[int, float], given: OwnPoolingScore | None, k
     chosen = choose_so_far(record(given=given), history, 7)
     assert (chosen.kept, chosen.step, chosen.reached) == (kept, step, 7)
     assert chosen.verdict.startswith("stopped after step 7 of 10; ")
+
+
+def test_the_verdict_names_an_average_with_the_start() -> None:
+    history = History({0: DevScore(50.0), 2: DevScore(60.0, share=0.5), 4: DevScore(51.0)})
+    verdict = choose_so_far(record(), history, 5).verdict
+    assert "is that of step 2, averaged with the start (50% trained) (dev score: 60.00, start 50.00)" in verdict
+    history.by_step[2] = DevScore(60.0)
+    assert "averaged" not in choose_so_far(record(), history, 5).verdict
 
 
 def test_a_step_that_forgets_is_not_kept() -> None:
@@ -332,3 +341,15 @@ def test_ctrl_c_while_the_report_is_written_leaves_a_complete_model(
     assert RunFolder(tmp_path / "run").state() is FolderState.FINISHED
     opencse.train(job.text, tmp_path / "run", report=True, resume=True, **asked)  # type: ignore[arg-type]
     assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_the_second_encoder_of_a_stopped_run_where_that_one_is_saved(job: TrainJob, tmp_path: Path) -> None:
+    settings = (*SETTINGS, "objective.dual_encoder=true", "objective.saved_encoder=second")
+    out = tmp_path / "out"
+    stopped(replace(job, settings=settings, dev=None), out, 3)
+    checkpoint = load_checkpoint(out / "checkpoint")
+    assert checkpoint is not None
+    first, second = (checkpoint.of(owner)["backbone.embeddings.word_embeddings.weight"] for owner in OWNERS)
+    saved = load_file(out / "model.safetensors")["embeddings.word_embeddings.weight"]
+    assert torch.equal(saved, second)
+    assert not torch.equal(saved, first)

@@ -45,3 +45,22 @@ def test_a_dry_run_writes_nothing(tiny_folder: Path, tmp_path: Path) -> None:
     plan = TrainJob(text=TEXT, model=str(tiny_folder), settings=SETTINGS, dev=None).dry_run(tmp_path / "run")
     assert plan.steps == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("every", "promise"), [(1, "continues from the checkpoint"), (9, "begins again, as no checkpoint was written")]
+)
+def test_a_model_that_cannot_be_written_says_what_resume_does(
+    every: int, promise: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise UserError("run: the model cannot be written")
+
+    settings = (*SETTINGS, "training.max_steps=3", f"training.checkpoint_every={every}")
+    job = TrainJob(text=TEXT, model=str(tiny_folder), settings=settings, dev=None)
+    with monkeypatch.context() as patched:
+        patched.setattr(job_module, "write_outcome", full)
+        with pytest.raises(UserError, match=f"written; the same .* --resume {promise}"):
+            job.run(tmp_path / "run")
+    job.run(tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "model.safetensors").is_file()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from opencse.adapting.selection import Selector
 from opencse.modules.prompts import Prompts
 from opencse.progress import Silent
+from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.runs.plan import Plan
 from opencse.text.given import GivenTexts
@@ -28,11 +32,23 @@ def line(plan: Plan, name: str) -> str:
 
 
 def test_each_decision_has_its_line(plan: Plan) -> None:
-    assert "twelve sentences: 12 rows of 1 text, no duplicate rows" in line(plan, "text")
+    assert line(plan, "text").endswith("twelve sentences: 12 rows of 1 text, no duplicate rows")
+    repeated = replace(plan, corpus=replace(plan.corpus, duplicates=3))
+    assert line(repeated, "text").endswith("3 duplicate rows (equal texts in a batch are not each other's negatives)")
     assert "2 of batch 4; 12 examples are 3 batches per epoch, so 0.67 epochs" in line(plan, "steps")
     assert "3 per anchor" in line(plan, "negatives")
     assert "none: the last encoder is kept" in line(plan, "selection")
     assert not [one for one in plan.lines() if one.startswith(("near", "weights", "adapters", "processes"))]
+
+
+def test_the_optimizer_and_the_encoder_that_is_kept(plan: Plan) -> None:
+    assert line(plan, "rate").startswith("rate       3e-05, linear schedule, seed 42")
+    recipe = load_recipe("ct:rmsprop:better")
+    dev = SimpleNamespace(name="pairs", size="3 pairs")
+    other = replace(plan, recipe=recipe, dev=cast(Selector, dev))
+    rates = "1e-05, from step 502 8e-06, from step 1,002 6e-06, from step 1,502 4e-06, from step 2,002 2e-06"
+    assert line(other, "rate") == f"rate       {rates}, constant schedule, RMSprop, seed 42"
+    assert line(other, "selection") == "selection  best of both encoders on pairs (3 pairs), every 500 steps"
 
 
 def test_optional_lines(plan: Plan) -> None:

@@ -116,7 +116,7 @@ class TestSettle:
 
         told = "pooling    mean: the model's own; the recipe's cls and mlp head are for plain backbones"
         assert f"{told} (--set encoder.pooling=cls to force it)" in plan(foreign)
-        assert "pooling    cls: as requested" in plan(foreign, "encoder.pooling=cls")
+        assert "pooling    cls: as set (by --set" in plan(foreign, "encoder.pooling=cls")
         assert "\npooling " not in plan(tiny_folder)
 
     def test_an_own_pooling_that_is_not_supported_is_refused_unless_replaced(

@@ -87,7 +87,9 @@ def test_too_few_rows_and_damage(tmp_path: Path, tiny: SentenceEncoder) -> None:
     with pytest.raises(UserError, match=r"of \d+ rows, not \d+"):
         Index.open(index.folder)
     file.unlink()
-    with pytest.raises(UserError, match=r"is missing\); build the index again"):
+    with pytest.raises(
+        UserError, match=r"is missing\); copy the whole folder again, or rebuild it with: opencse index build"
+    ):
         Index.open(index.folder)
 
 

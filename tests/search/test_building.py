@@ -56,10 +56,22 @@ def test_an_interrupted_build_of_other_settings_starts_again(
             Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(cut=False))
     reporter = Heard()
     Index.build(tmp_path / "i", TEXTS[:3], mini, how=BuildSettings(cut=False), progress=reporter).close()
-    assert any(
-        "an unfinished build had another text, model or setting; starting again" in line for line in reporter.said
-    )
+    said = f"{tmp_path / 'i'}: an unfinished build had another text; starting again"
+    assert said in reporter.said
     assert len(list((tmp_path / "i").glob("rows-*.sqlite"))) == 1
+
+
+def test_an_interrupted_build_that_is_not_continued_names_the_settings_that_changed(
+    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "_begin_build", _begin_and_fail(building._begin_build))
+        with pytest.raises(KeyboardInterrupt):
+            Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(max_length=20, precision="bf16"))
+    reporter = Heard()
+    Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(max_length=30), progress=reporter).close()
+    changed = "max_length (20, now 30), precision (bf16, now float32)"
+    assert f"{tmp_path / 'i'}: an unfinished build had another {changed}; starting again" in reporter.said
 
 
 def test_a_folder_with_an_index_needs_overwrite(index: Index, tmp_path: Path) -> None:

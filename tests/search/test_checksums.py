@@ -214,4 +214,4 @@ def test_an_error_of_the_disk_is_not_called_damage(tmp_path: Path) -> None:
         error.sqlite_errorcode = code
         with pytest.raises(UserError, match=words) as caught, read_errors(tmp_path):
             raise error
-        assert ("build the index again" in str(caught.value)) is (words == "damaged")
+        assert ("rebuild it with: opencse index build" in str(caught.value)) is (words == "damaged")

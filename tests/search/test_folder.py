@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from hostile.harness import Run, tree
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.building import BuildSettings
-from opencse.search.folder import FILES, listed, require_own
+from opencse.search.folder import FILES, current_database, listed, require_own
 from opencse.search.index import Index
 
 TEXTS = ["one cat", "two dogs", "three trains", "four nights"]
@@ -141,3 +144,33 @@ def test_a_refused_command_leaves_everything_as_it_was(
     assert {name: entry for name, entry in tree(world).items() if not name.startswith("ix")} == {
         name: entry for name, entry in before.items() if not name.startswith("ix")
     }
+
+
+def test_no_change_of_an_index_writes_into_what_readers_have_mapped(tmp_path: Path, mini: SentenceEncoder) -> None:
+    folder, links = tmp_path / "ix", tmp_path / "links"
+    links.mkdir()
+
+    def changed(change: Callable[[], object]) -> None:
+        before = {path.name: path.read_bytes() for path in folder.glob("*.f32")}
+        for name in before:
+            (links / name).unlink(missing_ok=True)
+            os.link(folder / name, links / name)
+        change()
+        assert before
+        for name, content in before.items():
+            assert (links / name).read_bytes().startswith(content), "rows are only appended"
+
+    Index.build(folder, TEXTS, mini, how=HOW).close()
+    with Index.open(folder, encoder=mini) as index:
+        changed(lambda: index.add(["five cats"]))
+        changed(lambda: index.delete(["0", "1", "2"]))  # the vectors are written to a new file
+        changed(lambda: index.add(["six cats"]))
+    changed(lambda: Index.build(folder, TEXTS[:2], mini, how=HOW, overwrite=True).close())
+
+
+def test_an_index_of_another_format_says_how_to_rebuild_it(tmp_path: Path) -> None:
+    folder = tmp_path / "my index"
+    folder.mkdir()
+    (folder / "index.json").write_text(json.dumps({"format": 0, "rows": "rows.sqlite"}))
+    with pytest.raises(UserError, match=r"format 0.*rebuild it with: opencse index build '.*my index' MODEL TEXT"):
+        current_database(folder)

@@ -129,6 +129,24 @@ def test_deleting(index: Index) -> None:
     assert index.search(["Back."])[0][0].score == pytest.approx(1)
 
 
+def test_ids_that_are_numbers_name_the_same_rows_everywhere(index: Index) -> None:
+    index.add([{"text": "Seven trains.", "id": 7, "length": 13}])
+    assert np.array_equal(index.vectors([7]), index.vectors(["7"]))
+    with pytest.raises(UserError, match="no row has the id '8'"):
+        index.vectors([8])
+    with pytest.raises(UserError, match="no row has the id '8'; nothing was deleted"):
+        index.delete([7, 8])
+    assert index.delete([7]) == 1
+
+
+def test_a_closed_index_is_not_called_damaged(index: Index) -> None:
+    index.close()
+    index.close()
+    for read in (lambda: index.search(["cat"]), index.info, lambda: index.vectors(["n0"])):
+        with pytest.raises(UserError, match="has been closed; open it again"):
+            read()
+
+
 def test_an_open_index_sees_what_others_write(index: Index, mini: SentenceEncoder) -> None:
     with Index.open(index.folder, encoder=mini) as reader:
         assert len(reader.search(["cat"], 9)[0]) == 5

@@ -32,6 +32,25 @@ def test_columns_of_a_table_become_numbers_where_all_values_are(tmp_path: Path) 
     assert rows.fingerprint() != open_rows(tmp_path / "a.csv", fields=["text"], metadata=["year"]).fingerprint()
 
 
+def test_objects_without_a_column_have_no_value_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "One."}\n{"text": "Two.", "year": 2020}\n{"text": "Three.", "year": null}\n')
+    rows = open_rows(path, metadata=["year"])
+    assert [dict(row.metadata) for row in rows] == [{"year": None}, {"year": 2020}, {"year": None}]
+    with pytest.raises(UserError, match=r"no column 'yeer' \(did you mean 'year'\?\)"):
+        list(open_rows(path, metadata=["yeer"]))
+
+
+@pytest.mark.parametrize("location", ["", "*.json"])
+def test_one_file_of_several_may_lack_a_key_that_others_have(tmp_path: Path, location: str) -> None:
+    (tmp_path / "a.json").write_text('{"text": "One.", "year": 2020}')
+    (tmp_path / "b.json").write_text('{"text": "Two."}')
+    rows = open_rows(tmp_path / location, metadata=["year"])
+    assert {row.text: row.metadata["year"] for row in rows} == {"One.": 2020, "Two.": None}
+    with pytest.raises(UserError, match=r"a\.json: no column 'yeer' \(did you mean 'year'\?\)"):
+        list(open_rows(tmp_path / location, metadata=["yeer"]))
+
+
 def test_a_title_is_put_before_a_text_that_does_not_begin_with_it(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("title,text\nCats,Cats sleep.\nDogs,They bark.\n", encoding="utf-8")
     assert [row.text for row in open_rows(tmp_path / "a.csv")] == ["Cats sleep.", "Dogs\nThey bark."]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
 
+from cross_encoders import write_cross_encoder
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.reranking.cross_encoder import CrossEncoder
+from opencse.reranking.second_stage import SecondStage
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -219,3 +223,50 @@ def test_markup_in_texts_does_not_run(browser: Browser, serve: Callable[..., Fas
         assert browser.value("document.title") == "opencse"
         assert "unsafe-inline" in str(browser.faults) or "Content Security Policy" in str(browser.faults)
         browser.faults.clear()
+
+
+SHOWN = "[...document.querySelectorAll('.hits .text')].map((one) => one.textContent)"
+
+
+def hits(browser: Browser, query: str, rerank: bool) -> list[str]:
+    """The texts that the server finds, by the page's own way to ask it."""
+    body = json.dumps({"query": query, "k": 5, "model": "tiny", "rerank": rerank})
+    found: list[str] = browser.value(
+        f"import('/page/api.js').then((api) => api.ask('search', {body}))"
+        ".then((answer) => answer.data[0].hits.map((hit) => hit.text))"
+    )
+    return found
+
+
+def test_the_box_of_reranking(browser: Browser, model: SentenceEncoder, tmp_path: Path) -> None:
+    """Hostile texts and queries are re-ranked as others are; scores of a cross-encoder may be any numbers."""
+    texts = [*HOSTILE, "a dog in snow", "a dog", "music on a stage"]
+    index = Index.build(tmp_path / "index", texts, model)
+    stage = SecondStage(CrossEncoder.load(write_cross_encoder(tmp_path / "cross"), device="cpu"), depth=6)
+    service = Service({"tiny": model}, {"tiny": index}, stage=stage)
+    try:
+        with live(create_app(service)) as address:
+            browser.open(f"{address}/")
+            browser.until("!document.querySelector('#rerank-choice').hidden")
+            browser.value("document.querySelector('#k').value = 5")
+            for query in (HOSTILE[0], 'it\'s "a" dog & <b>'):
+                expected = {rerank: hits(browser, query, rerank) for rerank in (True, False)}
+                assert expected[True] != expected[False]
+                browser.value("document.querySelector('#query').value = ''; document.querySelector('#query').focus()")
+                browser.type(query)
+                for rerank in (True, False, True):
+                    if rerank != browser.value("document.querySelector('#rerank').checked"):
+                        browser.value("document.querySelector('#rerank').click()")
+                    browser.until(f"JSON.stringify({SHOWN}) === JSON.stringify({json.dumps(expected[rerank])})")
+            browser.value("document.querySelector('#threshold').value = -7.25")
+            assert browser.value("document.querySelector('#search-form').checkValidity()"), "logits are below -1 too"
+            browser.value("document.querySelector('#k').value = 1")
+            browser.value("document.querySelector('#search-form').requestSubmit()")
+            browser.until("document.querySelectorAll('.hits li').length === 1")
+            assert browser.value("document.querySelector('.hits .track i').style.width") == "100%", "the best of all"
+            browser.value("document.querySelector('#query').value = '  '")
+            browser.value("document.querySelector('#search-form').requestSubmit()")
+            browser.until("document.querySelectorAll('.hits li').length === 0")
+            assert browser.value("document.title").startswith("opencse")
+    finally:
+        service.close()

@@ -34,10 +34,10 @@ class Slow:
         self.lengths: list[NDArray[np.int64]] = []
         embed = encoder.embed
 
-        def slow(tokens: Tokens) -> torch.Tensor:
+        def slow(tokens: Tokens, *, bf16: bool) -> torch.Tensor:
             assert self.leave.acquire(timeout=20)
             self.lengths.append(tokens.attention_mask.sum(1).numpy())
-            return embed(tokens)
+            return embed(tokens, bf16=bf16)
 
         monkeypatch.setattr(encoder, "embed", slow)
 
@@ -96,10 +96,10 @@ def test_a_failure_is_reported_and_the_thread_continues(
     embed, fail = model.embed, threading.Event()
     fail.set()
 
-    def failing(tokens: Tokens) -> torch.Tensor:
+    def failing(tokens: Tokens, *, bf16: bool) -> torch.Tensor:
         if fail.is_set():
             raise RuntimeError("out of memory")
-        return embed(tokens)
+        return embed(tokens, bf16=bf16)
 
     monkeypatch.setattr(model, "embed", failing)
     batcher = Batcher(model, Seen(), token_budget=64)

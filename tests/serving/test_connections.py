@@ -113,6 +113,51 @@ def test_a_running_request_is_not_closed(serve: Serve) -> None:
         assert slow.recv(4_096).startswith(b"HTTP/1.1 200")
 
 
+def ask_for_a_long_answer(url: str) -> socket.socket:
+    """A connection that requests 12 MB, more than the system buffers, and has read its first bytes."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**18)
+    host, port = url.removeprefix("http://").split(":")
+    connection.settimeout(20)
+    connection.connect((host, int(port)))
+    body = b'{"texts": [%s]}' % b",".join(b'"snow fell %d times"' % i for i in range(800))
+    connection.sendall(POST.replace(b"/v1/embeddings", b"/similarity").replace(b"14", b"%d" % len(body)) + body)
+    assert connection.recv(1_024).startswith(b"HTTP/1.1 200")
+    return connection
+
+
+def read_to_the_end(connection: socket.socket, pause: float = 0.0) -> int:
+    """The bytes of an answer that arrive, read with a pause after each piece."""
+    size = 0
+    try:
+        while piece := connection.recv(2**17):
+            size += len(piece)
+            time.sleep(pause)
+    except OSError:
+        pass
+    return size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system has no such limit")
+def test_a_client_that_does_not_read_its_answer_is_closed(serve: Serve) -> None:
+    limits = Limits(write_seconds=0.5, pairs=10**6)
+    with live(serve(indexed=False, limits=limits), limits=limits) as url, ask_for_a_long_answer(url) as silent:
+        time.sleep(3)
+        assert read_to_the_end(silent) < 9_000_000
+        assert healthy(url)
+
+
+def test_a_client_that_reads_slowly_is_not_closed_for_others(serve: Serve) -> None:
+    limits = Limits(write_seconds=2, connections=3, pairs=10**6)
+    with ExitStack() as stack:
+        url = stack.enter_context(live(serve(indexed=False, limits=limits), limits=limits))
+        slow = stack.enter_context(ask_for_a_long_answer(url))
+        for _ in range(6):
+            stack.enter_context(connect(url))
+        slow.settimeout(3)  # then all is read; the connection stays open
+        assert read_to_the_end(slow, pause=0.01) > 9_000_000
+
+
 def test_many_idle_connections_leave_room_for_requests_and_a_line_in_the_log(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:

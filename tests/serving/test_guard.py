@@ -36,6 +36,20 @@ async def test_requests_need_a_key(serve: Serve) -> None:
             assert answer.status_code == 401
 
 
+async def test_head_is_answered_as_get_without_the_body(serve: Serve) -> None:
+    app = serve()
+    async with to(app) as client:
+        for path in ("/", "/health", "/v1/models", "/page/style.css"):
+            head, get = await client.head(path), await client.get(path)
+            assert head.status_code == 200, path
+            assert head.headers["Content-Length"] == get.headers["Content-Length"]
+        assert (await client.head("/search")).status_code == 405
+    with live(app) as url:
+        head = httpx.head(f"{url}/health")
+        assert head.status_code == 200
+        assert not head.content
+
+
 def test_keys_are_compared_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     import hmac
 

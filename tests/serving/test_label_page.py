@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -160,3 +161,68 @@ def test_a_second_tab_does_not_undo_the_marks_of_the_first(
         browser.press("3")
         browser.until("document.querySelector('#queries').textContent.includes('3 right')")
         assert levels(tmp_path).count("2") == 3
+
+
+def test_a_blank_query_is_none_and_a_reload_continues_where_the_marks_are(
+    browser: Browser, app: FastAPI, tmp_path: Path
+) -> None:
+    with live(app) as address:
+        browser.open(f"{address}/")
+        browser.until("document.activeElement.id === 'query'")
+        for blank in ("", "   "):
+            browser.type(blank)
+            browser.press("Enter")
+        assert browser.value("document.querySelectorAll('#queries button').length") == 0
+        browser.value("document.querySelector('#query').value = ''")
+        ask(browser, """it's "cold" & <i>water</i> \\ `x`""")
+        browser.press("1")
+        browser.until("document.querySelector('#status').textContent === 'Saved.'")
+        browser.call("Page.reload")
+        browser.until("document.querySelector('#texts .mark-right')?.getAttribute('aria-pressed') === 'true'")
+        assert "<i>water</i>" in browser.value("document.querySelector('#query-title').textContent")
+        quoted = browser.value("""import('/page/dom.js').then((dom) => ["a/b.c", "a b", "it's"].map(dom.quoted))""")
+        assert [shlex.split(word) for word in quoted] == [["a/b.c"], ["a b"], ["it's"]]
+        browser.click("#edit")
+        browser.value("document.querySelector('#edit-text').value = '  '")
+        browser.click("#edit-form button[type=submit]")
+        browser.until("!document.querySelector('#edit-dialog').open")
+        assert browser.value("document.querySelectorAll('#queries button').length") == 1
+        assert levels(tmp_path) == ["2"]
+
+
+def test_an_index_that_is_built_again_meanwhile_keeps_marks_with_the_texts_that_were_seen(
+    browser: Browser, model: SentenceEncoder, tmp_path: Path
+) -> None:
+    folder = LabelFolder(tmp_path / "out")
+    with Index.build(tmp_path / "index", WATER, model) as index, folder.opened() as labels:
+        session = LabelSession(index, folder, labels)
+        with live(create_label_app(session, about={"index": "a b", "model": "tiny"})) as address:
+            browser.open(f"{address}/")
+            browser.until("document.activeElement.id === 'query'")
+            ask(browser, "water number 3")
+            seen = browser.value("document.querySelector('#texts .text').textContent")
+            Index.build(tmp_path / "index", ["Something new.", *WATER], model, overwrite=True).close()
+            browser.press("1")
+            browser.until("document.querySelector('#status').textContent === 'Saved.'")
+            (judged,) = (one for query in session.labels.queries for one in query.pool if one.level == 2)
+            assert session.text_of(judged.id) == seen
+            assert levels(tmp_path) == ["2"]
+            browser.press("u")
+            browser.until("document.querySelector('#status').textContent === 'Undone.'")
+            assert levels(tmp_path) == []
+
+
+def test_a_server_that_was_stopped_is_named_and_nothing_that_was_marked_is_lost(
+    browser: Browser, app: FastAPI, tmp_path: Path
+) -> None:
+    with live(app) as address:
+        browser.open(f"{address}/")
+        browser.until("document.activeElement.id === 'query'")
+        ask(browser, "cold water")
+        browser.press("1")
+        browser.until("document.querySelector('#status').textContent === 'Saved.'")
+    browser.press("2")
+    browser.until("document.querySelector('#status').textContent.startsWith('The server does not answer')")
+    browser.until("document.querySelectorAll('#texts .mark-right')[1].getAttribute('aria-pressed') === 'false'")
+    assert levels(tmp_path) == ["2"]
+    browser.faults.clear()  # the browser reports the request that failed

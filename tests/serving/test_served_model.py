@@ -33,6 +33,16 @@ async def test_vectors_are_those_of_encode(served: ServedModel, offline: Sentenc
     assert np.allclose(await served.vectors(tokens), offline.encode(texts), atol=1e-5)
 
 
+async def test_vectors_in_bf16_are_those_of_encode_in_bf16(model: SentenceEncoder, offline: SentenceEncoder) -> None:
+    served = ServedModel("tiny", model, Limits(), Metrics(), precision="bf16")
+    texts = ["Snow fell."]
+    vectors = await served.vectors(await served.read(texts, prompt="", truncate=True))
+    served.close()
+    assert vectors.dtype == np.float32
+    assert np.array_equal(vectors, offline.encode(texts, precision="bf16"))
+    assert not np.array_equal(vectors, offline.encode(texts))
+
+
 async def test_long_texts_are_refused_where_truncation_is_not_allowed(served: ServedModel) -> None:
     with pytest.raises(ApiError, match=r'input 1 has at least .*"truncate": true'):
         await served.read(["Tea?", "snow and ice " * 60], prompt="", truncate=False)

@@ -106,6 +106,25 @@ def test_a_run_asked_for_otherwise_is_refused(study: Study) -> None:
         run_study(replace(study, seeds=[1], recipes=["simcse"], judge="last"))
 
 
+def test_a_record_of_an_earlier_version_has_the_defaults_of_settings_it_does_not_know(study: Study) -> None:
+    study = replace(study, seeds=[1], recipes=["simcse"])
+    records = run_study(study)
+    path = study.folder(RunSpec("simcse", study.starts[0], 1)) / "record.json"
+    record = json.loads(path.read_text())
+    for part, key in (
+        ("training", "averages_at_end"),
+        ("training", "average_with_start"),
+        ("objective", "mask_duplicates"),
+    ):
+        del record["asked"]["recipe"][part][key]
+    del record["asked"]["suites"]["sts"]["logistic"]
+    path.write_text(json.dumps(record))
+    assert [one.results for one in run_study(study)] == [one.results for one in records]
+    other = replace(study, settings=(*study.settings, "training.averages_at_end=[0.5]"))
+    with pytest.raises(UserError, match=r"another recipe.training.averages_at_end \(\[\] then, \[0.5\] now\)"):
+        run_study(other)
+
+
 def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

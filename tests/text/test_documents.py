@@ -169,8 +169,8 @@ def test_a_folder_with_files_that_are_not_read_tables_with_fields_and_prose(tmp_
         ("Rohr", "Das Rohr ist undicht."): {"Jahr": "2020"},
     }
     lines = "\n".join(notes.lines())
-    assert "1 files of a kind that is not read (.odt; save it as .docx)" in lines
-    assert "1 empty files" in lines
+    assert "1 file of a kind that is not read (.odt; save it as .docx)" in lines
+    assert "1 empty file" in lines
     assert "not read" not in lines.replace("is not read (", "")
     assert "a text file as one document, UTF-8" in lines
 

@@ -237,7 +237,7 @@ def test_tables_of_a_pattern(tmp_path: Path) -> None:
     read = Source(str(tmp_path / "*.csv")).read()
     assert (read.rows, read.documents) == ([("a1", "a2"), ("b1", "b2")], None)
     (tmp_path / "c.csv").write_text("text\none\n")
-    with pytest.raises(UserError, match=r"c\.csv: 1 texts per row, but 2 in the files before it"):
+    with pytest.raises(UserError, match=r"c\.csv: 1 text per row, but 2 in the files before it"):
         Source(str(tmp_path / "*.csv")).read()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,11 @@ from hypothesis import strategies as st
 from helpers import Distance, Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.runs.job import TrainJob
+from opencse.runs.report import series
 from opencse.text.readers import Source
 from opencse.training.averages import average, points_between
+from opencse.training.callbacks import Callback, Record
+from opencse.training.metrics import AVERAGE_OF, MetricsLog
 
 SETTINGS = (
     "training.max_steps=4",
@@ -42,14 +46,23 @@ def test_a_point_made_from_another_average_is_that_of_the_weights_themselves(sha
 def run(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Callable[..., Heard]:
     (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
 
-    def make(dev: Distance, out: str, *more: str) -> Heard:
+    def make(dev: Distance, out: str, *more: str, callbacks: tuple[Callback, ...] = ()) -> Heard:
         text, progress = Source(str(tmp_path / "text.txt")), Heard()
         settings = (*SETTINGS, *more)
         job = TrainJob(text=text, model=str(tiny_folder), settings=settings, dev=dev, device="cpu")
+        job = replace(job, callbacks=callbacks)
         job.run(tmp_path / out, progress=progress)
         return progress
 
     return make
+
+
+class Seen(Callback):
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        self.records.append(record)
 
 
 def moved(dev: Distance, folder: Path) -> float:
@@ -81,6 +94,22 @@ def test_where_the_guard_refuses_every_step_a_point_nearer_to_the_start_may_pass
     dev = Distance(best_at=way, refuses_from=0.3 * way)
     run(dev, "out", "training.averages_at_end=[0.75,0.5,0.25]", "training.evaluate_every=4")
     assert way - moved(dev, tmp_path / "out") == pytest.approx(0.25 * way, rel=0.05)
+
+
+def test_the_log_has_every_average_once(run: Callable[..., Heard], tmp_path: Path) -> None:
+    settings = ("training.averages_at_end=[0.75,0.5]", "training.evaluate_every=4", "training.checkpoint_every=1")
+    seen = Seen()
+    run(Distance(best_at=1e6), "out", *settings, callbacks=(seen,))
+    log = MetricsLog(tmp_path / "out" / "metrics.jsonl")
+    averages = [line for line in log.read() if AVERAGE_OF in line]
+    last = max(line["step"] for line in log.read())
+    values = [(line["step"], line[AVERAGE_OF], line["dev_share"]) for line in averages]
+    assert values == [(last, last, 0.75), (last, last, 0.5)]
+    assert all("dev" in line for line in averages)
+    assert [record for record in seen.records if AVERAGE_OF in record] == averages
+    assert [*series(log.read(), "dev")] == [0, 4]
+    log.rewind(int(last))
+    assert not [line for line in log.read() if AVERAGE_OF in line], "they are evaluated again when the run is resumed"
 
 
 def test_none_is_kept_that_is_not_better(run: Callable[..., Heard], tmp_path: Path) -> None:

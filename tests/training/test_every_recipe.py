@@ -11,9 +11,10 @@ from safetensors.torch import load_file
 
 from helpers import Broken
 from opencse.errors import InterruptedRunError
-from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.recipes.recipe import load_recipe
+from opencse.recipes.recipe_files import recipe_names
 from opencse.runs.job import TrainJob
-from steps import also_for, text_for
+from steps import SMALL, also_for, text_for
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +44,11 @@ def words_of(folder: Path) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
-    settings: tuple[str, ...] = (*SETTINGS, f"data.max_length={60 if load_recipe(name).encoder.template else 32}")
+    settings: tuple[str, ...] = (
+        *SETTINGS,
+        *SMALL.get(name, ()),
+        f"data.max_length={60 if load_recipe(name).encoder.template else 32}",
+    )
     if load_recipe(name).training.batch_tokens is not None:
         settings = (*settings, "training.batch_tokens=200")
     job = TrainJob(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,13 +12,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from helpers import Broken
-from opencse.errors import InterruptedRunError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.losses import info_nce_from_logits
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
+from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.optimizer import TransformersAdamW, build_optimizer
+from opencse.training.checkpoint import optimizer_tensors, restore_optimizer
+from opencse.training.optimizer import TransformersAdamW, build_optimizer, learning_rate
 from opencse.training.settings import TrainingSettings
 
 RATE, DECAY, STEPS = 0.01, 0.3, 12
@@ -183,3 +186,57 @@ def test_the_betas_are_those_of_the_settings(kind: str) -> None:
     settings = TrainingSettings.model_validate({"adamw": kind, "betas": (0.9, 0.8)})
     optimizer = build_optimizer([torch.nn.Parameter(torch.zeros(1, 1))], settings)
     assert [tuple(group["betas"]) for group in optimizer.param_groups] == [(0.9, 0.8)]
+
+
+def test_rmsprop_against_loops() -> None:
+    start, square = [1.0, -0.5, 0.25], [0.0] * 3
+    weights = torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))
+    optimizer = build_optimizer([weights], TrainingSettings(optimizer="rmsprop", learning_rate=RATE))
+    expected = list(start)
+    for step in range(1, STEPS + 1):
+        for i in range(3):
+            g = gradient_of(step, i)
+            square[i] = 0.9 * square[i] + 0.1 * g * g
+            expected[i] -= RATE * g / (math.sqrt(square[i]) + 1e-7)
+        weights.grad = torch.tensor([gradient_of(step, i) for i in range(3)], dtype=torch.float64)
+        optimizer.step()
+    assert weights.tolist() == pytest.approx(expected, rel=1e-12)
+
+
+def test_rates_that_change_at_steps() -> None:
+    settings = load_recipe("ct:rmsprop").training
+    rates = [learning_rate(step, 5_000, settings) for step in (0, 500, 501, 1000, 1001, 1501, 2000, 2001, 4_999)]
+    assert rates == [1e-5, 1e-5, 8e-6, 8e-6, 6e-6, 4e-6, 4e-6, 2e-6, 2e-6]  # as PiecewiseConstantDecay
+    assert settings.optimizer == "rmsprop"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"rate_changes": [[5, 1e-5]]}, "rate_changes are of a constant rate; set schedule = constant"),
+        ({"schedule": "constant", "rate_changes": [[5, 1e-5], [5, 2e-5]]}, "the steps of rate_changes ascend"),
+        ({"optimizer": "rmsprop", "weight_decay": 0.1}, "leave them out"),
+    ],
+)
+def test_settings_of_the_optimizer_that_say_nothing(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        validate(TrainingSettings, wrong, "mine")
+
+
+def test_rmsprop_is_resumed_bit_for_bit() -> None:
+    def steps(optimizer: torch.optim.Optimizer, weights: torch.nn.Parameter, numbers: range) -> None:
+        for step in numbers:
+            weights.grad = torch.tensor([gradient_of(step, i) for i in range(3)])
+            optimizer.step()
+
+    settings = TrainingSettings(optimizer="rmsprop", learning_rate=RATE)
+    through = torch.nn.Parameter(torch.ones(3))
+    steps(build_optimizer([through], settings), through, range(1, 9))
+    first = torch.nn.Parameter(torch.ones(3))
+    before = build_optimizer([first], settings)
+    steps(before, first, range(1, 5))
+    again = torch.nn.Parameter(first.detach().clone())
+    after = build_optimizer([again], settings)
+    restore_optimizer(after, optimizer_tensors(before))
+    steps(after, again, range(5, 9))
+    assert torch.equal(again, through)

@@ -10,7 +10,6 @@ import pytest
 
 from helpers import Stopped
 from opencse import SentenceEncoder, train
-from opencse.adapting.holdout import normalised
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.errors import InterruptedRunError
 from opencse.objective.inputs import InputBuilder
@@ -19,6 +18,7 @@ from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
+from opencse.text.scripts import normalised
 
 pytestmark = pytest.mark.slow
 

@@ -57,9 +57,9 @@ def test_a_later_best_counts_anew(job: Callable[..., TrainJob], tmp_path: Path) 
     assert result.verdict == "step 6 is kept"
 
 
-def test_without_an_accepted_step_it_goes_on(job: Callable[..., TrainJob], tmp_path: Path) -> None:
-    result = job(Distance(refuses_from=0.0), "training.patience=1").run(tmp_path / "out")
-    assert max(result.scores) == 30
+def test_steps_that_the_guard_refuses_are_no_gain(job: Callable[..., TrainJob], tmp_path: Path) -> None:
+    result = job(Distance(refuses_from=0.0), "training.patience=2").run(tmp_path / "out")
+    assert [*result.scores] == [0, 2, 4]
 
 
 @pytest.mark.parametrize("stop", [5, 7, 8])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -21,12 +19,11 @@ from helpers import Stopped
 from opencse import SentenceEncoder, UserError, pretrain, train
 from opencse.errors import InterruptedRunError
 from opencse.kernels.outputs import MaskedTokens
-from opencse.making.backbone import Shape, create_backbone, renew_backbone
+from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.objective.vectors.represent import represent
 from opencse.progress import Silent
-from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -351,35 +348,10 @@ def test_a_recipe_with_contrast_is_refused_before_anything_is_written(text: Path
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(
-    ("recipe", "setting"),
-    [
-        ("simcse", "training.batch_tokens=512"),
-        ("dcl-post", "training.batch_tokens=512"),
-        ("pretrain", 'objective.negatives=[{kind="in_batch"}]'),
-    ],
-)
-def test_contrast_among_texts_of_equal_length_is_refused(recipe: str, setting: str) -> None:
-    with pytest.raises(UserError, match=r"would then be compared with each other; set training\.batch_size"):
-        load_recipe(recipe, overrides=[setting])
-
-
-def test_a_batch_below_the_longest_text_is_refused() -> None:
-    with pytest.raises(UserError, match=r"training\.batch_tokens cannot hold a text of data\.max_length"):
-        load_recipe("pretrain", overrides=["training.batch_tokens=127"])
-    assert load_recipe("pretrain", overrides=["training.batch_tokens=128"]).training.batch_tokens == 128
-
-
 def test_fewer_positions_than_the_longest_text_are_refused(text: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.max_length 128 is above the 48 positions .*data\.max_length=48"):
         pretrain(text, tmp_path / "out", **HOW)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("size", [{"hidden": 30, "heads": 4}, {"heads": 0}, {"layers": -1}, {"positions": 4}])
-def test_a_shape_that_cannot_be_is_refused(size: dict[str, int]) -> None:
-    with pytest.raises(ValidationError, match="hidden 30 is not a multiple of heads 4" if "hidden" in size else None):
-        Shape.model_validate(size)
 
 
 def test_a_head_is_saved_only_where_there_is_one(run: Run, tmp_path: Path) -> None:
@@ -410,24 +382,6 @@ def test_a_model_without_the_head_gets_a_new_one(run: Run, tmp_path: Path, sente
         pretrain(run.text, out, model=str(tmp_path / "other"), settings=settings, device="cpu", resume=True)
 
 
-@pytest.mark.parametrize("new_layers", [0, 1, 2])
-def test_the_last_layers_are_drawn_again(tmp_path: Path, sentences: list[str], new_layers: int) -> None:
-    tokenizer = train_wordpiece(sentences[:100], 200, max_length=48)
-    create_backbone(tokenizer, SHAPE.model_copy(update={"layers": 2}), tmp_path / "model", 1)
-    facts = [
-        renew_backbone(str(tmp_path / "model"), tmp_path / name, new_layers, seed=seed)
-        for name, seed in (("a", 3), ("b", 3), ("c", 4))
-    ]
-    assert facts[0] == ["as it was", "layers drawn again: 2", "layers drawn again: 1, 2"][new_layers]
-    before, a, b, c = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "a", "b", "c"))
-    assert a.keys() == before.keys()
-    assert all(torch.equal(a[key], b[key]) for key in a)
-    moved = {key for key in a if not torch.equal(a[key], before[key])}
-    layers = {int(key.split("encoder.layer.")[1].split(".")[0]) + 1 for key in moved}
-    assert layers == set(range(3 - new_layers, 3))
-    assert bool(new_layers) == any(not torch.equal(a[key], c[key]) for key in a)
-
-
 def test_more_new_layers_than_there_are_and_new_layers_of_nothing_are_refused(
     text: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
@@ -439,27 +393,3 @@ def test_more_new_layers_than_there_are_and_new_layers_of_nothing_are_refused(
         with pytest.raises(UserError, match=message):
             pretrain(text, tmp_path / "out", model=model, new_layers=3, settings=SETTINGS, device="cpu")
     assert not (tmp_path / "out" / "config.json").exists()
-
-
-def test_a_new_backbone_is_a_function_of_its_seed(sentences: list[str], tmp_path: Path) -> None:
-    tokenizer = train_wordpiece(sentences[:100], 200, max_length=48)
-    torch.manual_seed(9)
-    drawn = torch.random.get_rng_state()
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        create_backbone(tokenizer, SHAPE, tmp_path / name, seed)
-    assert torch.equal(torch.random.get_rng_state(), drawn), "the caller's random state is left alone"
-    weights = {name: load_file(tmp_path / name / "model.safetensors") for name in "abc"}
-    assert all(torch.equal(weights["a"][key], weights["b"][key]) for key in weights["a"])
-    key = "bert.encoder.layer.0.attention.self.query.weight"
-    assert not torch.equal(weights["a"][key], weights["c"][key])
-    assert float(weights["a"][key].std()) == pytest.approx(0.02, rel=0.1)
-    config = json.loads((tmp_path / "a" / "config.json").read_text())
-    sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    assert [config[name] for name in sizes] == [len(tokenizer), 64, 1, 2, 64]
-    assert [config[name] for name in ("max_position_embeddings", "hidden_dropout_prob", "pad_token_id")] == [48, 0.0, 0]
-    assert Tokenizer.load(tmp_path / "a").vocabulary_size == len(tokenizer)
-    shutil.rmtree(tmp_path / "a")
-    (tmp_path / "a").write_text("a file in the way")
-    with pytest.raises(UserError, match="the new backbone cannot be written") as caught:
-        create_backbone(tokenizer, SHAPE, tmp_path / "a", 1)
-    assert "\n" not in str(caught.value)

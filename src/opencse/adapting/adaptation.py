@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,36 +10,23 @@ from pathlib import Path
 from opencse.adapting.continuing import Growth, KnownDocuments
 from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, guarded
 from opencse.adapting.material import TrainingMaterial, material_of
+from opencse.adapting.preset_names import ASKED, DOUBLED, LOOSE, RECIPE, WHOLE
+from opencse.adapting.start_advice import advice_for_builtin, language_of_documents
 from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.user_queries import require_split
 from opencse.adapting.written_questions import WrittenRow, numbers_of_documents, read_written
-from opencse.asking.sources import name_of_document
+from opencse.asking.sources import references_of
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.io import is_folder
 from opencse.model_folder.locate import BUILTIN
 from opencse.model_folder.reading import has_layers
+from opencse.numerals import number_of
 from opencse.progress import Counted, Progress
 from opencse.ranking import Measure
 from opencse.text.corpus_documents import documents_of
 from opencse.text.documents import Document, GivenDocument
 from opencse.text.given import GivenTexts, Text, open_texts
-from opencse.text.languages import language_of_texts
-
-RECIPE = "adapt"
-LOOSE = "sentences"
-"""Preset of the recipe for texts without any order: only the sentence itself can be a positive."""
-DOUBLED = "doubled"
-"""Preset of the recipe for sentences without order with pairs: a sentence and itself are a pair, under dropout."""
-ASKED = "asked"
-"""Preset of the recipe where people's own questions select: the trained weights without averaging may be kept too."""
-WHOLE = "whole"
-"""Preset of the recipe where pairs are held out: an encoder with layers reads texts to their end."""
-STRONGER = (
-    "start      opencse-mini is small and fast; --model sentence-transformers/all-MiniLM-L6-v2 finds more (8 points of "
-    "nDCG@10 when both are adapted), has 87 MB and encodes 10 to 30 times slower"
-)
-"""Line of the plan for a start from the built-in encoder; measured in docs/guides/adapt.md."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,11 +77,12 @@ def plan_adaptation(
     before = KnownDocuments.read(Path(model)) if continues else None
     documents, source = documents_of(corpus, fields, keep_code=keep_code, say=progress.say)
     written = [] if questions is None else read_written(questions)
-    if written:  # by their position among all documents, not among the new ones
-        documents = [replace(one, name=name_of_document(one, row)) for row, one in enumerate(documents)]
-    known, count = KnownDocuments.of(documents), Counted(progress, "shared words")
-    # Pairs of passages were only measured on models of word vectors; see docs/results/adapt.md.
-    make = partial(material_of, metric=measure, count=count, passages=not has_layers(model))
+    if written:  # among all documents, not among the new or the known ones alone
+        references = references_of(documents)
+        documents = [replace(one, name=name) for one, name in zip(documents, references, strict=True)]
+    by_text = dev is not None and str(dev) in (AUTO, TEXT)  # else nothing would ask about what is held out
+    known, count = KnownDocuments.of(documents, with_questions=by_text), Counted(progress, "shared words")
+    make = partial(material_of, metric=measure, count=count, asks=by_text)
     if before is None:
         material = make(documents, pairs=question_pairs, written=written)
     else:
@@ -107,9 +95,8 @@ def plan_adaptation(
         known = known.joined(before)
     progress.say(f"documents  {source}: {material.facts}")
     if model == BUILTIN:
-        progress.say(STRONGER)
+        progress.say(advice_for_builtin(language_of_documents(documents)))
     selector: DevChoice = dev
-    by_text = dev is not None and str(dev) in (AUTO, TEXT)
     if by_text and material.questions is not None:
         selector = guarded(material.questions)
     elif by_text:
@@ -135,28 +122,27 @@ def written_about(
     written: Sequence[WrittenRow], documents: Sequence[Document], growth: Growth
 ) -> tuple[list[WrittenRow], list[WrittenRow]]:
     """Written questions about new documents, and those about the others."""
-    names = {one.name for one in growth.new}
-    flags = [documents[number].name in names for number in numbers_of_documents(written, documents).tolist()]
+    new = {one.fingerprint for one in growth.new}
+    flags = [documents[number].fingerprint in new for number in numbers_of_documents(written, documents).tolist()]
     of_new = [row for row, is_new in zip(written, flags, strict=True) if is_new]
     return of_new, [row for row, is_new in zip(written, flags, strict=True) if not is_new]
 
 
-def _of_other_language(documents: Iterable[Document]) -> str:
+def _of_other_language(documents: Sequence[Document]) -> str:
     """A clause for the user where the documents are in another language than English."""
-    language = language_of_texts([sentence for document in documents for sentence in document.sentences])
+    language = language_of_documents(documents)
     return "" if language in (None, "english") else f", which say nothing about {str(language).capitalize()} text"
 
 
 def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool) -> str | None:
     """The recipe's presets that suit documents, model and selection, without the ones that the user named."""
     name, *presets_of_user = str(recipe).split(":")
-    of_pairs = material.questions is not None and material.questions.from_pairs
     loose = material.kind == "sentences"
     suits = {
         LOOSE: loose and len(material.rows[0]) == 1,
         DOUBLED: loose and len(material.rows[0]) == 2,
-        ASKED: (by_text and of_pairs) or by_queries,
-        WHOLE: of_pairs and has_layers(model),
+        ASKED: (by_text and material.many_pairs) or by_queries,
+        WHOLE: material.many_pairs and has_layers(model),
     }
     presets = [preset for preset, does in suits.items() if does and name == RECIPE and preset not in presets_of_user]
     return ":".join(presets) or None
@@ -203,7 +189,7 @@ def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[
     texts = source.read()
     if texts.width != 2:
         raise UserError(
-            f"{source.location}: {texts.width} {'text' if texts.width == 1 else 'texts'} in a row; pairs have two, a "
-            "question and its answer: name their columns with --columns question,answer"
+            f"{source.location}: {number_of(texts.width, 'text')} in a row; pairs have two, a question and its answer: "
+            "name their columns with --columns question,answer"
         )
     return [(first, second) for first, second in texts.rows]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from opencse.adapting.holdout import HeldOut, fraction, normalised
+from opencse.adapting.holdout import HeldOut, fraction
 from opencse.adapting.material import TrainingMaterial
 from opencse.adapting.question_sets import QuestionSet
 from opencse.adapting.text_questions import TextQuestions
+from opencse.adapting.trained_texts import rows_without
 from opencse.adapting.user_pairs import about_others
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.records import JsonRecord, read_record, save_json
 from opencse.text.documents import Document
 
@@ -27,6 +28,8 @@ class KnownDocuments(JsonRecord):
 
     Attributes:
         hashes: of the words of title and text, 16 hexadecimal digits each, sorted.
+        asked: whether questions about a share of them, which was held out, could select; False with ``--dev`` of
+            anything else, where all were trained on.
 
     Example:
         >>> kettles, snow = Document("Kettles", ("It boils.",)), Document("", ("Snow fell.",))
@@ -36,11 +39,12 @@ class KnownDocuments(JsonRecord):
     """
 
     hashes: list[str]
+    asked: bool = True
 
     @classmethod
-    def of(cls, documents: Sequence[Document]) -> KnownDocuments:
+    def of(cls, documents: Sequence[Document], *, with_questions: bool = True) -> KnownDocuments:
         """The hashes of ``documents``."""
-        return cls(hashes=sorted({_hash(document) for document in documents}))
+        return cls(hashes=sorted({document.fingerprint for document in documents}), asked=with_questions)
 
     @classmethod
     def read(cls, folder: Path) -> KnownDocuments:
@@ -61,12 +65,12 @@ class KnownDocuments(JsonRecord):
 
     def joined(self, other: KnownDocuments) -> KnownDocuments:
         """The documents of both."""
-        return KnownDocuments(hashes=sorted({*self.hashes, *other.hashes}))
+        return KnownDocuments(hashes=sorted({*self.hashes, *other.hashes}), asked=self.asked and other.asked)
 
     def split(self, documents: Sequence[Document]) -> tuple[list[Document], list[Document]]:
         """``documents`` that are not among these, and those that are."""
         known = set(self.hashes)
-        flags = [_hash(document) in known for document in documents]
+        flags = [document.fingerprint in known for document in documents]
         new = [document for document, is_known in zip(documents, flags, strict=True) if not is_known]
         return new, [document for document, is_known in zip(documents, flags, strict=True) if is_known]
 
@@ -79,11 +83,13 @@ class Growth:
         new: documents that the model was not adapted to.
         old: documents that it was adapted to.
         missing: how many documents it was adapted to that are no longer in the collection.
+        asked: see `KnownDocuments`.
     """
 
     new: list[Document]
     old: list[Document]
     missing: int
+    asked: bool = True
 
     @classmethod
     def of(cls, documents: Sequence[Document], known: KnownDocuments, model: str) -> Growth:
@@ -95,16 +101,22 @@ class Growth:
         new, old = known.split(documents)
         if not new:
             raise UserError(f"all {len(old):,} documents were there when {model} was adapted; nothing is new")
-        return cls(new, old, len(known.hashes) - len({_hash(document) for document in old}))
+        return cls(new, old, len(known.hashes) - len({document.fingerprint for document in old}), known.asked)
 
     def lines(self, model: str) -> list[str]:
         """What is new and what is known, for the user."""
         missing = f", {self.missing:,} of before are not there" if self.missing else ""
-        lines = [f"continue   {model}: {len(self.new):,} documents are new, {len(self.old):,} are known{missing}"]
+        new = number_of(len(self.new), "document is new", "documents are new")
+        lines = [f"continue   {model}: {new}, {number_of(len(self.old), 'is known', 'are known')}{missing}"]
         if not self.old:
             lines.append(
                 "continue   nothing shows how much is forgotten about the documents of before; give them too, next to "
                 "the new ones"
+            )
+        elif not self.asked:
+            lines.append(
+                f"continue   {model} was trained on all known documents (nothing was held out), so it has seen the "
+                "answers to the questions about them"
             )
         return lines
 
@@ -136,7 +148,7 @@ class Growth:
         if len(old.rows[0]) != len(new.rows[0]):  # single sentences cannot stand next to pairs
             again = []
         questions = old.questions
-        facts = f"{new.facts}; of the known documents {len(again):,} rows of {len(old.rows):,}"
+        facts = f"{new.facts}; of the known documents {number_of(len(again), 'row')} of {len(old.rows):,}"
         if questions is not None and pairs:
             questions = about_others(questions, pairs)
             facts += "" if questions else ", and no questions, because the given pairs answer with these documents"
@@ -173,10 +185,4 @@ def _kind(one: QuestionSet, questions: TextQuestions) -> str:
 
 def _without_questions_of(rows: Sequence[tuple[str, ...]], *questions: TextQuestions | None) -> list[tuple[str, ...]]:
     """The rows that hold no text of the questions or their answers."""
-    held = {normalised(text) for one in questions if one is not None for text in one.held_out()}
-    return [row for row in rows if not any(normalised(text) in held for text in row)]
-
-
-def _hash(document: Document) -> str:
-    text = normalised(f"{document.title} {document.body}")
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return rows_without(rows, [text for one in questions if one is not None for text in one.held_out()])

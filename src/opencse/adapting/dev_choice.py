@@ -18,6 +18,7 @@ from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.io import is_folder
+from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text import sample
 from opencse.text.given import TextSource, has_labels
@@ -64,7 +65,7 @@ def load_selector(
         return dev
     if not isinstance(dev, str | Path):
         pairs = dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev")
-        return GradedPairSelector(f"{len(pairs):,} given pairs, {pairs.fingerprint()[:8]}", pairs)
+        return GradedPairSelector(f"{number_of(len(pairs), 'given pair')}, {pairs.fingerprint()[:8]}", pairs)
     if str(dev) in (AUTO, TEXT):
         if str(dev) == TEXT and has_labels(text):
             raise UserError(

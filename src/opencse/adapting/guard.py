@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,12 +12,15 @@ from opencse.adapting.question_sets import QuestionSet
 from opencse.adapting.text_questions import FEWEST, answered
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
+from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.statistics.grouped import grouped_difference
 from opencse.text import sample
 from opencse.text.readers import Source
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
 
 TOLERANCE = 2.5
 """Points of nDCG@10 x 100 of the built-in pairs that may be lost for a gain elsewhere.
@@ -95,7 +99,8 @@ class Guard:
         if len(remaining) < max(FEWEST, len(rows) / 2):
             note = f"{dropped:,} of {len(rows):,} general questions are also in the training text"
             return None, [f"guard      none: {note}, so they cannot show what is forgotten"]
-        note = f"{dropped:,} general questions are also in the training text and are ignored"
+        counted, verb = number_of(dropped, "general question"), "is" if dropped == 1 else "are"
+        note = f"{counted} {verb} also in the training text and {verb} ignored"
         return Guard.of_pairs(remaining), [f"guard      {note}"]
 
     def __len__(self) -> int:

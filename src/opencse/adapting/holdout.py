@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from opencse.arrays import Flags, Floats, Integers
 from opencse.text.readers import Texts
+from opencse.text.scripts import normalised
 
 SHARE, LARGEST_SHARE, ENOUGH_UNITS = 0.1, 0.2, 300
 """A tenth of the text; more of a small text, up to a fifth, because few questions show little."""
@@ -41,6 +41,16 @@ class HeldOut:
     def left_out(self) -> Flags:
         """(M,) rows that must not be trained on."""
         return self.held | self.repeated
+
+
+def hold_nothing_out(texts: Texts) -> HeldOut:
+    """Holds no row of a text out of training.
+
+    >>> hold_nothing_out(Texts([("A cat.",), ("A dog.",)], None, "sentences")).left_out.tolist()
+    [False, False]
+    """
+    none = np.zeros(len(texts.rows), dtype=bool)
+    return HeldOut(np.arange(len(texts.rows), dtype=np.int64), none, none)
 
 
 def hold_out(texts: Texts, share: float | None = None, most: int = MOST_ROWS) -> HeldOut:
@@ -76,11 +86,6 @@ def hold_out(texts: Texts, share: float | None = None, most: int = MOST_ROWS) ->
     held_keys = {key for row, is_held in zip(keys, held, strict=True) if is_held for key in row}
     repeated = np.fromiter((any(key in held_keys for key in row) for row in keys), dtype=bool, count=len(keys)) & ~held
     return HeldOut(units, held, repeated)
-
-
-def normalised(text: str) -> str:
-    """The words of a text in lower case, without punctuation; a text without words is unchanged."""
-    return " ".join(re.findall(r"\w+", text.casefold())) or text
 
 
 def fraction(key: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,20 +14,25 @@ from opencse.adapting.selection_by_questions import Questions
 from opencse.adapting.text_questions import TextQuestions, quick
 from opencse.adapting.user_queries import UserQueries
 from opencse.arrays import Floats, Integers, Vectors
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.errors import UserError
+from opencse.errors import UserError, shortened
 from opencse.evaluation.embedding import embed_for_search
+from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.evaluation.retrieval.rankers import evenly
 from opencse.evaluation.retrieval.rankings import OwnDocuments
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.ranking import Measure, nearest_prepared
 from opencse.search.hybrid import DEPTH, RowsInMemory, SearchedRows, candidates_of
 from opencse.search.keyword_index import KeywordIndex
+from opencse.search.row_database import StoredRow
 from opencse.search.snapshots import Snapshot
-from opencse.text.scripts import count_words
+from opencse.text.scripts import count_words, normalised
 from opencse.text.sentences import split_sentences
 from opencse.text.stems import language_of
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
 
 FEWEST = 20
 """Fewest questions, or queries, that a weight is fitted on."""
@@ -38,6 +44,8 @@ _WORDS = 5
 """Words of a sentence that is a question, at least."""
 _OF_PEOPLE = ("pairs", "new pairs")
 """Kinds of questions that are the user's pairs, where there are any."""
+_SAME = 0.5
+"""Share of a text's words that the text of the same id in an index has, at least, if it is the same document."""
 RowScore = Callable[[int, Integers], float]
 """The measure x 100 of a query, given by its number, from its ranked rows."""
 
@@ -80,7 +88,9 @@ def fit_to_questions(encoder: SentenceEncoder, questions: Questions) -> FittedWe
         (_of_set(encoder, one, questions.metric), one.units, questions.from_pairs and one.kind in _OF_PEOPLE)
         for one in questions.sets
     ]
-    return fit_weight(curves_of(curves, questions.weights), f"{len(questions.units):,} questions: {questions.source}")
+    return fit_weight(
+        curves_of(curves, questions.weights), f"{number_of(len(questions.units), 'question')}: {questions.source}"
+    )
 
 
 def fit_to_index(snapshot: Snapshot, encoder: TextEncoder, measure: Measure | None = None) -> FittedWeight:
@@ -112,17 +122,19 @@ def fit_to_index(snapshot: Snapshot, encoder: TextEncoder, measure: Measure | No
             "queries with their relevant documents (--dev FOLDER)"
         )
     count = sum(len(values) for values, _, _ in curves)
-    return fit_weight(curves_of(curves), f"{count:,} questions made of the texts of the index")
+    return fit_weight(curves_of(curves), f"{number_of(count, 'question')} made of the texts of the index")
 
 
 def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: UserQueries) -> FittedWeight:
     """Fits the weight to a user's queries, whose relevant documents are in an index by their ids.
 
     Raises:
-        UserError: where none of the relevant documents is in the index, or too few queries have one.
+        UserError: where none of the relevant documents is in the index, too few queries have one, or the ids are those
+            of other texts there.
     """
     task = queries.task
-    ids = {row.position: row.id for row in snapshot.select("1", [])}
+    stored = snapshot.select("1", [])
+    ids = {row.position: row.id for row in stored}
     known = set(ids.values())
     judged = [{task.document_ids[row]: level for row, level in levels.items()} for levels in task.judged]
     answered = [n for n, levels in enumerate(judged) if any(v > 0 and name in known for name, v in levels.items())]
@@ -131,6 +143,7 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
             f"{task.name}: {len(answered):,} of {len(task.queries):,} queries have a relevant document in "
             f"{snapshot.folder}, by its id; a weight needs at least {FEWEST}"
         )
+    _require_same_texts(snapshot, stored, task)
     texts = [task.queries[n] for n in answered]
 
     def score(number: int, rows: Integers) -> float:
@@ -144,7 +157,36 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
     vectors = snapshot.similarity.prepared(encoder.encode(texts, prompt=encoder.prompts.of(Role.QUERY)))
     values = values_by_share(texts, vectors, snapshot, snapshot.keywords, score)
     curves = curves_of([(values, np.arange(len(texts)), True)])
-    return fit_weight(curves, f"{len(texts):,} queries of {task.name}")
+    return fit_weight(curves, f"{number_of(len(texts), 'query')} of {task.name}")
+
+
+def _require_same_texts(snapshot: Snapshot, stored: Sequence[StoredRow], task: RetrievalTask) -> None:
+    """Refuses judgements whose ids are those of other texts in the index, as row numbers of another file are.
+
+    Raises:
+        UserError: where fewer than half of the relevant documents share half of their words with the index's text.
+    """
+    relevant = {
+        task.document_ids[row]: task.documents[row] for levels in task.judged for row in levels if levels[row] > 0
+    }
+    texts: dict[str, str] = {}
+    for one in stored:
+        if relevant.get(one.id):
+            texts[one.id] = f"{texts.get(one.id, '')} {one.text}"
+    others = [name for name, text in texts.items() if _shared_words(relevant[name], text) < _SAME]
+    if len(others) > len(texts) / 2:
+        name = others[0]
+        raise UserError(
+            f"{snapshot.folder}: {len(others):,} of {len(texts):,} relevant documents of {task.name} are other texts "
+            f"in this index ({name!r} was {shortened(relevant[name])!r}, now {shortened(texts[name].strip())!r}); "
+            "build the index from documents with the ids of the judgements (--id)"
+        )
+
+
+def _shared_words(text: str, other: str) -> float:
+    """Share of the different words of a text that another text has too."""
+    words = set(normalised(text).split())
+    return len(words & set(normalised(other).split())) / len(words)
 
 
 def _fit_to_queries(encoder: SentenceEncoder, queries: UserQueries) -> FittedWeight:
@@ -161,7 +203,9 @@ def _fit_to_queries(encoder: SentenceEncoder, queries: UserQueries) -> FittedWei
 
     words = KeywordIndex.of(task.documents, language_of(evenly(task.documents)))
     values = values_by_share(task.queries, similarity.prepared(embedded.queries.of(task.queries)), rows, words, score)
-    return fit_weight(curves_of([(values, queries.units, True)]), f"{len(task.queries):,} queries of {task.name}")
+    return fit_weight(
+        curves_of([(values, queries.units, True)]), f"{number_of(len(task.queries), 'query')} of {task.name}"
+    )
 
 
 def _of_set(encoder: SentenceEncoder, questions: QuestionSet, metric: Measure) -> Floats:

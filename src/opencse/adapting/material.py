@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from opencse.adapting.holdout import HeldOut, hold_out, normalised
+from opencse.adapting.holdout import HeldOut, hold_nothing_out, hold_out
 from opencse.adapting.passage_pairs import Passage, rare_words_with_passages, sentences_with_passages
 from opencse.adapting.question_sets import pairs as questions_of_pairs
 from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
@@ -16,11 +16,12 @@ from opencse.adapting.text_questions import FEWEST, TextQuestions, question_sets
 from opencse.adapting.user_pairs import UserPairs
 from opencse.adapting.written_questions import WrittenRow, add_written
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.progress import Count
 from opencse.ranking import Measure
 from opencse.text.documents import Document
 from opencse.text.readers import Texts
-from opencse.text.scripts import count_words
+from opencse.text.scripts import count_words, normalised
 
 _TITLED = 0.5
 """Share of the documents that must have a title for titles to be trained on."""
@@ -37,7 +38,8 @@ class TrainingMaterial:
         kind: ``titles`` (a title and its text, and neighbouring sentences), ``neighbours`` (neighbouring sentences) or
             ``sentences`` (sentences alone).
         rows: to train on: pairs, or sentences alone; none of the questions is in them.
-        questions: from the held-out documents or pairs; None where both are too few.
+        questions: from the held-out documents or pairs; None where both are too few, or nothing was to be held out.
+        many_pairs: whether the user's pairs are enough to hold some out, also where none is.
         facts: a summary in one line, for the user.
     """
 
@@ -45,6 +47,7 @@ class TrainingMaterial:
     rows: TrainingRows
     questions: TextQuestions | None
     facts: str
+    many_pairs: bool = False
 
 
 def material_of(
@@ -54,7 +57,7 @@ def material_of(
     count: Count | None = None,
     written: Sequence[WrittenRow] = (),
     *,
-    passages: bool = True,
+    asks: bool = True,
 ) -> TrainingMaterial:
     """Makes training rows of ``documents`` and ``pairs``, and questions from a share of them that is held out.
 
@@ -70,7 +73,7 @@ def material_of(
         pairs: of a question and a text that answers it.
         count: called with how many texts have been looked up by their words, and of how many.
         written: questions of a language model; see `opencse.adapting.written_questions`.
-        passages: add the pairs of passages with their sentences and rare words.
+        asks: hold documents and pairs out and ask about them; else all are trained on.
 
     Raises:
         UserError: where nothing is left to train on.
@@ -81,32 +84,32 @@ def material_of(
         >>> material.kind, material.rows[0], material.questions
         ('neighbours', ('First sentence 0 is here.', 'Then comes 0.'), None)
     """
-    material = _of_documents(documents, metric, count, by_passages=passages)
+    material = _of_documents(documents, metric, count, asks=asks)
     if written:
-        material = _with_written(material, written, documents, metric)
+        material = _with_written(material, written, documents, metric, asks=asks)
     if pairs:
         bodies = (f"{document.title} {document.body}".strip() for document in documents)
-        material = _with_pairs(material, UserPairs.split(pairs, bodies, metric))
+        material = _with_pairs(material, UserPairs.split(pairs, bodies, metric, asks=asks))
     if len(material.rows) < 2:
         raise UserError("the documents give fewer than two pairs or sentences to train on; give more text")
     return material
 
 
 def _of_documents(
-    documents: Sequence[Document], metric: Measure | None, count: Count | None, *, by_passages: bool
+    documents: Sequence[Document], metric: Measure | None, count: Count | None, *, asks: bool
 ) -> TrainingMaterial:
     sentences = [(sentence,) for document in documents for sentence in document.sentences]
     owner = [number for number, document in enumerate(documents) for _ in document.sentences]
     only_titles = sum(document.only_title for document in documents)
     running = len(sentences) - only_titles > 1.5 * (len(documents) - only_titles)
     texts = Texts([*sentences], owner if running else None, "documents")
-    held = hold_out(texts)
+    held = hold_out(texts) if asks else hold_nothing_out(texts)
     titles = _titles(documents, owner, held)
     titled = sum(bool(document.title) for document in documents) >= max(1, _TITLED * (len(documents) - only_titles))
     of_titles = questions_of_pairs(*titles) if titled and titles else None
     sets = (of_titles,) if of_titles is not None and len(of_titles) >= FEWEST else question_sets(texts, held)
     if not sets:  # too few for questions: then nothing is held out
-        held = HeldOut(held.units, np.zeros_like(held.held), np.zeros_like(held.held))
+        held = hold_nothing_out(texts)
         titles = _titles(documents, owner, held)
     rows: TrainingRows = []
     if titled and titles:
@@ -119,38 +122,45 @@ def _of_documents(
     names = {"titles": "titles with their texts, and neighbouring sentences", "neighbours": "neighbouring sentences"}
     note = f" ({only_titles:,} with only a title)" if only_titles else ""
     facts = (
-        f"{len(documents):,} documents{note}, {len(sentences):,} sentences; training on {len(rows):,} "
-        f"{names.get(kind, 'sentences without order')}"
+        f"{number_of(len(documents), 'document')}{note}, {number_of(len(sentences), 'sentence')}; training on "
+        f"{len(rows):,} {names.get(kind, 'sentences without order')}"
     )
     if kind != "sentences":
         most = len(rows)
         by_words = _shared_words(documents, owner, held, most, count)
         rows += by_words
-        if by_passages:
-            passages = _passages(documents, owner, held)
-            by_sentences = sentences_with_passages(passages, most)
-            by_rare_words = rare_words_with_passages(passages, most // 2)
-            rows += [*by_sentences, *by_rare_words]
-            facts += f", {len(by_sentences):,} sentences and {len(by_rare_words):,} short queries with their passages"
-        facts += f", and {len(by_words):,} pairs by shared words"
+        passages = _passages(documents, owner, held)
+        by_sentences = sentences_with_passages(passages, most)
+        by_rare_words = rare_words_with_passages(passages, most // 2)
+        rows += [*by_sentences, *by_rare_words]
+        short = number_of(len(by_rare_words), "short query")
+        facts += f", {number_of(len(by_sentences), 'sentence')} and {short} with their passages"
+        facts += f", and {number_of(len(by_words), 'pair')} by shared words"
     questions = TextQuestions(sets, held, metric or Measure()) if sets else None
     return TrainingMaterial(kind, rows, questions, facts)
 
 
 def _with_written(
-    material: TrainingMaterial, written: Sequence[WrittenRow], documents: Sequence[Document], metric: Measure | None
+    material: TrainingMaterial,
+    written: Sequence[WrittenRow],
+    documents: Sequence[Document],
+    metric: Measure | None,
+    *,
+    asks: bool,
 ) -> TrainingMaterial:
     """Adds written questions to ``material``; those about its held-out documents are held out too."""
     owner = [number for number, document in enumerate(documents) for _ in document.sentences]
     held = [] if material.questions is None else sorted(_documents_held_out(owner, material.questions.held))
-    rows, questions, words = add_written(material.rows, material.questions, written, documents, held, metric)
+    rows, questions, words = add_written(material.rows, material.questions, written, documents, held, metric, asks=asks)
     return replace(material, rows=rows, questions=questions, facts=f"{material.facts}, and {words}")
 
 
 def _with_pairs(material: TrainingMaterial, pairs: UserPairs) -> TrainingMaterial:
     """Adds the user's pairs to ``material``."""
     rows, questions, words = pairs.added_to(material.rows, material.questions)
-    return replace(material, rows=rows, questions=questions, facts=f"{material.facts}, and {words}")
+    return replace(
+        material, rows=rows, questions=questions, facts=f"{material.facts}, and {words}", many_pairs=pairs.many
+    )
 
 
 def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) -> tuple[Texts, HeldOut] | None:

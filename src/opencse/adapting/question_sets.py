@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opencse.adapting.holdout import HeldOut, fraction, normalised
+from opencse.adapting.holdout import HeldOut, fraction
 from opencse.arrays import Integers
 from opencse.evaluation.embedding import Embedded
 from opencse.ranking import answer_ranks
 from opencse.text.readers import Texts
-from opencse.text.scripts import first_words, joined, pieces_of, search_words
+from opencse.text.scripts import first_words, joined, normalised, pieces_of, search_words
 
 QUESTIONS = 1_000
 CANDIDATES = 2_000

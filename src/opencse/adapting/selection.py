@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Flags, Floats
-from opencse.encoder.encoder import SentenceEncoder
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
 
 
 @dataclass(frozen=True)
@@ -102,9 +104,9 @@ class History:
 
     @property
     def without_gain(self) -> int:
-        """How many evaluations there were after the best trained step; 0 if the guard accepts no step."""
+        """How many evaluations there were after the best trained step; all of them if the guard accepts no step."""
         best = self.best_step
-        return sum(step > best for step in self.by_step) if best else 0
+        return sum(step > best for step in self.by_step)
 
     def add(self, step: int, score: DevScore) -> bool:
         """Adds a score, and returns whether it is the best of the trained steps so far."""

@@ -17,6 +17,7 @@ from opencse.analysis.alignment import alignment, positive_sides, uniformity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, spearman
+from opencse.numerals import number_of
 from opencse.statistics import paired_bootstrap
 
 SPREAD = 1_000
@@ -87,7 +88,7 @@ class GradedPairSelector:
     @property
     def size(self) -> str:
         """How many pairs there are."""
-        return f"{len(self.pairs):,} pairs"
+        return number_of(len(self.pairs), "pair")
 
     @property
     def left_out(self) -> None:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from opencse.adapting.guard import Guard
 from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
 from opencse.adapting.similarity_guard import LEAST, SimilarityGuard
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Flags, Floats, Integers
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
 from opencse.statistics.grouped import MeanDifference, grouped_difference
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
 
 
 class Questions(Protocol):

@@ -21,6 +21,7 @@ from opencse.evaluation.embedding import distinct, embed
 from opencse.evaluation.transfer.data import TransferData
 from opencse.evaluation.transfer.score import Transfer
 from opencse.io import hash_json
+from opencse.numerals import number_of
 
 NOISE = 1.96
 """Standard errors below the start from which on a step counts as worse (two-sided p < .05)."""
@@ -60,7 +61,7 @@ class TransferSelector:
     def name(self) -> str:
         """The name of the data, with the tasks if they are not all seven."""
         absent = f" (without {', '.join(self.data.absent)})" if self.data.absent else ""
-        return f"{len(self.data.tasks)} transfer tasks in {self.data.source}{absent}"
+        return f"{number_of(len(self.data.tasks), 'transfer task')} in {self.data.source}{absent}"
 
     @property
     def measure(self) -> str:
@@ -70,7 +71,7 @@ class TransferSelector:
     @property
     def size(self) -> str:
         """How many examples there are."""
-        return f"{sum(self._examples().values()):,} examples"
+        return number_of(sum(self._examples().values()), "example")
 
     @property
     def left_out(self) -> None:

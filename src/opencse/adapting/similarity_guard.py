@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,13 +12,15 @@ from opencse.adapting.holdout import fraction
 from opencse.adapting.text_questions import quick
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.unknown_tokens import unknown_share
 from opencse.evaluation.embedding import embed_for_search
 from opencse.io import hash_json
 from opencse.statistics.correlation import mean_ranks
 from opencse.text.languages import language_of_texts
 from opencse.text.scripts import search_words
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
 
 TEXTS = 400
 """Texts that are compared with each other."""

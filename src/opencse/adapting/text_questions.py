@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,13 +13,16 @@ from opencse.adapting.holdout import HeldOut, hold_out
 from opencse.adapting.question_sets import QuestionSet, halves, neighbours, overlapping_crops, pairs
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Flags, Floats, Integers
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.embedding import EmbeddingModel, embed_for_search
 from opencse.evaluation.models.opening import open_model
 from opencse.io import hash_json
 from opencse.kernels.precision import choose_precision
+from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text.readers import Texts
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
 
 FEWEST = 100
 """Fewest questions to select by; with fewer, noise would decide."""
@@ -67,8 +71,10 @@ class TextQuestions:
     @property
     def size(self) -> str:
         """How many questions and candidates there are, and how many rows are held out for them."""
-        counts = " and ".join(f"{len(one):,} {one.label} over {len(one.candidates):,} candidates" for one in self.sets)
-        return f"{counts}; {int(self.held.held.sum()):,} rows held out"
+        counts = " and ".join(
+            f"{len(one):,} {one.label} over {number_of(len(one.candidates), 'candidate')}" for one in self.sets
+        )
+        return f"{counts}; {number_of(int(self.held.held.sum()), 'row')} held out"
 
     @property
     def units(self) -> Integers:

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 
-from opencse.adapting.holdout import normalised
+from opencse.text.scripts import normalised
 
 _FIRST_WORD = re.compile(r"\w+")
+
+
+def rows_without(rows: Sequence[tuple[str, ...]], texts: Iterable[str]) -> list[tuple[str, ...]]:
+    """The rows in which none of ``texts`` occurs; letter case and punctuation do not matter.
+
+    Example:
+        >>> rows_without([("A dog.", "An animal."), ("Rain.", "Snow.")], ["RAIN"])
+        [('A dog.', 'An animal.')]
+    """
+    keys = {normalised(text) for text in texts}
+    if not keys:
+        return list(rows)
+
+    @cache  # a text is in many rows
+    def occurs(text: str) -> bool:
+        return normalised(text) in keys
+
+    return [row for row in rows if not any(map(occurs, row))]
 
 
 @dataclass(frozen=True)

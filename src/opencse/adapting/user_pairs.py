@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opencse.adapting.holdout import HeldOut, hold_out, normalised
+from opencse.adapting.holdout import HeldOut, hold_out
 from opencse.adapting.question_sets import QuestionSet, shorten, without_answers
 from opencse.adapting.question_sets import pairs as questions_of_pairs
 from opencse.adapting.text_questions import FEWEST, TextQuestions
+from opencse.adapting.trained_texts import rows_without
+from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text.readers import Texts
-from opencse.text.scripts import count_words
+from opencse.text.scripts import count_words, normalised
 
 TIMES = 30
 """How often, at most, one of the user's pairs is trained on for each time that a pair of the documents is."""
@@ -34,15 +36,22 @@ class UserPairs:
 
     Attributes:
         rows: pairs to train on, each once.
-        questions: about the held-out pairs; None where they are fewer than `FEWEST_PAIRS`, and none is held out.
+        questions: about the held-out pairs; None where none is held out.
+        many: whether a tenth to a fifth of the pairs makes `FEWEST_PAIRS` questions, also where none is held out.
     """
 
     rows: tuple[TextRow, ...]
     questions: TextQuestions | None
+    many: bool = False
 
     @classmethod
     def split(
-        cls, pairs: Sequence[tuple[str, str]], documents: Iterable[str] = (), metric: Measure | None = None
+        cls,
+        pairs: Sequence[tuple[str, str]],
+        documents: Iterable[str] = (),
+        metric: Measure | None = None,
+        *,
+        asks: bool = True,
     ) -> UserPairs:
         """Holds out a tenth to a fifth of ``pairs`` where that makes enough questions.
 
@@ -52,6 +61,7 @@ class UserPairs:
             pairs: of a question and a text that answers it.
             documents: more candidates for the answers.
             metric: scores the rank of an answer; nDCG@10 by default.
+            asks: hold pairs out and ask about them; else all are trained on.
 
         Example:
             >>> pairs = [(f"question {n} about thing {n}", f"an answer that explains thing {n}") for n in range(300)]
@@ -64,8 +74,10 @@ class UserPairs:
         one = questions_of_pairs(texts, held, documents)
         if len(one) < FEWEST_PAIRS:
             return cls(tuple(pairs), None)
+        if not asks:
+            return cls(tuple(pairs), None, many=True)
         rows = tuple(pair for pair, out in zip(pairs, held.left_out.tolist(), strict=True) if not out)
-        return cls(rows, TextQuestions((one,), held, metric or Measure(), from_pairs=True))
+        return cls(rows, TextQuestions((one,), held, metric or Measure(), from_pairs=True), many=True)
 
     @property
     def _enough(self) -> bool:
@@ -100,12 +112,11 @@ class UserPairs:
             else:
                 questions = untouched
         both = questions_of_both(questions, self.questions)
-        queries = {normalised(query) for one in (both.sets if both else ()) for query in one.queries}
+        queries = [query for one in (both.sets if both else ()) for query in one.queries]
         rows = [row if len(row) > 1 else row * 2 for row in rows]
-        rows = [row for row in rows if not any(normalised(text) in queries for text in row)]
-        pairs = [row for row in pairs if not any(normalised(text) in queries for text in row)]
+        rows, pairs = rows_without(rows, queries), rows_without(pairs, queries)
         times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
-        words = f"{len(pairs):,} given pairs" + (f", {times} times each" if times > 1 else "")
+        words = number_of(len(pairs), "given pair") + (f", {times} times each" if times > 1 else "")
         return rows + pairs * times, both, words
 
 

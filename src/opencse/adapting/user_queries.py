@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats, Integers
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.io import hash_json
+from opencse.numerals import number_of
 from opencse.ranking import Measure
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class UserQueries:
     @property
     def size(self) -> str:
         """How many queries and documents there are."""
-        size = f"{len(self.task.queries):,} queries among {len(self.task.documents):,} documents"
+        size = f"{number_of(len(self.task.queries), 'query')} among {number_of(len(self.task.documents), 'document')}"
         note = OwnDocuments.of(self.task, self.keep_identical_ids).note()
         return "; ".join([size, *([note] if note else []), *self.task.notes])
 

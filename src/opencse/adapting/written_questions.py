@@ -8,25 +8,28 @@ from pathlib import Path
 
 import numpy as np
 
-from opencse.adapting.holdout import HeldOut, fraction, normalised
+from opencse.adapting.holdout import HeldOut, fraction
 from opencse.adapting.question_sets import QuestionSet
 from opencse.adapting.question_sets import pairs as questions_of_pairs
 from opencse.adapting.text_questions import FEWEST, TextQuestions
+from opencse.adapting.trained_texts import rows_without
 from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, TextRow
 from opencse.arrays import Flags, Integers
-from opencse.asking.sources import name_of_document
+from opencse.asking.sources import references_of
 from opencse.errors import UserError, shortened
+from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text.documents import Document
 from opencse.text.given import Text, open_texts
 from opencse.text.readers import Source, Texts, checked_texts
+from opencse.text.scripts import normalised
 
 COLUMNS = ("question", "answer", "document")
 """The columns of a file of `opencse.questions` that are read."""
 SHARE = 0.2
 """Of the documents, held out for written questions where the text itself gives no question."""
 WrittenRow = tuple[str, str, str]
-"""A question, the passage it is about, and the name of its document."""
+"""A question, the passage it is about, and what refers to its document (`opencse.asking.sources.references_of`)."""
 
 
 def read_written(questions: Text) -> list[WrittenRow]:
@@ -37,7 +40,7 @@ def read_written(questions: Text) -> list[WrittenRow]:
         [('What removes limescale?', 'Vinegar does.', 'doc-7')]
 
     Args:
-        questions: its file, or a list of question, answer and name of the document.
+        questions: its file, or a list of question, answer and what refers to the document.
 
     Raises:
         UserError: for bad input, or rows of other texts.
@@ -51,8 +54,8 @@ def read_written(questions: Text) -> list[WrittenRow]:
         rows, where = [*opened.read().rows], opened.location
     if not rows or len(rows[0]) != len(COLUMNS):
         raise UserError(
-            f"{where}: {len(rows[0]) if rows else 'no'} texts in a row; questions have three, {', '.join(COLUMNS)}: "
-            "give a file that opencse questions wrote, or pairs with --pairs"
+            f"{where}: {number_of(len(rows[0]) if rows else 0, 'text')} in a row; questions have three, "
+            f"{', '.join(COLUMNS)}: give a file that opencse questions wrote, or pairs with --pairs"
         )
     return [(first, second, third) for first, second, third in rows]
 
@@ -64,6 +67,8 @@ def add_written(
     documents: Sequence[Document],
     held: Sequence[int],
     metric: Measure | None = None,
+    *,
+    asks: bool = True,
 ) -> tuple[list[TextRow], TextQuestions | None, str]:
     """Adds written questions to the rows and questions that ``documents`` give.
 
@@ -82,10 +87,11 @@ def add_written(
     Args:
         rows: pairs of the documents, or sentences alone.
         questions: about held-out documents; None where there are too few.
-        written: question, answer and name of the document each.
+        written: question, answer and what refers to the document each.
         documents: of the collection.
         held: numbers of the documents that ``questions`` hold out.
         metric: scores the rank of an answer, where ``questions`` is None.
+        asks: ask written questions; else all are trained on.
 
     Returns:
         The rows to train on, the questions of all kinds, and what was added in words.
@@ -94,7 +100,9 @@ def add_written(
         UserError: if the questions are about other documents.
     """
     numbers = numbers_of_documents(written, documents)
-    if questions is not None:
+    if not asks:
+        out, least = np.zeros(len(written), dtype=bool), FEWEST
+    elif questions is not None:
         out = np.isin(numbers, np.array(list(held), dtype=np.int64))
         least = FEWEST_PAIRS
     else:
@@ -115,9 +123,9 @@ def add_written(
     queries = {normalised(query) for part in (questions.sets if questions else ()) for query in part.queries}
     pairs = [row for row in pairs if normalised(row[0]) not in queries]
     rows = [row if len(row) > 1 else row * 2 for row in rows]
-    rows = [row for row in rows if not any(normalised(text) in queries for text in row)]
+    rows = rows_without(rows, queries)
     times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
-    words = f"{len(pairs):,} written questions" + (f", {times} times each" if times > 1 else "")
+    words = number_of(len(pairs), "written question") + (f", {times} times each" if times > 1 else "")
     return rows + pairs * times, questions, words
 
 
@@ -143,12 +151,14 @@ def numbers_of_documents(written: Sequence[WrittenRow], documents: Sequence[Docu
         UserError: naming the first that is not in the collection.
     """
     row_of: dict[str, int] = {}
-    for row, document in enumerate(documents):
-        row_of.setdefault(name_of_document(document, row), row)
-    for question, _, name in written:
-        if name not in row_of:
-            raise UserError(
-                f"the question {shortened(question)!r} is about {shortened(name)!r}, and CORPUS has no such document; "
-                "give --questions that were written about the same documents, or leave these rows out"
-            )
-    return np.array([row_of[name] for _, _, name in written], dtype=np.int64)
+    for row, reference in enumerate(references_of(documents)):
+        row_of.setdefault(reference, row)
+    missing = [row for row in written if row[2] not in row_of]
+    if missing:
+        question, _, reference = missing[0]
+        raise UserError(
+            f"{len(missing):,} of {len(written):,} questions are about documents that CORPUS does not have, or no "
+            f"longer with this text (the first: {shortened(question)!r} about {shortened(reference)!r}); run opencse "
+            "questions with this CORPUS again, which asks only about what has changed, or leave these rows out"
+        )
+    return np.array([row_of[reference] for _, _, reference in written], dtype=np.int64)

@@ -21,7 +21,6 @@ from opencse.records import read_record, save_json
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
     from opencse.encoder.text_encoder import TextEncoder
 
 
@@ -82,10 +81,10 @@ class Calibration(Settings):
         if not path.is_file():
             return None
         calibration = read_record(cls, path)
-        from opencse.encoder.opening import open_text_encoder
+        from opencse.encoder.opening import load
 
         if encoder is None:
-            encoder = open_text_encoder(folder, device="cpu", trust_remote_code=trust_remote_code)
+            encoder = load(folder, device="cpu", trust_remote_code=trust_remote_code)
         model = encoder.fingerprint()
         if calibration.model != model:
             raise UserError(
@@ -96,7 +95,7 @@ class Calibration(Settings):
 
 
 def calibrate(
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     texts: Sequence[str],
     *,
     labelled: ScoredPairs | None = None,
@@ -130,9 +129,9 @@ def calibrate(
             that gives NaN or infinite values.
 
     Example:
-        >>> from opencse import SentenceEncoder
+        >>> import opencse
         >>> texts = ["A cat sleeps.", "A dog barks.", "It rains today.", "The train is late."]
-        >>> calibration = calibrate(SentenceEncoder.load(), texts)
+        >>> calibration = calibrate(opencse.load(), texts)
         >>> calibration.random_pairs.pairs, calibration.percentile_of(1.0)
         (6, 100.0)
     """

@@ -25,6 +25,7 @@ from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts.data import StsData
 from opencse.evaluation.sts.score import Sts, StsResult
+from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.settings import Settings
 from opencse.statistics import PairedBootstrapTasks, paired_bootstrap_tasks
@@ -248,7 +249,8 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Say) -> tuple[dict[s
     unknown = int((~embedded.vectors.any(axis=1)).sum())
     if unknown:
         report(
-            f"{subject.model.name}: {unknown:,} sentences of the pairs have no token it knows, so there is no geometry"
+            f"{subject.model.name}: {number_of(unknown, 'sentence')} of the pairs without a token it knows, so there "
+            "is no geometry"
         )
     return {
         "spearman": 100 * spearman(cosines, pairs.scores),

@@ -15,6 +15,7 @@ from opencse.analysis.figures import before_after, bins, by_layer, densities, pl
 from opencse.analysis.inspection import Findings, SubjectFindings
 from opencse.analysis.report import ReportSection, code, figure, figures, folded, paragraph, quote, steps, table
 from opencse.evaluation.sts.data import TASKS
+from opencse.numerals import number_of
 from opencse.statistics import PairedBootstrapTasks, verdict
 
 T = TypeVar("T")
@@ -104,10 +105,9 @@ def geometry(findings: Findings) -> ReportSection | None:
     drawn = spectra({name: shape.singular_values for name, shape in known.items()})
     pictures.append(figure(drawn, "A steep fall means that a few directions hold most of the vectors."))
     first = next(iter(known.values()))
-    positives = f"; {first.positives.n:,} positive pairs of high gold score" if first.positives else ""
-    note = (
-        f"{first.n:,} distinct sentences of {findings.pairs}{positives}. Lower is better, but for the effective rank."
-    )
+    positives = f"; {number_of(first.positives.n, 'positive pair')} of high gold score" if first.positives else ""
+    sentences = number_of(first.n, "distinct sentence")
+    note = f"{sentences} of {findings.pairs}{positives}. Lower is better, but for the effective rank."
     return ReportSection("Embedding geometry", table(head, rows) + paragraph(note, "muted") + figures(*pictures))
 
 
@@ -239,8 +239,7 @@ def how_to_load(folder: str) -> ReportSection:
     text = (
         "from sentence_transformers import SentenceTransformer\n"
         f"model = SentenceTransformer({quoted})\n\n"
-        "from opencse import SentenceEncoder\n"
-        f"encoder = SentenceEncoder.load({quoted})"
+        f"import opencse\nencoder = opencse.load({quoted})"
     )
     return ReportSection("Load the model", code(text))
 
@@ -269,7 +268,7 @@ def _single_scores(findings: Findings, only: SubjectFindings) -> str:
     if only.sts and _AVERAGE in only.sts:
         parts.append(f"{only.sts[_AVERAGE]:.2f} on average over the seven STS tasks")
     if only.spearman is not None:
-        parts.append(f"{only.spearman:.2f} on {findings.n_pairs:,} graded pairs ({findings.pairs})")
+        parts.append(f"{only.spearman:.2f} on {number_of(findings.n_pairs, 'graded pair')} ({findings.pairs})")
     return f"{only.name}: {', '.join(parts) or 'no graded pairs to evaluate it on'}."
 
 
@@ -278,7 +277,11 @@ def _scores(findings: Findings, first: SubjectFindings, last: SubjectFindings) -
         shared = [key for key in first.sts if key in last.sts and key != _AVERAGE]
         before, after = (fmean(one[key] for key in shared) for one in (first.sts, last.sts))
         return f"{len(shared)} STS tasks", before, after
-    return f"{findings.n_pairs:,} graded pairs ({findings.pairs})", first.spearman or 0.0, last.spearman or 0.0
+    return (
+        f"{number_of(findings.n_pairs, 'graded pair')} ({findings.pairs})",
+        first.spearman or 0.0,
+        last.spearman or 0.0,
+    )
 
 
 def _fixed(value: float | None, digits: int, sign: str = "") -> str:

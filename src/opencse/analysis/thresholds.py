@@ -12,6 +12,7 @@ from pydantic import Field, FiniteFloat
 
 from opencse.arrays import Flags, Floats, Integers, Vectors
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.statistics.difference import ALPHA, Interval
 
@@ -122,8 +123,8 @@ def at_precision(
     if best is None:
         hits, accepted, _ = labelled.counts()
         raise UserError(
-            f"no threshold reaches precision {precision:g} on these {len(labelled.group):,} pairs (the highest is "
-            f"{(hits / accepted).max():.3f}); give a lower precision, or label more pairs"
+            f"no threshold reaches precision {precision:g} on these {number_of(len(labelled.group), 'pair')} (the "
+            f"highest is {(hits / accepted).max():.3f}); give a lower precision, or label more pairs"
         )
     return labelled.threshold(best, choose, "precision", precision, resamples, seed)
 

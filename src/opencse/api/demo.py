@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from opencse.adapting.holdout import hold_out, normalised
+from opencse.adapting.holdout import hold_out
 from opencse.analysis.figures import gold_against_cosine, training_curves
 from opencse.analysis.report import ReportSection, figure, figures, paragraph, quote, steps, table, write_report
 from opencse.api.index import build_index
@@ -18,6 +18,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, plain_failures
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
+from opencse.numerals import number_of
 from opencse.outputs import made_folder, names_in
 from opencse.progress import Progress, Silent
 from opencse.ranking import nearest_rows
@@ -29,6 +30,7 @@ from opencse.runs.report import losses_of
 from opencse.search.folder import require_own
 from opencse.text import sample
 from opencse.text.readers import Source
+from opencse.text.scripts import normalised
 from opencse.training.metrics import MetricsLog
 from opencse.version import __version__
 
@@ -114,7 +116,9 @@ def _run_demo(folder: Path, seed: int, progress: Progress) -> DemoResult:
     (folder / TEXT).write_text(parts.text, encoding="utf-8")
     (folder / PAIRS).write_bytes(parts.pairs)
     queries = parts.queries
-    progress.say(f"held out: {parts.held_out} of the sample's articles, and {len(queries)} queries about them")
+    progress.say(
+        f"held out: {parts.held_out} of the sample's articles, and {number_of(len(queries), 'query')} about them"
+    )
     progress.say("1. raw text alone: the next sentence as the positive")
     settings = ("training.epochs=6", f"training.seed={seed}")
     job = TrainJob(text=Source(str(folder / TEXT)), recipe="next-sentence", settings=settings, dev=None)

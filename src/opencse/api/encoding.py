@@ -12,13 +12,15 @@ from opencse.api.options.encoding import EncodeOptions, InMemoryOptions
 from opencse.arrays import Embeddings
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import SUFFIX, EncodedFile, encode_file, write_lines
+from opencse.encoder.measured_precision import measured_precision, sample_of
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.engines.choice import require_engine
 from opencse.errors import InterruptedRunError, UserError
+from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Silent
-from opencse.text.given import GivenTexts, Text, TextSource, open_texts
+from opencse.text.given import FileTexts, GivenTexts, Text, TextSource, open_texts
 
 
 @overload
@@ -88,10 +90,15 @@ def encode(
     if not isinstance(out, str | Path):
         encoder = load_for_vectors(model, options)
         prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
-        return write_lines(
-            source, out, encoder, prompt=prompt, form=form, precision=options["precision"], say=progress.say
-        )
-    encoder_or_name = load_for_vectors(model, options) if isinstance(model, TextEncoder) else model
+        precision = _precision(encoder, source, prompt, options)
+        return write_lines(source, out, encoder, prompt=prompt, form=form, precision=precision, say=progress.say)
+    if options["precision"] == "auto" or isinstance(model, TextEncoder):
+        encoder = load_for_vectors(model, options)
+        prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
+        precision = _precision(encoder, source, prompt, options)
+        encoder_or_name: Model = model if to_folder else encoder  # of a folder each process opens its own
+    else:
+        encoder_or_name, precision = model, options["precision"]
     try:
         if to_folder:
             from opencse.bulk.folders import encode_folder
@@ -107,7 +114,7 @@ def encode(
                 engine=options["engine"],
                 prompt_name=options["prompt_name"],
                 prompt=options["prompt"],
-                precision=options["precision"],
+                precision=precision,
                 pooling=options["pooling"],
                 device=options["device"],
                 trust_remote_code=options["trust_remote_code"],
@@ -121,7 +128,7 @@ def encode(
             form=form,
             prompt_name=options["prompt_name"],
             prompt=options["prompt"],
-            precision=options["precision"],
+            precision=precision,
             pooling=options["pooling"],
             device=options["device"],
             trust_remote_code=options["trust_remote_code"],
@@ -142,7 +149,20 @@ def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOp
     first_texts = [row[0] for row in source.read().rows]
     prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
     progress = options["progress"] or Silent()
-    return form.of(encoded(encoder, first_texts, "encoding", progress, prompt=prompt, precision=options["precision"]))
+    measured = measured_precision(options["precision"], encoder, sample_of(first_texts), prompt)
+    if options["precision"] == "auto":
+        progress.say(measured.line)
+    return form.of(encoded(encoder, first_texts, "encoding", progress, prompt=prompt, precision=measured.name))
+
+
+def _precision(encoder: TextEncoder, source: FileTexts, prompt: str, options: EncodeOptions) -> PrecisionName:
+    """The precision of the vectors; for ``auto`` it is measured on texts of ``source``, and reported."""
+    if options["precision"] != "auto":
+        return options["precision"]
+    texts = sample_of(texts[0] for _, texts in source.examples())
+    measured = measured_precision("auto", encoder, texts, prompt)
+    (options["progress"] or Silent()).say(measured.line)
+    return measured.name
 
 
 def _require_no_folder_options(options: EncodeOptions) -> None:

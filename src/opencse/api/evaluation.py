@@ -24,7 +24,7 @@ from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.score import TransferResult
-from opencse.evaluation.transforms import TARGET, TransformKind, postprocessed, refitted_each_call
+from opencse.evaluation.transforms import NEEDS_CORPUS, TARGET, TransformKind, postprocessed, refitted_each_call
 from opencse.progress import Counted, Silent, Stages
 from opencse.text.stems import AUTO, language_named
 
@@ -268,6 +268,10 @@ def _suite_options(suites: Sequence[str], options: SuiteOptions) -> Options:
         raise UserError(f"--fit {options['fit']} needs --transform; name one, or leave --fit out")
     if options["transform"] is None and options["remove"] is not None:
         raise UserError(f"--remove {options['remove']} needs --transform all-but-the-top")
+    if options["transform"] is None and options["cosine_share"] is not None:
+        raise UserError(f"--cosine-share {options['cosine_share']:g} needs --transform ranks")
+    if options["transform"] == "ranks" and str(options["fit"]) == TARGET:
+        raise UserError(NEEDS_CORPUS)
     return Options(
         tasks=options["tasks"],
         fast=options["fast"],
@@ -288,4 +292,12 @@ def _transformed(model: EmbeddingModel, options: SuiteOptions) -> EmbeddingModel
         return model
     if _on_target(transform, options["fit"]):
         return refitted_each_call(model, transform, remove=remove, progress=Stages(progress), say=progress.say)
-    return postprocessed(model, transform, options["fit"], remove=remove, progress=Stages(progress), say=progress.say)
+    return postprocessed(
+        model,
+        transform,
+        options["fit"],
+        remove=remove,
+        cosine_share=options["cosine_share"],
+        progress=Stages(progress),
+        say=progress.say,
+    )

@@ -20,6 +20,7 @@ from opencse.export.onnx_folder import OnnxExport, write_onnx
 from opencse.export.quantized import FEWEST
 from opencse.export.runtime import require_onnx
 from opencse.markdown import public_name
+from opencse.numerals import number_of
 from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Silent
 from opencse.runs.card import distilled_card
@@ -59,7 +60,7 @@ def export_onnx(model: Model, out: str | Path, **options: Unpack[OnnxOptions]) -
     graded = _graded(pairs, options["int8"])
     if graded is not None and len(texts) < FEWEST:
         raise UserError(
-            f"{len(texts)} different text{'s' * (len(texts) != 1)} to measure int8 on; at least {FEWEST} are needed: "
+            f"{number_of(len(texts), 'different text')} to measure int8 on; at least {FEWEST} are needed: "
             "give another --text, or none for the built-in sample"
         )
     loaded = open_encoder(
@@ -133,8 +134,8 @@ def export_static(model: Model, out: str | Path, **options: Unpack[StaticTableOp
             f"fitted     cosine to the encoder's vectors {distilled.before:.3f} before, {distilled.after:.3f} after"
         )
     progress.say(
-        f"table      {distilled.rows:,} rows of {distilled.encoder.dimension}, {distilled.words:,} of them whole words "
-        "of the text"
+        f"table      {number_of(distilled.rows, 'row')} of {distilled.encoder.dimension}, {distilled.words:,} of them "
+        "whole words of the text"
     )
     return distilled
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
+from opencse.api.adaptation_run import fit_with_model
 from opencse.api.declaring import public
 from opencse.api.options.shared import FinishOptions
 from opencse.environment import missing_packages
@@ -21,8 +22,9 @@ def finish(folder: str | Path, **options: Unpack[FinishOptions]) -> Outcome:
     """Finishes an interrupted run: makes a model of the best step so far.
 
     The run may have been stopped (Ctrl-C) or killed; what came after its last checkpoint is lost. The folder then
-    holds what a run writes: the model with its card, ``last/``, and the outcome in ``run.json``. The checkpoint stays,
-    so ``resume`` continues the run as before; delete ``checkpoint/`` when you do not need it.
+    holds what a run writes: the model with its card (of `adapt`: and the weight of hybrid search), ``last/``, and the
+    outcome in ``run.json``. The checkpoint stays, so ``resume`` continues the run as before; delete ``checkpoint/``
+    when you do not need it.
 
     Args:
         folder: of `train`, `adapt` or `pretrain`.
@@ -53,6 +55,7 @@ def finish(folder: str | Path, **options: Unpack[FinishOptions]) -> Outcome:
             progress.say(f"this run has finished already: {outcome.verdict}")
         else:
             outcome = _finish(run, options["trust_remote_code"], progress)
+        fit_with_model(run.path, trust_remote_code=options["trust_remote_code"], progress=progress)
         if options["report"]:
             _report(run, outcome, progress)
     return outcome

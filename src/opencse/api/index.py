@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from opencse.api.declaring import public
-from opencse.api.models import Model, load_for_vectors, name_of, open_for_vectors
+from opencse.api.models import Model, encoder_of, load_for_vectors, name_of
 from opencse.api.options.index import (
     AddOptions,
     BuildOptions,
     DeleteOptions,
     DuplicateOptions,
     ExportOptions,
-    IndexModelOptions,
     NegativeOptions,
     PairOptions,
     QueryOptions,
@@ -23,9 +22,13 @@ from opencse.api.options.index import (
 )
 from opencse.api.options.shared import ProgressOptions
 from opencse.api.reranking import margin_teacher, second_stage
+from opencse.encoder.bert import KnownModel
+from opencse.encoder.fingerprint import hash_files
+from opencse.encoder.measured_precision import measured_precision, sample_of
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError, require_known
 from opencse.modules.hybrid_weight import HybridWeight
+from opencse.modules.prompts import Role
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Silent
 from opencse.search.approximate import KINDS
@@ -91,8 +94,12 @@ def build_index(
     encoder = load_for_vectors(model, options)
     for line in rows.notes.lines():
         progress.say(line)
+    texts = sample_of(row.text for row in rows) if options["precision"] == "auto" else []
+    measured = measured_precision(options["precision"], encoder, texts, encoder.prompts.of(Role.DOCUMENT))
+    if options["precision"] == "auto":
+        progress.say(measured.line)
     settings = BuildSettings(
-        options["kind"], options["cut"], options["max_length"], options["overlap"], options["language"]
+        options["kind"], options["cut"], options["max_length"], options["overlap"], options["language"], measured.name
     )
     with Index.build(
         folder,
@@ -100,6 +107,7 @@ def build_index(
         encoder,
         how=settings,
         model=_lasting_name(model),
+        model_files="" if isinstance(model, TextEncoder) else hash_files(model),
         pooling=options["pooling"],
         overwrite=options["overwrite"],
         progress=progress,
@@ -186,7 +194,8 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
         raise UserError("a query is blank; give each a text")
     with Index(Path(folder)) as index, index.snapshot() as snapshot:  # all that follows reads this one snapshot
         snapshot.matching(options["where"])  # refuses bad conditions before a model is loaded
-        index.encoder = encoder_of(index.info(), options, few=True)
+        known = KnownModel(snapshot.manifest.model_files, snapshot.manifest.fingerprint)
+        index.encoder = encoder_of(index.info(), options, texts=len(queries), known=known)
         stage = second_stage(options)
         k, threshold = options["k"], options["threshold"]
         result = index.search(
@@ -367,27 +376,6 @@ def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) ->
         split=options["split"],
         keep_code=options["keep_code"],
     )
-
-
-def encoder_of(info: IndexInfo, options: IndexModelOptions, *, few: bool = False) -> TextEncoder:
-    """The encoder of an index: the model that it names, or the option ``model`` in its place."""
-    source = info.model if options["model"] is None else options["model"]
-    if not source:
-        raise UserError(f"{info.folder}: names no model; give the one it was built with (--model)")
-    pooling = None if isinstance(source, TextEncoder) else info.pooling
-    try:
-        return open_for_vectors(
-            source,
-            options["progress"] or Silent(),
-            pooling=pooling,
-            device=options["device"],
-            trust_remote_code=options["trust_remote_code"],
-            few=few,
-        )
-    except UserError as error:
-        if options["model"] is not None:
-            raise
-        raise UserError(f"{error}; if the model was moved, give its folder with --model") from None
 
 
 def _lasting_name(model: Model) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from opencse.api.declaring import public
-from opencse.api.index import encoder_of
+from opencse.api.models import encoder_of
 from opencse.api.options.labelling import LabelOptions, LabelScoreOptions
 from opencse.environment import require_packages
 from opencse.errors import UserError
@@ -18,6 +19,7 @@ from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import TARGET, Labels, checked_query
 from opencse.labelling.scores import LabelScores
 from opencse.labelling.session import LabelSession, score_labels
+from opencse.numerals import number_of
 from opencse.outputs import paths_of, require_apart
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
@@ -132,9 +134,11 @@ def _report_start(session: LabelSession, added: int, progress: Progress) -> None
     labels = session.labels
     known = len(labels.queries) - added
     if known:
-        progress.say(f"{session.folder}: continues with {known:,} queries, {len(labels.answered):,} of them answered")
+        progress.say(
+            f"{session.folder}: continues with {number_of(known, 'query')}, {len(labels.answered):,} of them answered"
+        )
     if added:
-        progress.say(f"{added:,} queries added")
+        progress.say(f"{number_of(added, 'query')} added")
     if labels.split is not None:
         progress.say(f"{labels.split:.0%} of the queries are dev queries, the others are test queries")
     for note in session.notes:
@@ -146,7 +150,8 @@ def _report_end(labels: Labels, out: Path, info: IndexInfo, progress: Progress) 
     aim = "" if count >= TARGET else f"; aim for {TARGET}"
     progress.say(f"{out}: {count:,} of {len(labels.queries):,} queries have a right text{aim}")
     if count:
-        progress.say(f"next: opencse evaluate {info.model or 'MODEL'} --suite retrieval --data {out}")
+        model = shlex.quote(info.model) if info.model else "MODEL"
+        progress.say(f"next: opencse evaluate {model} --suite retrieval --data {shlex.quote(str(out))}")
 
 
 def _has_display() -> bool:

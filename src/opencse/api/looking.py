@@ -1,4 +1,4 @@
-"""Checks a text before training, and analyzes models afterwards."""
+"""Analyzes models: geometry, layers, neighbours, tasks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
-from opencse.adapting.adaptation import LOOSE, RECIPE
 from opencse.analysis.inspection import AnalysisTexts, Findings, inspect
 from opencse.analysis.pages import advice, how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.api.declaring import public
-from opencse.api.models import name_of, open_encoder
-from opencse.api.options.looking import AnalyzeOptions, CheckOptions
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.unknown_tokens import UNKNOWN_LIMIT
+from opencse.api.options.looking import AnalyzeOptions
 from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation import Sts, read_scored_pairs
@@ -23,74 +19,11 @@ from opencse.model_folder.layout import read_config
 from opencse.model_folder.locate import BUILTIN
 from opencse.outputs import foreign_files_message, made_folder, names_in, paths_of, require_apart
 from opencse.progress import Silent
-from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json
 from opencse.runs.folder import NUMBERS, REPORT
 from opencse.runs.report import open_subjects
 from opencse.text import sample
-from opencse.text.check import PAIRS_RECIPE, CorpusCheck, check_corpus, read_to_check
-from opencse.text.given import Text, open_texts, texts_of
-from opencse.text.readers import Texts
-
-LONGEST = 1_000_000
-"""The most ids of a text that are counted."""
-
-
-@public
-def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
-    """Checks a text before training on it: kind, duplicates, lengths, unknown tokens, scripts, with advice.
-
-    Example:
-        >>> import opencse
-        >>> result = opencse.check(["The kettle boils.", "Snow fell.", "The kettle boils."])
-        >>> result.rows, round(result.duplicates, 2)
-        (3, 0.33)
-
-    Args:
-        text: a file, a folder, a Hub data set id, a `Source`, or a list of texts, pairs or triples. Documents are read
-            as `opencse.adapt` reads them, rows of pairs and triples as `opencse.train` does.
-        **options: see `CheckOptions`.
-
-    Raises:
-        UserError: for bad input, in one line.
-    """
-    near_duplicates, max_length = options["near_duplicates"], options["max_length"]
-    if near_duplicates is not None and not 0 < near_duplicates <= 1:
-        raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
-    if max_length is not None and not 1 <= max_length <= LONGEST:
-        raise UserError(f"max_length is from 1 to {LONGEST:,}, not {max_length}")
-    sample_of_text = read_to_check(
-        text,
-        columns=options["columns"],
-        split=options["split"],
-        fields=options["fields"],
-        keep_code=options["keep_code"],
-    )
-    texts, model = sample_of_text.texts, options["model"]
-    encoder = open_encoder(
-        model,
-        options["progress"] or Silent(),
-        device=None if isinstance(model, SentenceEncoder) else "cpu",
-        trust_remote_code=options["trust_remote_code"],
-    )
-    checked = check_corpus(
-        texts,
-        encoder.tokenizer,
-        max_length=max_length or _longest_read(texts, name_of(model), encoder),
-        near_duplicates=near_duplicates,
-        command=sample_of_text.command,
-        read_as=sample_of_text.read_as,
-        refused_unknown=UNKNOWN_LIMIT,
-    )
-    return checked.model_copy(update={"advice": [*sample_of_text.advice, *checked.advice]})
-
-
-def _longest_read(texts: Texts, model: str, encoder: SentenceEncoder) -> int:
-    """How many ids of a text the suggested command reads."""
-    adapting = RECIPE if texts.documents is not None else f"{RECIPE}:{LOOSE}"
-    recipe = PAIRS_RECIPE if texts.width > 1 else adapting
-    longest = resolve_recipe(recipe, model=model).recipe.data.max_length
-    return encoder.max_length if longest == "auto" else longest
+from opencse.text.given import open_texts, texts_of
 
 
 @public

@@ -21,6 +21,7 @@ from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import transformer_folder
 from opencse.model_folder.sentence_config import read_sentence_config
 from opencse.modules.lower_case import lower_casing
+from opencse.numerals import number_of
 from opencse.outputs import made_folder, paths_of, require_apart, require_empty
 from opencse.progress import Counted, Silent
 from opencse.runs.card import counted_card, whitened_card
@@ -81,7 +82,7 @@ def static(text: Text, out: str | Path, **options: Unpack[StaticOptions]) -> Sta
             counted = Counted(progress, "tokenising")
             corpus = tokenise(source, tokenizer, settings.positions, progress=counted, say=progress.say)
             facts = corpus.facts
-            progress.say(f"text       {facts.source}: {facts.rows:,} rows, {facts.tokens:,} tokens")
+            progress.say(f"text       {facts.source}: {number_of(facts.rows, 'row')}, {facts.tokens:,} tokens")
             result = build(corpus, tokenizer, settings, progress)
         finally:
             progress.finish()
@@ -170,10 +171,13 @@ def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOp
         card = whitened_card(name, encoder, result, whitening, source.name, source.fingerprint(), len(texts))
         result.save(folder, card=card)
     if isinstance(whitening, AllButTheTop):
-        progress.say(f"removed    the mean and {whitening.removed} components, {len(texts):,} texts")
+        removed = number_of(whitening.removed, "component")
+        progress.say(f"removed    the mean and {removed}, {number_of(len(texts), 'text')}")
         return Whitened(result, whitening, len(texts))
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
-    progress.say(f"whitening  {encoder.dimension} to {whitening.dimension} dimensions{dropped}, {len(texts):,} texts")
+    progress.say(
+        f"whitening  {encoder.dimension} to {whitening.dimension} dimensions{dropped}, {number_of(len(texts), 'text')}"
+    )
     if whitening.stretch > STRETCHED:
         progress.say(
             f"warning    the last dimension is stretched {whitening.stretch:,.0f} times as much as the first: what "

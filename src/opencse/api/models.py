@@ -6,20 +6,25 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opencse.api.options.index import IndexModelOptions
 from opencse.api.options.shared import ModelOptions
 from opencse.arrays import Embeddings
-from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.bert import KnownModel, open_bert
+from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.export.exported_encoder import open_export
 from opencse.foreign import code_notice
 from opencse.model_folder.locate import locate
 from opencse.progress import Progress, Silent
+from opencse.search.result import IndexInfo
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.kernels.precision import PrecisionName
 
+FEW = 200
+"""Texts that are encoded without torch in less time than torch and transformers take to load."""
 Model = str | Path | TextEncoder
 """The built-in encoder's name, a folder or a Hub id; or an encoder."""
 
@@ -73,9 +78,10 @@ def open_for_vectors(
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
-    few: bool = False,
+    texts: int | None = None,
+    known: KnownModel | None = None,
 ) -> TextEncoder:
-    """Opens an encoder for its vectors alone (see `open_text_encoder`), and reports where code of its folder is run.
+    """Opens an encoder for its vectors alone (see `load`), and reports where code of its folder is run.
 
     Args:
         model: its name, or an encoder.
@@ -83,7 +89,9 @@ def open_for_vectors(
         pooling: replaces the model's own.
         device: where to put it.
         trust_remote_code: run the code that the folder names, where it names any.
-        few: whether only a few texts are encoded: an ONNX export of the model then saves the time to load torch.
+        texts: how many are encoded, if that is known: up to `FEW`, a BERT in numpy or an ONNX export of the model saves
+            the time to load torch.
+        known: the fingerprint of a model by its files, so that it need not be computed with torch.
 
     Raises:
         UserError: see `open_encoder`.
@@ -92,17 +100,18 @@ def open_for_vectors(
     if isinstance(model, TextEncoder):
         _require_none(pooling, device)
         return model
-    if few and pooling is None and device in (None, "cpu"):
-        exported = open_export(locate(model))
-        if exported is not None:
-            return exported
-    encoder = open_text_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    if texts is not None and texts <= FEW and device in (None, "cpu"):
+        folder = locate(model)
+        light = open_bert(folder, pooling=pooling, known=known) or (open_export(folder) if pooling is None else None)
+        if light is not None:
+            return light
+    encoder = load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     if encoder.own_code:
         progress.say(code_notice(encoder.own_code))
     return encoder
 
 
-def load_for_vectors(model: Model, options: ModelOptions, *, few: bool = False) -> TextEncoder:
+def load_for_vectors(model: Model, options: ModelOptions, *, texts: int | None = None) -> TextEncoder:
     """Opens an encoder for its vectors alone, as the options of a command say.
 
     Raises:
@@ -114,8 +123,35 @@ def load_for_vectors(model: Model, options: ModelOptions, *, few: bool = False) 
         pooling=options["pooling"],
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
-        few=few,
+        texts=texts,
     )
+
+
+def encoder_of(
+    info: IndexInfo, options: IndexModelOptions, *, texts: int | None = None, known: KnownModel | None = None
+) -> TextEncoder:
+    """The encoder of an index: the model that it names, or the option ``model`` in its place.
+
+    See `open_for_vectors` for ``texts`` and ``known``.
+    """
+    source = info.model if options["model"] is None else options["model"]
+    if not source:
+        raise UserError(f"{info.folder}: names no model; give the one it was built with (--model)")
+    pooling = None if isinstance(source, TextEncoder) else info.pooling
+    try:
+        return open_for_vectors(
+            source,
+            options["progress"] or Silent(),
+            pooling=pooling,
+            device=options["device"],
+            trust_remote_code=options["trust_remote_code"],
+            texts=texts,
+            known=known,
+        )
+    except UserError as error:
+        if options["model"] is not None:
+            raise
+        raise UserError(f"{error}; if the model was moved, give its folder with --model") from None
 
 
 def _require_none(pooling: str | None, device: str | None) -> None:

@@ -7,15 +7,9 @@ from typing import Unpack
 from opencse.api.declaring import public
 from opencse.api.options.recipes import ShowRecipeOptions
 from opencse.errors import UserError
-from opencse.recipes.recipe import (
-    Preset,
-    Recipe,
-    Resolved,
-    load_recipe,
-    recipe_names,
-    resolve_recipe,
-    split_name,
-)
+from opencse.recipes.presets import Preset
+from opencse.recipes.recipe import Recipe, Resolved, load_recipe, resolve_recipe
+from opencse.recipes.recipe_files import recipe_names, split_name
 from opencse.recipes.summary import SettingDifference, differences
 
 

@@ -8,19 +8,26 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Unpack
+from typing import Literal, Unpack
 
 from opencse.api.declaring import public
-from opencse.api.models import Model, load_encoder, name_of
+from opencse.api.models import Model, load_for_vectors, name_of
 from opencse.api.options.serving import ServeOptions
 from opencse.api.reranking import second_stage
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.measured_precision import AMONG, measured_precision, sample_of
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
+from opencse.kernels.precision import PrecisionName
+from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
+from opencse.text import sample
+from opencse.text.readers import Source
 
 KEY_VARIABLE = "OPENCSE_API_KEY"
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
@@ -34,8 +41,9 @@ _FEW = 20_000
 def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> None:
     """Serves models over HTTP until it is stopped: OpenAI-style embeddings, search, similarity, and a page at ``/``.
 
-    Vectors are the same as from `SentenceEncoder.encode`, whichever requests are encoded together. To mount the
-    application in another server, use `opencse.serving.app.create_app`.
+    Vectors are the same as from `SentenceEncoder.encode` with the same precision, whichever requests are encoded
+    together (in bf16 up to rounding). To mount the application in another server, use
+    `opencse.serving.app.create_app`.
 
     Example:
         >>> import opencse
@@ -71,10 +79,10 @@ def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> N
     keys = _keys(options["api_key_file"])
     listening = bind(host, options["port"])
     with closing(listening), TemporaryDirectory(prefix="opencse-") as scratch:
-        encoders = {name: load_encoder(model, options) for name, model in zip(names, all_models, strict=True)}
+        encoders = {name: load_for_vectors(model, options) for name, model in zip(names, all_models, strict=True)}
         for name, encoder in encoders.items():
             progress.say(
-                f"{name}: {encoder.dimension} dimensions, at most {encoder.max_length} tokens, on {encoder.device}"
+                f"{name}: {encoder.dimension} dimensions, at most {encoder.max_length} tokens, on {encoder.device_kind}"
             )
         local = is_local(host)
         if not local and not keys:
@@ -82,11 +90,14 @@ def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> N
                 f"warning: everybody who can reach {host} can use this server, because it needs no API key; add "
                 "--api-key-file, or serve on 127.0.0.1"
             )
-        indexes = _indexes(folders, encoders, Path(scratch), progress)
+        opened = [Index.open(folder) for folder in folders]
+        precisions = _precisions(options["precision"], encoders, opened, progress)
+        indexes = _indexes(opened, encoders, precisions, Path(scratch), progress)
         stage = second_stage(options)
         if stage is not None:
             progress.say(f"searches are re-ranked by {stage.model.name}, the first {stage.depth} texts of each query")
-        service = Service(encoders, indexes, stage=stage, limits=limits, cut=options["too_long"] == "cut")
+        cut = options["too_long"] == "cut"
+        service = Service(encoders, indexes, stage=stage, limits=limits, cut=cut, precisions=precisions)
         hosts = [*(options["allow_host"] or [])] if local and not keys else None
         app = create_app(service, keys=keys, hosts=hosts)
         url = address(listening)
@@ -95,23 +106,47 @@ def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> N
         progress.say("stopped")
 
 
+def _precisions(
+    choice: Literal["auto", "float32", "bf16"],
+    encoders: Mapping[str, TextEncoder],
+    indexes: Sequence[Index],
+    progress: Progress,
+) -> dict[str, PrecisionName]:
+    """The arithmetic of each model; ``auto`` is measured on texts of the first index, or on built-in ones."""
+    texts: list[str] = []
+    if choice == "auto":
+        rows = indexes[0].rows(limit=AMONG) if indexes else []
+        lines = Source(str(sample.TRAIN)).read().rows
+        texts = sample_of([hit.text for hit in rows] or [line[0] for line in lines])
+    precisions: dict[str, PrecisionName] = {}
+    for name, encoder in encoders.items():
+        measured = measured_precision(choice, encoder, texts, encoder.prompts.of(Role.DOCUMENT))
+        precisions[name] = measured.name
+        if choice != "float32":
+            progress.say(f"{name}: computes in {measured.name} ({measured.reason})")
+    return precisions
+
+
 def _indexes(
-    folders: Sequence[str | Path], encoders: Mapping[str, SentenceEncoder], scratch: Path, progress: Progress
+    opened: Sequence[Index],
+    encoders: Mapping[str, TextEncoder],
+    precisions: Mapping[str, PrecisionName],
+    scratch: Path,
+    progress: Progress,
 ) -> dict[str, Index]:
-    """Opens each model's index; a model without one gets an index of the first one's texts, if they are few."""
-    model_of = {fingerprint(encoder): name for name, encoder in reversed(list(encoders.items()))} if folders else {}
+    """Gives each model its index; a model without one gets an index of the first one's texts, if they are few."""
+    model_of = {fingerprint(encoder): name for name, encoder in reversed(list(encoders.items()))} if opened else {}
     indexes: dict[str, Index] = {}
-    for folder in folders:
-        index = Index.open(folder)
+    for index in opened:
         name = model_of.get(index.info().fingerprint, next(iter(encoders)))
         index.encoder = encoders[name]  # refuses an index of another model
         if name in indexes:
-            raise UserError(f"{folder}: {name} has an index already; give one index per model")
+            raise UserError(f"{index.folder}: {name} has an index already; give one index per model")
         indexes[name] = index
         info = index.info()
         progress.say(
-            f"{name}: searches {folder}, {info.documents:,} texts ({info.kind}); weight of the vectors in hybrid "
-            f"search {info.hybrid}"
+            f"{name}: searches {index.folder}, {number_of(info.documents, 'text')} ({info.kind}); weight of the "
+            f"vectors in hybrid search {info.hybrid}"
         )
     if not indexes:
         return {}
@@ -123,10 +158,12 @@ def _indexes(
         if info.rows > _FEW:
             progress.say(f"{name}: has no index; build one of the same text (opencse index build), and add its --index")
             continue
-        progress.say(f"{name}: has no index, so the {info.rows:,} texts of the first one are encoded now")
+        texts = number_of(info.rows, "text of the first one is", "texts of the first one are")
+        progress.say(f"{name}: has no index, so the {texts} encoded now")
         unique_ids = info.documents == info.rows
         rows = [IndexRow(hit.text, hit.id if unique_ids else None, hit.metadata) for hit in first.rows()]
-        indexes[name] = Index.build(scratch / f"index-{len(indexes)}", rows, encoder, progress=progress)
+        how = BuildSettings(precision=precisions.get(name, "float32"))
+        indexes[name] = Index.build(scratch / f"index-{len(indexes)}", rows, encoder, how=how, progress=progress)
     return indexes
 
 
@@ -134,7 +171,10 @@ def _names(models: Sequence[Model], requested: Sequence[str] | None) -> list[str
     """The name of each model in requests."""
     if requested is not None and len(requested) > 0:
         if len(requested) != len(models):
-            raise UserError(f"name: {len(requested)} names for {len(models)} models; give one --name per model")
+            raise UserError(
+                f"name: {number_of(len(requested), 'name')} for {number_of(len(models), 'model')}; give one --name "
+                "per model"
+            )
         names = list(requested)
     else:
         names = [_short(name_of(model)) for model in models]

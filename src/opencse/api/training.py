@@ -10,14 +10,15 @@ from typing import Unpack
 
 from opencse.adapting.adaptation import plan_adaptation
 from opencse.adapting.dev_choice import dev_path
+from opencse.adapting.selection_by_questions import QuestionSelector
+from opencse.api.adaptation_run import FilesOfAdaptation, StartAdvice, fit_with_model
 from opencse.api.declaring import defaults_of, public
 from opencse.api.finishing import can_draw_report
 from opencse.api.options.training import AdaptOptions, PretrainOptions, RunOptions, TrainOptions
-from opencse.api.tuning import fit_with_model
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.making.backbone import Shape
-from opencse.model_folder.locate import locate
+from opencse.model_folder.locate import BUILTIN, locate
 from opencse.model_folder.masked_lm import open_masked_lm
 from opencse.outputs import paths_of
 from opencse.processes import started
@@ -40,7 +41,7 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
 
     The start is kept instead where it is better beyond chance; see `opencse.adapting.selection_by_graded_pairs` and
     `opencse.adapting.selection_by_questions`. A model with a pooling of its own keeps it; see
-    `opencse.recipes.settings.EncoderSettings`.
+    `opencse.recipes.encoder_settings.EncoderSettings`.
 
     Example:
         >>> import opencse
@@ -220,26 +221,23 @@ def adapt(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
-    earlier = _recorded(out)
-    try:
-        result = _run_or_plan(job, out, options)
-    except InterruptedRunError:
-        if _recorded(out) != earlier or (earlier is not None and options["resume"]):  # the folder is of this run
-            adaptation.known.write(Path(out))
-        raise
+    files = FilesOfAdaptation(Path(out), adaptation, options)
+    further: list[Callback] = [files]
+    if isinstance(adaptation.dev, QuestionSelector) and model != BUILTIN and options["continue_from"] is None:
+        further.append(StartAdvice(adaptation.dev.questions, options["progress"] or Silent()))
+    result = _run_or_plan(job, out, options, *further)
     if result.kept != "none" and started().first:
-        adaptation.known.write(result.folder)
         try:
-            fit_with_model(result.folder, adaptation, options)
+            fit_with_model(
+                result.folder,
+                files.questions,
+                device=options["device"],
+                trust_remote_code=options["trust_remote_code"],
+                progress=options["progress"] or Silent(),
+            )
         except KeyboardInterrupt:
             raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
     return result
-
-
-def _recorded(out: str | Path) -> bytes | None:
-    """The record of the run in a folder; None where there is none."""
-    file = RunFolder.at(out).record_file
-    return file.read_bytes() if file.is_file() else None
 
 
 def _start_of(options: AdaptOptions) -> str:
@@ -278,15 +276,22 @@ def _open_texts(text: Text, options: TrainOptions | PretrainOptions) -> TextSour
     )
 
 
-def _run_or_plan(job: TrainJob, out: str | Path, options: RunOptions) -> TrainResult:
-    """Runs ``job`` and writes its report; with ``dry_run`` only plans it."""
+def _run_or_plan(job: TrainJob, out: str | Path, options: RunOptions, *further: Callback) -> TrainResult:
+    """Runs ``job`` and writes its report; with ``dry_run`` only plans it.
+
+    Args:
+        job: the run.
+        out: its folder.
+        options: of the user.
+        further: callbacks in addition to those of the user.
+    """
     callbacks, progress = options["callbacks"], options["progress"] or Silent()
     resume, overwrite = options["resume"], options["overwrite"]
     if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
         raise TypeError("callbacks is a list of objects derived from opencse.training.callbacks.Callback")
     if options["track"] is not None:
         require_tracker(options["track"])
-    job = replace(job, callbacks=tuple(callbacks), track=options["track"])
+    job = replace(job, callbacks=(*further, *callbacks), track=options["track"])
     report = options["report"] and can_draw_report(progress)
     if options["dry_run"]:
         plan = job.dry_run(out, resume=resume, overwrite=overwrite, progress=progress)

@@ -10,7 +10,7 @@ from typing import Unpack
 from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
 from opencse.api.declaring import public
-from opencse.api.models import Model, encoded, load_for_vectors, name_of, open_encoder
+from opencse.api.models import Model, encoded, load_for_vectors, name_of, open_for_vectors
 from opencse.api.options.shared import ModelOptions
 from opencse.api.options.vectors import CalibrateOptions, NearestOptions
 from opencse.arrays import Embeddings
@@ -25,8 +25,10 @@ from opencse.model_folder.locate import locate
 from opencse.model_folder.sentence_config import read_similarity
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
+from opencse.numerals import number_of
 from opencse.outputs import has_keys, paths_of, require_apart, require_json
 from opencse.progress import Silent
+from opencse.records import require_writable
 from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
 from opencse.search.index import Index
 from opencse.text.given import Text, open_texts, texts_of
@@ -79,7 +81,7 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
     if not all(one.strip() for one in (text, *others)):
         raise UserError("a text is blank; give each some words")
     progress = options["progress"] or Silent()
-    encoder = load_for_vectors(model, options, few=True)
+    encoder = load_for_vectors(model, options, texts=1 + len(others))
     warn_of_unknown_tokens(encoder, [text, *others], progress.say)
     scores = encoder.similarity(text, others)[0].tolist()
     folder = _calibrated(model, options["pooling"])
@@ -149,7 +151,8 @@ def nearest(
     if corpus is None:
         if len(indexes) != len(several):
             raise UserError(
-                f"{len(indexes)} indexes for {len(several)} models; give each model its own, in the same order"
+                f"{number_of(len(indexes), 'index')} for {number_of(len(several), 'model')}; give each model its own, "
+                "in the same order"
             )
         if columns is not None or split is not None:
             raise UserError("--columns and --split need --corpus; leave them out with --index")
@@ -227,15 +230,19 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
     """
     if not Path(model).is_dir():
         raise UserError(
-            f"{model}: no such folder; a calibration is saved in the model's folder (opencse train makes one)"
+            f"{model}: no such folder; a calibration is saved in the model's folder, so give one of yours "
+            "(opencse adapt makes one)"
         )
     file, pairs = Path(model) / CALIBRATION, options["pairs"]
     require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
     require_json(file, lambda old: has_keys(old, ["random_pairs"]), option="model")
+    require_writable(file, remedy="a calibration is saved with its model, so copy the model to a folder of your own")
     texts = texts_of(open_texts(text, columns=options["columns"], split=options["split"]))
     labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
     progress = options["progress"] or Silent()
-    encoder = open_encoder(model, progress, device=options["device"], trust_remote_code=options["trust_remote_code"])
+    encoder = open_for_vectors(
+        model, progress, device=options["device"], trust_remote_code=options["trust_remote_code"]
+    )
     if encoder.similarity_fn_name is not Similarity.COSINE:
         raise UserError(
             f"{model}: compares by {encoder.similarity_fn_name}, and a calibration says what cosines mean; set "

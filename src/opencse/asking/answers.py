@@ -15,7 +15,9 @@ _FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
 _BEGINS_JSON = re.compile(r"(?m)^[ \t]*(?:\w+[ \t]*[=:][ \t]*)?(?=[\[{])")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _LISTED = re.compile(
-    r"^(?:[-*+•‣–—]\s+|#+\s+|\(?\d{1,3}[.):\]](?!\d)\s*|(?:q|question|query|frage|pregunta)\s*#?\d{0,3}\s*[.:)]\s*)+",
+    r"^(?:[-*+•‣–—]\s+|#+\s+"
+    r"|\**[(\[]?\d{1,3}[.):\]]+(?!\d)\**\s*"
+    r"|\**[(\[]?(?:q|question|query|frage|pregunta)\s*#?\d{0,3}\s*[.:)\]]+\**\s*)+",
     re.IGNORECASE,
 )
 _QUOTES = (
@@ -60,7 +62,8 @@ def read_questions(answer: str, *, finished: bool = True) -> list[str]:
     text = (fenced[1] if fenced else text).strip()
     texts = _of_json(text)
     if not texts:
-        texts = _of_open_json(text) if text[:1] in ("[", "{") else _of_lines(text, finished)
+        is_open = text[:1] in ("[", "{") and not _LISTED.match(text)  # [1] only numbers a line
+        texts = _of_open_json(text) if is_open else _of_lines(text, finished)
     cleaned = [_clean(one) for one in texts if is_unicode(one)]
     return [one for one in cleaned if re.search(r"\w", one)]
 

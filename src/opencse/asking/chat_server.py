@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -102,15 +103,16 @@ class ChatServer:
     pace: RequestPace = field(default_factory=RequestPace)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.endpoint)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UserError(
-                f"--endpoint {shortened(masked(self.endpoint))}: is no web address; give one such as "
-                "http://localhost:8000/v1"
-            )
+        hostname = _hostname_of(self.endpoint)
+        if self.key is not None and not (self.key.isascii() and self.key.isprintable()):
+            raise UserError("the key in --key-variable has characters that no key has (not ASCII); correct it")
+        try:  # as each request is written
+            json.dumps(self.fields(), ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, TypeError) as error:
+            raise UserError(f"--model and --body cannot be sent as JSON ({reason(error)}); correct them") from None
         self._stopping = threading.Event()
         self._is_reached = False
-        self._client = _client_for(parts.hostname, self.key, self.timeout)
+        self._client = _client_for(hostname, self.key, self.timeout)
 
     @property
     def url(self) -> str:
@@ -215,7 +217,28 @@ class ChatServer:
                 raise UnansweredError(fault)
 
 
-def _client_for(hostname: str | None, key: str | None, timeout: float) -> httpx.Client:
+def _hostname_of(endpoint: str) -> str:
+    """The host of an address.
+
+    Raises:
+        UserError: for text that is no web address.
+    """
+    import httpx
+
+    try:
+        parts, url = urlsplit(endpoint), httpx.URL(endpoint)
+        url.host.encode("idna")  # refuses empty and very long labels, as a look-up of the name would
+        is_complete = parts.scheme in ("http", "https") and parts.hostname and url.host and parts.port != 0
+        if is_complete and not any(character.isspace() for character in parts.netloc):
+            return url.host
+        why = ""
+    except (ValueError, httpx.InvalidURL) as error:
+        why = f" ({reason(error)})"
+    address = printable(shortened(masked(endpoint)))
+    raise UserError(f"--endpoint {address}: is no web address{why}; give one such as http://localhost:8000/v1")
+
+
+def _client_for(hostname: str, key: str | None, timeout: float) -> httpx.Client:
     import httpx
 
     return httpx.Client(

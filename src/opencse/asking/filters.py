@@ -1,4 +1,4 @@
-"""Decides which questions are dropped: refusals, copies of the passage, repeats, wrong lengths, other languages."""
+"""Decides which questions are dropped: refusals, copied from the passage, repeats, wrong lengths, other languages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from opencse.text.scripts import count_words, folded, pieces_of
 from opencse.text.stems import language_of
 
 REASONS = {
-    "refusal": "refusals of the language model",
+    "refusal": "in which the language model refuses",
     "short": "too short",
     "long": "too long",
     "copy": "copies of the passage",
-    "repeat": "repeats of another question",
+    "repeat": "repeating another one",
     "language": "in another language",
-    "lost": "do not lead back to their document",
+    "lost": "not leading back to the document",
 }
-"""Why a question is dropped, for messages."""
+"""Why a question is dropped, after "question" in messages."""
 _REFUSAL = re.compile(
     r"^(?:i['’]?m (?:very )?sorry\b|i am (?:very )?sorry\b|sorry, |i apologi[sz]e\b"
     r"|as an ai\b|as a (?:large )?language model\b"

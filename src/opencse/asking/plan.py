@@ -10,6 +10,7 @@ from opencse.asking.journal import key_of
 from opencse.asking.prompts import QuestionPrompt
 from opencse.asking.sources import FEWEST_WORDS, SourcePassage
 from opencse.errors import UserError
+from opencse.numerals import number_of
 
 _BYTES_PER_TOKEN = 4
 _TOKENS_AROUND = 8
@@ -95,8 +96,8 @@ class RequestPlan:
         of_documents = len({one.passage.row for one in self.requests})
         lines = [
             f"passages   {len(self.requests):,} of {self.passages:,} are asked about, in {of_documents:,} of "
-            f"{self.documents:,} documents",
-            f"requests   {len(remaining):,}, for {self.count} questions each"
+            f"{number_of(self.documents, 'document')}",
+            f"requests   {len(remaining):,}, for {number_of(self.count, 'question')} each"
             + (f"; {answered:,} are answered already" if answered else ""),
         ]
         return [*lines, self.cost_line(remaining, replies)] if remaining else lines

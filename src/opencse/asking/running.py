@@ -12,6 +12,7 @@ from opencse.asking.chat_server import ChatReply, ChatServer, UnansweredError
 from opencse.asking.journal import AnswerJournal
 from opencse.asking.plan import PlannedRequest, RequestPlan
 from opencse.errors import InterruptedRunError, UserError
+from opencse.numerals import number_of
 from opencse.progress import Progress
 
 FAILURES_IN_A_ROW = 5
@@ -100,7 +101,7 @@ def send_requests(
                 elif isinstance(outcome, UnansweredError):
                     failures, in_a_row = failures + 1, in_a_row + 1
                     if failures <= _REPORTED:
-                        progress.say(f"no answer  about {one.passage.document}: {outcome}")
+                        progress.say(f"no answer  about {one.passage.where}: {outcome}")
                     if in_a_row == min(FAILURES_IN_A_ROW, len(remaining)):
                         raise UserError(
                             f"{server.name}: {in_a_row} requests in a row failed (the last with {outcome}); "
@@ -127,7 +128,7 @@ def _report_pace(plan: RequestPlan, journal: AnswerJournal, answered: int, secon
     remaining = plan.remaining(journal.replies)
     per_second = answered / max(seconds, 1e-9)
     progress.say(
-        f"time       about {_duration(len(remaining) / per_second)} for the other {len(remaining):,} requests "
+        f"time       about {_duration(len(remaining) / per_second)} for {number_of(len(remaining), 'more request')} "
         f"({per_second:,.2f} per second)"
     )
     if any(reply.tokens_in for reply in journal.replies.values()):

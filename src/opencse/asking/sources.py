@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class SourcePassage:
 
     Attributes:
         row: number of its document in the collection, from 0.
-        document: the document's id, or the file and section it is from, or ``document N`` (from 1).
+        document: what refers to its document in a file; see `references_of`.
         number: of the passage in its document, from 1.
         title: of the document; may be empty.
         text: as an index stores it: of the first passage, with the title before it.
@@ -33,6 +34,15 @@ class SourcePassage:
     number: int
     title: str
     text: str
+
+    @property
+    def where(self) -> str:
+        """Names the document in messages.
+
+        >>> SourcePassage(0, "valves.md#closing", 1, "", "Close it slowly.").where
+        'document 1 (valves.md#closing)'
+        """
+        return f"document {self.row + 1} ({self.document})"
 
     @property
     def body(self) -> str:
@@ -49,21 +59,27 @@ def passages_of_documents(documents: Sequence[Document], splitter: PassageSplitt
     """Splits each document into the passages that an index has of it; at least one per document."""
     texts = [f"{one.title}\n{one.body}" if one.title else one.body for one in documents]
     return [
-        [
-            SourcePassage(row, name_of_document(document, row), number, document.title, text)
-            for number, text in enumerate(parts, start=1)
-        ]
-        for row, (document, parts) in enumerate(zip(documents, splitter.split(texts), strict=True))
+        [SourcePassage(row, reference, number, document.title, text) for number, text in enumerate(parts, start=1)]
+        for row, (document, reference, parts) in enumerate(
+            zip(documents, references_of(documents), splitter.split(texts), strict=True)
+        )
     ]
 
 
-def name_of_document(document: Document, row: int) -> str:
-    """The id of a document, or what else names it; ``document N`` where nothing does.
+def references_of(documents: Sequence[Document]) -> list[str]:
+    """What refers to each document in a file: its id, or file and section, if no other document has the same.
 
-    >>> name_of_document(Document("", ("A sentence.",)), 0)
-    'document 1'
+    Otherwise it is a fingerprint of its content, which stays when documents are added, deleted or sorted, and which no
+    document has any more when the text has changed.
+
+    >>> references_of([Document("", ("A sentence.",)), Document("", ("Another one.",), "doc-7")])
+    ['text-c6f4c7a26936d1fa', 'doc-7']
     """
-    return document.name or f"document {row + 1}"
+    counts = Counter(document.name for document in documents)
+    return [
+        document.name if document.name and counts[document.name] == 1 else f"text-{document.fingerprint}"
+        for document in documents
+    ]
 
 
 def choose_passages(

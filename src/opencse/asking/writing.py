@@ -20,6 +20,7 @@ from opencse.asking.sources import SourcePassage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, reason, shortened
 from opencse.io import writing
+from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.records import JsonRecord
 
@@ -34,7 +35,7 @@ class WrittenQuestions(JsonRecord):
         >>> counts = {"documents": 9, "passages": 12, "requests": 12, "failed": 0, "unreadable": 1, "questions": 30}
         >>> result = WrittenQuestions(out="pairs.jsonl", model="qwen", dropped={"repeat": 3}, **counts)
         >>> result.lines()
-        ['dropped    3 repeats of another question', 'unreadable 1 answer without a question']
+        ['dropped    3 questions repeating another one', 'unreadable 1 answer without a question']
 
     Attributes:
         out: the file of pairs.
@@ -72,11 +73,14 @@ class WrittenQuestions(JsonRecord):
 
     def lines(self) -> list[str]:
         """What was left out and what it cost, for the user."""
-        lines = [f"dropped    {count:,} {REASONS[name]}" for name, count in self.dropped.items() if count]
+        dropped = {name: count for name, count in self.dropped.items() if count}
+        lines = [f"dropped    {number_of(count, 'question')} {REASONS[name]}" for name, count in dropped.items()]
         if self.unreadable:
-            lines.append(f"unreadable {self.unreadable:,} answer{'s' * (self.unreadable > 1)} without a question")
+            lines.append(f"unreadable {number_of(self.unreadable, 'answer')} without a question")
         if self.failed:
-            lines.append(f"no answer  to {self.failed:,} requests; the same command with --overwrite asks them again")
+            lines.append(
+                f"no answer  to {number_of(self.failed, 'request')}; the same command with --overwrite asks them again"
+            )
         if self.tokens_in:
             cost = "" if self.cost is None else f": {self.cost:,.2f}"
             lines.append(f"tokens     {self.tokens_in:,} in the prompts, {self.tokens_out:,} in the answers{cost}")
@@ -111,7 +115,7 @@ def questions_in(
             unreadable += 1
             if unreadable == 1:
                 answer = shortened(" ".join(reply.content.split())) or "nothing"
-                progress.say(f"unreadable an answer about {one.passage.document}: {answer}")
+                progress.say(f"unreadable an answer about {one.passage.where}: {answer}")
         for text in texts:
             fault = keep.fault(text, one.passage)
             if fault is None:

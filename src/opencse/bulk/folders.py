@@ -23,12 +23,14 @@ from opencse.bulk.shards import FileFormat, Shard, Shards, require_format, requi
 from opencse.bulk.streaming import EncodedFile, fault, identity_of, open_for_form, written_vectors
 from opencse.encoder.batches import WINDOW, require_options
 from opencse.encoder.damage import DamagedVectorError
-from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.opening import load
+from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import TEXTS_CHECKED, warn_of_unknown_tokens
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.progress import Count, Say
 from opencse.text.given import FileTexts
 from opencse.workers import started
@@ -82,12 +84,11 @@ class EncoderSpec:
         """Loads the encoder in a worker process, with a share of the cores."""
         if self.model is None:
             raise RuntimeError("an encoder is not sent to another process")
-        import torch
+        encoder = load(self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code)
+        if not isinstance(encoder, StaticEncoder):
+            import torch
 
-        torch.set_num_threads(threads)
-        encoder = open_text_encoder(
-            self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code
-        )
+            torch.set_num_threads(threads)
         return TaskEncoder(encoder, self, count)
 
 
@@ -208,7 +209,8 @@ def encode_folder(
                         shards.add(number, result)
                     if len(shards.done) != shards.count or shards.rows != rows:
                         raise UserError(
-                            f"{source.name}: changed while it was read ({rows:,} texts, then {shards.rows:,})"
+                            f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then "
+                            f"{shards.rows:,})"
                         )
                     shards.finish()
                 return EncodedFile(rows, dimension, before, time.perf_counter() - begun, len(shards.done))
@@ -267,7 +269,7 @@ def _locally(work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, device
             if report is not None:
                 report.ended(result)
         return
-    say(f"{len(devices)} processes on {', '.join(dict.fromkeys(devices))}")
+    say(f"{number_of(len(devices), 'process')} on {', '.join(dict.fromkeys(devices))}")
     context = get_context("spawn")
     next_number, done = context.Value("q", 0), context.Value("q", 0)
     specs = [replace(spec, device=device) for device in devices]

@@ -23,13 +23,14 @@ from opencse.crash_safe import ResumableFile, partial_path, record_path
 from opencse.encoder.batches import WINDOW, require_options
 from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError, reason
 from opencse.foreign import code_notice
 from opencse.io import WRITING, npy_header
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
 from opencse.text.files.formats import RawRow
@@ -132,7 +133,9 @@ def encode_file(
                 file.add(np.ascontiguousarray(written, dtype=form.stored).tobytes(), len(written))
             if file.done != rows:
                 file.discard()
-                raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {file.done:,})")
+                raise UserError(
+                    f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then {file.done:,})"
+                )
             file.finish()
             return EncodedFile(rows, form.kept_dimensions(encoder.dimension), before, time.perf_counter() - started)
     except OSError as error:
@@ -154,7 +157,7 @@ def open_for_form(
     if isinstance(model, TextEncoder):
         encoder = model
     else:
-        encoder = open_text_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        encoder = load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code:
             say(code_notice(encoder.own_code))
     form.require(encoder.dimension)

@@ -9,6 +9,7 @@ import typer
 
 from opencse.api.options.vectors import CalibrateOptions
 from opencse.cli.options import with_options
+from opencse.numerals import number_of
 
 
 @with_options()
@@ -36,5 +37,5 @@ def calibrate(
         rule = "best F1" if threshold.rule == "best_f1" else f"precision {threshold.wanted:g}"
         echo(
             f"similar from   {threshold.cosine:.3f}{interval} by {rule}: precision {threshold.precision:.2f}, "
-            f"recall {threshold.recall:.2f} on {threshold.pairs:,} pairs"
+            f"recall {threshold.recall:.2f} on {number_of(threshold.pairs, 'pair')}"
         )

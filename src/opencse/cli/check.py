@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Unpack
 
-from opencse.api.options.looking import CheckOptions
+from opencse.api.options.checking import CheckOptions
 from opencse.cli.options import JsonOption, TextArgument, require_json, with_options
+from opencse.numerals import number_of
 
 if TYPE_CHECKING:
     from opencse.text.check import CorpusCheck
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 @with_options()
 def check(text: TextArgument, json_file: JsonOption = None, **options: Unpack[CheckOptions]) -> None:
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts; with advice."""
-    from opencse.api.looking import check
+    from opencse.api.checking import check
     from opencse.cli.console import echo
     from opencse.outputs import has_keys
     from opencse.records import save_json
@@ -36,8 +37,8 @@ def lines_of_check(result: CorpusCheck, model: str) -> list[str]:
     near = [] if result.near_duplicates is None else [f"near        {result.near_duplicates:.1%} nearly repeat another"]
     lines = [
         *(f"file        {line}" for line in result.read_as),
-        f"text        {result.source}: {result.rows:,} rows of {result.width}"
-        + (f", {result.documents:,} documents" if result.documents else ""),
+        f"text        {result.source}: {number_of(result.rows, 'row')} of {result.width}"
+        + (f", {number_of(result.documents, 'document')}" if result.documents else ""),
         f"words       {quantiles}",
         f"near empty  {result.near_empty:.1%} under 3 words, {result.without_letters:.1%} without a letter",
         f"duplicates  {result.duplicates:.1%}",
@@ -49,7 +50,7 @@ def lines_of_check(result: CorpusCheck, model: str) -> list[str]:
     if result.unknown is not None and result.cut is not None and result.tokens_per_word is not None:
         lines.append(
             f"tokens      {result.tokens_per_word:.2f} per word, {result.unknown:.2%} unknown to {model}, "
-            f"{result.cut:.1%} of texts over {result.max_length} ids ({result.sampled:,} texts sampled)"
+            f"{result.cut:.1%} of texts over {result.max_length} ids ({number_of(result.sampled, 'text')} sampled)"
         )
     lines += [f"advice      {line}" for line in result.advice or ["nothing stands out"]]
     return lines + ([f"next        {result.command}"] if result.command else [])

@@ -9,6 +9,7 @@ import typer
 
 from opencse.api.options.encoding import EncodeOptions
 from opencse.cli.options import EncoderArgument, path_of_out, with_options
+from opencse.numerals import number_of
 
 
 @with_options()
@@ -43,5 +44,5 @@ def encode(
     if to_stdout:
         return
     rate = (written.rows - written.before) / max(written.seconds, 1e-9)
-    files = "" if written.files == 1 else f" in {written.files:,} files"
-    echo(f"{out}: {written.rows:,} vectors of {written.dimension} dimensions{files}, {rate:,.0f} texts/s")
+    files = "" if written.files == 1 else f" in {number_of(written.files, 'file')}"
+    echo(f"{out}: {number_of(written.rows, 'vector')} of {written.dimension} dimensions{files}, {rate:,.0f} texts/s")

@@ -57,7 +57,7 @@ def static(
     from opencse.api.exporting import export_static
     from opencse.cli.console import echo
     from opencse.export.distil import DistilSettings
-    from opencse.recipes.recipe import parse_override
+    from opencse.recipes.overrides import parse_override
     from opencse.settings import validate
 
     values = dict(parse_override(override) for override in set_ or [])

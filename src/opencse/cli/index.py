@@ -29,6 +29,7 @@ from opencse.cli.options import (
     typed_and_read,
     with_options,
 )
+from opencse.numerals import number_of
 
 index = typer.Typer(help="Build, change and search an index of texts.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -66,8 +67,8 @@ def build(
         raise InterruptedRunError("stopped; the same command continues from here") from None
     info, recall = built.info, built.recall
     _write(json_file, {"info": asdict(info), "recall": None if recall is None else recall.at})
-    passages = "" if info.rows == info.documents else f" in {info.rows:,} passages"
-    echo(f"{folder}: {info.documents:,} texts{passages}, {info.dimension} dimensions, {info.kind}")
+    passages = "" if info.rows == info.documents else f" in {number_of(info.rows, 'passage')}"
+    echo(f"{folder}: {number_of(info.documents, 'text')}{passages}, {info.dimension} dimensions, {info.kind}")
     if recall is not None:
         echo(recall.line())
 
@@ -81,7 +82,7 @@ def add(folder: Folder, text: TextArgument, columns: TextColumns = None, **optio
 
     _require_no_columns(columns)
     count = add_to_index(folder, text, **options)
-    echo(f"{folder}: {count:,} texts added")
+    echo(f"{folder}: {number_of(count, 'text')} added")
 
 
 @index.command()
@@ -96,7 +97,7 @@ def delete(
     from opencse.cli.console import echo
 
     count = delete_from_index(folder, ids or None, **options)
-    echo(f"{folder}: {count:,} rows deleted")
+    echo(f"{folder}: {number_of(count, 'row')} deleted")
 
 
 @index.command()
@@ -162,8 +163,8 @@ def info(folder: Folder, json_file: JsonOption = None) -> None:
     passages = "not split"
     if data.max_length is not None:
         passages = f"passages of at most {data.max_length} tokens, overlap {data.overlap}"
-    echo(f"texts      {data.documents:,}, {data.rows:,} rows; {passages}")
-    size = f"{data.dimension} dimensions, {data.megabytes:,.1f} MB of vectors"
+    echo(f"texts      {data.documents:,}, {number_of(data.rows, 'row')}; {passages}")
+    size = f"{data.dimension} dimensions, {data.megabytes:,.1f} MB of vectors, computed in {data.precision}"
     echo(f"kind       {data.kind}, {data.similarity}, {size}")
     echo(f"model      {data.model or 'passed in Python'}, fingerprint {data.fingerprint}")
     if data.query_prompt or data.document_prompt:
@@ -200,6 +201,7 @@ def check(folder: Folder, json_file: JsonOption = None, **options: Unpack[Progre
     from opencse.cli.console import echo
     from opencse.outputs import has_fields
     from opencse.search.checking import IndexCheck
+    from opencse.search.row_database import how_to_rebuild
 
     require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
     result = check_index(folder, **options)
@@ -207,9 +209,9 @@ def check(folder: Folder, json_file: JsonOption = None, **options: Unpack[Progre
     for line in (*result.faults, *result.notes):
         echo(line)
     if result.faults:
-        echo(f"{folder}: damaged; copy the whole folder again, or build the index again")
+        echo(f"{folder}: damaged; copy the whole folder again, or {how_to_rebuild(Path(folder))}")
         raise typer.Exit(1)
-    echo(f"{folder}: intact, {result.rows:,} rows")
+    echo(f"{folder}: intact, {number_of(result.rows, 'row')}")
 
 
 @index.command()
@@ -250,10 +252,10 @@ def duplicates(folder: Folder, json_file: JsonOption = None, **options: Unpack[D
     more = sum(len(group.ids) - 1 for group in groups)
     function = index_info(folder).similarity
     for group in groups:
-        echo(f"{len(group.ids)} texts, {function} from {group.score:.4f}: {', '.join(group.ids)}")
+        echo(f"{number_of(len(group.ids), 'text')}, {function} from {group.score:.4f}: {', '.join(group.ids)}")
         for text in dict.fromkeys(group.texts):
             echo(f"    {text}")
-    echo(f"{folder}: {len(groups):,} groups; {more:,} texts repeat another")
+    echo(f"{folder}: {number_of(len(groups), 'group')}; {number_of(more, 'text repeats', 'texts repeat')} another")
 
 
 @index.command()
@@ -289,7 +291,10 @@ def negatives(
     options["how"] = validate(Mining, settings, "opencse index negatives")
     mined = index_negatives(folder, pairs, out, **options)
     _write(json_file, asdict(mined))
-    echo(f"{out}: {mined.triples:,} triples of {mined.pairs:,} pairs; {mined.without:,} pairs without a negative")
+    echo(
+        f"{out}: {number_of(mined.triples, 'triple')} of {mined.pairs:,} pairs; {number_of(mined.without, 'pair')} "
+        "without a negative"
+    )
     refused = ", ".join(f"{why} {times:,}" for why, times in mined.refused.items())
     echo(f"candidates left out: {refused or 'none'}")
 
@@ -309,7 +314,7 @@ def export(
     from opencse.cli.console import echo
 
     exported = export_index(folder, to, target, **options)
-    echo(f"{exported.to}: {exported.rows:,} rows in {exported.name}; {exported.how}")
+    echo(f"{exported.to}: {number_of(exported.rows, 'row')} in {exported.name}; {exported.how}")
     if prompt := index_info(folder).query_prompt:
         echo(f"prompts    put {prompt!r} before queries, as encode_query does")
 

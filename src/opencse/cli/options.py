@@ -175,21 +175,21 @@ def require_json(
     Raises:
         UserError: saying what to do.
     """
-    import tempfile
-
     from opencse import outputs
     from opencse.errors import UserError, reason, shortened
+    from opencse.records import require_writable
 
     if file is None:
         return
+    if str(file) == "-":
+        raise UserError("--json -: results are written to a file, not to standard output; give the path of a file")
     try:
         file.exists()  # raises for a name that the system does not take
         outputs.require_apart(
             file, read=outputs.paths_of(*read), models=outputs.paths_of(*models), option="--json", replaces=False
         )
         outputs.require_json(file, is_own)
-        folder = next(parent for parent in file.absolute().parents if parent.exists())
-        tempfile.TemporaryFile(dir=folder).close()
+        require_writable(file)
     except OSError as error:
         raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
 

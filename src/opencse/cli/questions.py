@@ -10,6 +10,7 @@ import typer
 
 from opencse.api.options.asking import AskingOptions
 from opencse.cli.options import with_options
+from opencse.numerals import number_of
 
 
 def fields_of(text: str) -> Mapping[str, Any]:
@@ -60,4 +61,4 @@ def questions(
             echo(line)
     else:
         following = f"opencse adapt {corpus} --questions {out} --out my-model"
-        echo(f"{out}: {written.questions:,} questions; {following}")
+        echo(f"{out}: {number_of(written.questions, 'question')}; {following}")

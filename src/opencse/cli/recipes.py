@@ -32,12 +32,11 @@ def overview(context: typer.Context) -> None:
     from rich import box
     from rich.table import Table
 
-    from opencse.api.recipes import list_recipes
     from opencse.cli.console import show
-    from opencse.recipes.recipe import FAMILIES
+    from opencse.recipes.outline import FAMILIES, outlines
     from opencse.recipes.summary import published, short_paper
 
-    recipes_by_name = list_recipes()
+    recipes_by_name = outlines()
     table = Table(title="Recipes, with the published score for BERT-base", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("name", no_wrap=True)
     table.add_column("what it is", overflow="fold")
@@ -50,7 +49,7 @@ def overview(context: typer.Context) -> None:
         table.add_section()
         table.add_row("", f"[bold]{heading}[/bold]")
         for name, recipe in members.items():
-            table.add_row(name, recipe.title, published(recipe), short_paper(recipe))
+            table.add_row(name, recipe.title, published(recipe.presets), short_paper(recipe.paper))
     show(table, _console())
     typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
 
@@ -92,9 +91,8 @@ def show(
     **options: Unpack[ShowRecipeOptions],
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
-    from opencse.api.recipes import show_recipe
     from opencse.errors import UserError, printable
-    from opencse.recipes.recipe import recipe_text, split_name, to_toml
+    from opencse.recipes.recipe_files import recipe_text, split_name
 
     base, presets = split_name(name)
     if source:
@@ -104,6 +102,9 @@ def show(
             )
         typer.echo(printable(recipe_text(base), keep="\n\t"), nl=False)
         return
+    from opencse.api.recipes import show_recipe
+    from opencse.recipes.recipe import to_toml
+
     settings = list(options["settings"])
     options["settings"] = settings
     resolved = show_recipe(name, **options)

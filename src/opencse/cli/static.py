@@ -41,7 +41,7 @@ def static(
 
 def _settings(dimension: int, layers: int, window: int, overrides: list[str]) -> StaticSettings:
     from opencse.making.static import StaticSettings
-    from opencse.recipes.recipe import parse_override
+    from opencse.recipes.overrides import parse_override
     from opencse.settings import validate
 
     values: dict[str, object] = {"dimension": dimension, "layers": layers, "window": window}

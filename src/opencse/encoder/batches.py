@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.progress import Count
+from opencse.progress import Count, Counted, Terminal
 from opencse.text.scripts import is_unicode
 
 if TYPE_CHECKING:
@@ -65,9 +65,23 @@ class Batching:
     prompt: str = ""
 
 
-def token_budget(device: torch.device) -> int:
-    """Number of ids in a batch, padding included, that keeps a device of this kind busy."""
-    return _BUDGET.get(device.type, _BUDGET["cpu"])
+def token_budget(kind: str) -> int:
+    """Number of ids in a batch, padding included, that keeps a device of this kind (cpu, cuda, mps) busy."""
+    return _BUDGET.get(kind, _BUDGET["cpu"])
+
+
+def counted(options: EncodingOptions) -> Count | None:
+    """What is notified of encoded texts: ``progress``, or a bar on stderr for ``show_progress_bar``.
+
+    Raises:
+        UserError: if both are requested.
+    """
+    progress = options.get("progress")
+    if not options.get("show_progress_bar"):
+        return progress
+    if progress is not None:
+        raise UserError("give show_progress_bar or progress, not both")
+    return Counted(Terminal(), "encoding")
 
 
 def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[NDArray[np.int64]]:

@@ -13,6 +13,7 @@ from opencse.model_folder.layout import THIS_FOLDER
 from opencse.modules.parts import TABLE
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.version import __version__
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _ENCODER = """## The encoder
 
 | | |
 |---|---|
-| network | {network}, {parameters:.1f}M parameters, {layers} layers |
+| network | {network}, {parameters:.1f}M parameters, {layers} |
 | vectors | {dimension} dimensions, pooling {pooling}, {normalized} |
 | longest text | {max_length:,} ids; longer texts are truncated |
 | prompts | {prompt} |{template}
@@ -56,9 +57,9 @@ vectors = model.encode(["One sentence.", "Another one."])
 With OpenCSE (`pip install opencse`), the same vectors:
 
 ```python
-from opencse import SentenceEncoder
+import opencse
 
-encoder = SentenceEncoder.load("{here}")
+encoder = opencse.load("{here}")
 vectors = encoder.encode(["One sentence.", "Another one."])
 ```
 """
@@ -100,7 +101,7 @@ def framed(body: str, encoder: EncoderNetwork, *, base: str | None = None, limit
     description = _ENCODER.format(
         network=as_text(type(encoder.backbone).__name__),
         parameters=sum(p.numel() for p in encoder.parameters()) / 1e6,
-        layers=encoder.depth,
+        layers=number_of(encoder.depth, "layer"),
         dimension=encoder.dimension,
         pooling=f"{encoder.pooling}{_weighing(encoder)}",
         normalized="L2-normalised" if encoder.normalize else "not normalised",

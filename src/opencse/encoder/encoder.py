@@ -27,7 +27,7 @@ from opencse.model_folder.hub import HubOptions, upload
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
-from opencse.progress import Count, Counted, Terminal
+from opencse.progress import Count
 
 
 class SentenceEncoder(EncoderNetwork):
@@ -216,6 +216,7 @@ class SentenceEncoder(EncoderNetwork):
         Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
         ``token_budget`` ids, so that hardly any padding is computed; other batches change the result by rounding alone.
         A text without a single token (an empty one, where the tokenizer adds no special tokens) has the zero vector.
+        Weights that you change yourself through ``.data`` are used after `eval` is called; see `train`.
         The arguments that sentence-transformers has too mean the same there.
 
         Args:
@@ -252,13 +253,12 @@ class SentenceEncoder(EncoderNetwork):
         batches.require_texts(rows)
         batches.require_options(precision, token_budget=token_budget, batch_size=batch_size)
         prompt = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
-        if show_progress_bar:
-            if progress is not None:
-                raise UserError("give show_progress_bar or progress, not both")
-            progress = Counted(Terminal(), "encoding")
+        progress = batches.counted({"show_progress_bar": show_progress_bar, "progress": progress})
         if device is not None:
             self.to(usable_device(device))
-        batching = Batching(token_budget or batches.token_budget(self.device), batch_size, precision == "bf16", prompt)
+        batching = Batching(
+            token_budget or batches.token_budget(self.device_kind), batch_size, precision == "bf16", prompt
+        )
         if self.together.several:
             vectors = encode_together(self, rows, batching)
         else:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from opencse import io
 from opencse.errors import UserError, reason
 from opencse.foreign import own_code
+from opencse.model_folder.layout import read_json
+from opencse.model_folder.listing import module_folder
 from opencse.model_folder.locate import locate
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def hash_model(model: str | Path) -> dict[str, str]:
         UserError: if there is no such model, or a file cannot be read.
     """
     folder = locate(model)
-    modules = [folder, *(path for path in folder.glob("[0-9]*_*") if path.is_dir())]  # of sentence-transformers
+    modules = [folder, *_module_folders(folder)]
     files = {
         path
         for module in modules
@@ -65,6 +67,20 @@ def hash_model(model: str | Path) -> dict[str, str]:
     if adapters is None:
         return hashes
     return hashes | {f"{adapters.base}/{name}": digest for name, digest in hash_model(adapters.base).items()}
+
+
+def _module_folders(folder: Path) -> set[Path]:
+    """The folders of sentence-transformers' modules: those with its usual names, and those that modules.json names."""
+    listing = folder / "modules.json"
+    entries = read_json(listing) if listing.is_file() else []
+    listed = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    paths = {module_folder(listing, entry["path"]) for entry in listed if "path" in entry}
+    return {path for path in (*folder.glob("[0-9]*_*"), *paths) if path.is_dir()}
+
+
+def hash_files(model: str | Path) -> str:
+    """One hash, hexadecimal, of all files that ``model`` is made of; see `hash_model`."""
+    return hashlib.sha256(json.dumps(hash_model(model), sort_keys=True).encode()).hexdigest()
 
 
 def fingerprint(encoder: TextEncoder) -> str:

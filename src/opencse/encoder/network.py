@@ -17,10 +17,12 @@ from opencse.encoder.word_vectors import words_of
 from opencse.errors import UserError
 from opencse.kernels.inference import InferenceForward
 from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
+from opencse.kernels.precision import PrecisionName
 from opencse.kernels.states import plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_at, dropout_rates
 from opencse.model_folder.static_folder import StaticParts
+from opencse.model_folder.torchless_parts import TorchlessParts
 from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Dense, Head, Projection, as_dense
 from opencse.modules.lower_case import lower_casing
@@ -169,6 +171,11 @@ class EncoderNetwork(nn.Module):
         return self.device.type
 
     @property
+    def id_count(self) -> int:
+        """Number of word vectors: ids are smaller."""
+        return len(torch.as_tensor(self.backbone.get_input_embeddings().weight))
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of memory of the weights."""
         return sum(parameter.nbytes for parameter in self.parameters())
@@ -186,22 +193,31 @@ class EncoderNetwork(nn.Module):
         words = words_of(self.backbone, self.token_weights)
         if words is None:
             return None
-        return StaticEncoder(
-            StaticParts(
-                words,
-                rust,
-                self.max_length,
-                self.normalize,
-                self.prompts,
-                self.similarity_fn_name,
-                self.hybrid_weight,
-            )
+        common = TorchlessParts(
+            rust, self.max_length, self.normalize, self.prompts, self.similarity_fn_name, self.hybrid_weight
         )
+        return StaticEncoder(StaticParts(words, common))
 
     def fingerprint(self) -> str:
         """A hash, 16 hexadecimal digits, of all that makes the vectors; see `opencse.encoder.fingerprint`."""
         static = self.static
         return hash_parts(self.parts) if static is None else static.fingerprint()
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets training mode, or evaluation mode (`eval`); `encode` then reads the weights as they are.
+
+        In evaluation mode `encode` keeps prepared copies of the weights on a CPU. Optimizers, `load_state_dict` and
+        changes in place are noticed. After writing through ``.data``, or the step of a fused optimizer that no forward
+        with gradient follows, call ``eval()`` again. In training mode nothing is kept between calls of `encode`.
+
+        Example:
+            >>> from opencse import SentenceEncoder
+            >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
+            >>> encoder.train().training, encoder.eval().training
+            (True, False)
+        """
+        self.fast.forget()
+        return super().train(mode)
 
     def twin(self) -> Self:
         """An independent copy of all modules, as they are now; the tokenizer is shared."""
@@ -258,7 +274,12 @@ class EncoderNetwork(nn.Module):
             if not headless:
                 sentence = self.project(sentence)
                 by_layer = {layer: self.project(pooled) for layer, pooled in by_layer.items()}
-        return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
+        if masked is None:
+            return Encoded(sentence, by_layer)
+        head, hidden = self._masked_states(masked)
+        if masked.labels is None:
+            return Encoded(sentence, by_layer, masked_logits=head(hidden))
+        return Encoded(sentence, by_layer, masked_losses=head.losses(hidden, masked.labels))
 
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
         """The inference forward: (rows, dimension) vectors as saved models give them.
@@ -279,10 +300,13 @@ class EncoderNetwork(nn.Module):
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
     @torch.inference_mode()
-    def encode_ids(self, rows: Sequence[Ids]) -> Embeddings:
-        """(n, dimension) vectors of texts that are given as ids, at least one each."""
+    def encode_ids(
+        self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
+    ) -> Embeddings:
+        """(n, dimension) vectors of texts that are given as ids, at least one each; see `TextEncoder.encode_ids`."""
+        tokens = self.tokenizer.pad(rows).leaving_out(unpooled)
         with evaluating(self):
-            return self.embed(self.tokenizer.pad(rows).to(self.device)).float().cpu().numpy()
+            return self.embed(tokens.to(self.device), bf16=precision == "bf16").float().cpu().numpy()
 
     def _fast_pooled(self, tokens: Tokens, *, bf16: bool) -> Tensor:
         """Pooled vectors (rows, hidden) by the fast forward."""
@@ -351,13 +375,13 @@ class EncoderNetwork(nn.Module):
             layer: vectors - self.pool([states[layer]], templates)[which] for layer, vectors in by_layer.items()
         }
 
-    def _masked_logits(self, masked: MaskedTokens) -> Tensor:
+    def _masked_states(self, masked: MaskedTokens) -> tuple[MaskedLMHead, Tensor]:
+        """The masked-LM head, and the last hidden states (M, hidden) of the masked positions."""
         if self.lm_head is None:
             raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
         hidden = self._states(masked.tokens, packed=self.packed)[-1]
         positions = masked.positions.flatten().nonzero().squeeze(1)
-        logits: Tensor = self.lm_head(hidden.flatten(0, 1).index_select(0, moved(positions, hidden.device)))
-        return logits
+        return self.lm_head, hidden.flatten(0, 1).index_select(0, moved(positions, hidden.device))
 
     def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
         """Token ids of each text with ``prompt`` in front, truncated to ``max_length``, as `encode` uses them."""

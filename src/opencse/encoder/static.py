@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Self, Unpack
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import (
-    WINDOW,
-    Batching,
-    EncodingOptions,
-    as_list,
-    as_vectors,
-    require_options,
-    require_texts,
-    token_batches,
-)
-from opencse.encoder.damage import require_sound_vectors
+from opencse.encoder.batches import WINDOW, Batching, token_batches
+from opencse.encoder.torchless import TorchlessEncoder
 from opencse.errors import UserError
 from opencse.model_folder.static_folder import StaticParts, read_static
-from opencse.modules.prompts import Role
+from opencse.modules.pooling import Pooling
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count
 from opencse.text.rust_tokenizer import Ids
@@ -34,36 +24,24 @@ _IDS = 512
 """Ids in a batch: their word vectors fit a processor's cache."""
 
 
-class StaticEncoder:
+class StaticEncoder(TorchlessEncoder):
     """Turns texts into vectors with a model of word vectors: the vectors of `SentenceEncoder`, which calls this.
 
     Attributes:
-        words: the word vectors.
-        tokenizer: makes the ids.
-        max_length: longest text in ids, special tokens included; longer ones are truncated.
-        normalize: whether vectors are L2-normalised.
-        prompts: what is put before texts, by what they are for.
-        similarity_fn_name: the function that vectors are compared by.
-        hybrid_weight: of the vectors in a hybrid search, where one was fitted for them.
+        words: the word vectors; for the others see `TorchlessEncoder`.
 
     Example:
-        >>> encoder = StaticEncoder.load("opencse-mini")
+        >>> encoder = StaticEncoder.load("opencse-mini")  # what `opencse.load` opens
         >>> encoder.encode(["A dog runs.", "A dog is running."]).shape
         (2, 448)
     """
 
-    own_code: tuple[str, ...] = ()
-    device_kind = "cpu"
-    network_name = "StaticEncoder"
+    kind = "a model of word vectors"
+    pooling = Pooling.MEAN
 
     def __init__(self, parts: StaticParts) -> None:
+        super().__init__(parts.common)
         self.words = parts.words
-        self.tokenizer = parts.tokenizer
-        self.max_length = parts.max_length
-        self.normalize = parts.normalize
-        self.prompts = parts.prompts
-        self.similarity_fn_name = parts.similarity_fn_name
-        self.hybrid_weight = parts.hybrid_weight
 
     @classmethod
     def load(cls, model: str | Path = "opencse-mini") -> Self:
@@ -83,6 +61,11 @@ class StaticEncoder:
         return self.words.dimension
 
     @property
+    def id_count(self) -> int:
+        """Number of word vectors: ids are smaller."""
+        return len(self.words.words)
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of memory of the word vectors."""
         return int(self.words.words.nbytes)
@@ -99,64 +82,16 @@ class StaticEncoder:
         )
         return hashlib.sha256("\n".join(map(str, settings)).encode()).hexdigest()[:16]
 
-    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
-        """Token ids of each text with ``prompt`` in front, truncated to ``max_length``, as `encode` uses them."""
-        return self.tokenizer.encode([prompt + text for text in texts] if prompt else texts, self.max_length)
-
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """Encodes texts as vectors; see `SentenceEncoder.encode`, whose arguments and errors it has.
-
-        The precision of the vectors is float32, whatever is requested, since there is no network to compute.
-        """
-        unknown = sorted(options.keys() - EncodingOptions.__annotations__.keys())
-        if unknown:
-            raise TypeError(f"StaticEncoder.encode() got an unexpected keyword argument {unknown[0]!r}")
-        rows = [texts] if isinstance(texts, str) else as_list(texts)
-        require_texts(rows)
-        require_options(
-            options.get("precision", "float32"),
-            token_budget=options.get("token_budget"),
-            batch_size=options.get("batch_size"),
-        )
-        before = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
-        vectors = self.vectors(rows, Batching(_IDS, options.get("batch_size"), prompt=before), options.get("progress"))
-        require_sound_vectors(self, vectors, rows)
-        if options.get("normalize_embeddings"):
-            vectors = unit_rows(vectors)
-        return vectors[0] if isinstance(texts, str) else vectors
-
-    def encode_query(
-        self, texts: str | Iterable[str], prompt_name: str | None = None, prompt: str | None = None
-    ) -> Embeddings:
-        """Encodes queries; see `SentenceEncoder.encode_query`."""
-        return self.encode(texts, prompt=self.prompts.requested(Role.QUERY, prompt_name, prompt))
-
-    def encode_document(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """Encodes documents; see `SentenceEncoder.encode_document`."""
-        return self.encode(texts, prompt=self.prompts.requested(Role.DOCUMENT, prompt_name, prompt), **options)
-
-    def similarity(
-        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Embeddings:
-        """Compares every a with every b; see `SentenceEncoder.similarity`."""
-        return self.similarity_fn_name.matrix(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
-
-    def encode_ids(self, rows: Sequence[Ids]) -> Embeddings:
+    def vectors_of_ids(self, rows: Sequence[Ids]) -> Embeddings:
         """(n, dimension) vectors of texts that are given as ids, at least one each."""
         vectors = self.words.of(rows)
         return unit_rows(vectors) if self.normalize else vectors
+
+    def vectors_of_texts(
+        self, texts: Sequence[str], prompt: str, *, batch_size: int | None = None, progress: Count | None = None
+    ) -> Embeddings:
+        """(n, dimension) vectors of checked texts; see `vectors`."""
+        return self.vectors(texts, Batching(_IDS, batch_size, prompt=prompt), progress)
 
     def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
         """(n, dimension) vectors of ``texts``, of which none is checked; a text without a token has the zero vector.

@@ -3,43 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, Unpack, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.arrays import Embeddings
+from opencse.encoder.batches import EncodingOptions
+from opencse.kernels.precision import PrecisionName
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import Similarity
-from opencse.progress import Count
-from opencse.text.rust_tokenizer import Ids
-
-
-class TokenCounter(Protocol):
-    """Turns texts into ids; see `opencse.text.tokenizer` and `opencse.text.rust_tokenizer`."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Entries of the vocabulary."""
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        """The ids of the special tokens."""
-
-    @property
-    def unknown_id(self) -> int | None:
-        """The id of the unknown token."""
-
-    def encode(self, texts: Sequence[str], max_length: int | None) -> list[Ids]:
-        """Tokenises each text, with special tokens."""
+from opencse.text.rust_tokenizer import Ids, TokenCounter
 
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """Turns texts into vectors: a `SentenceEncoder`, or an encoder that needs no torch.
-
-    `opencse.encoder.opening.open_text_encoder` opens the lightest that gives a model's vectors.
+    """Turns texts into vectors: a `SentenceEncoder`, or an encoder that needs no torch; `opencse.load` opens one.
 
     Attributes:
         prompts: what is put before texts, by what they are for.
@@ -81,25 +61,50 @@ class TextEncoder(Protocol):
     def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
         """Token ids of each text with ``prompt`` in front, truncated to ``max_length``."""
 
-    def encode_ids(self, rows: Sequence[Ids]) -> Embeddings:
-        """(n, dimension) vectors of texts that are given as ids, at least one each."""
+    @property
+    def id_count(self) -> int:
+        """Number of word vectors: ids are smaller."""
+
+    def unpooled(self, prompt: str) -> int:
+        """Number of first tokens that pooling leaves out of a text with ``prompt`` in front; 0 if it counts all."""
+
+    def encode_ids(
+        self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
+    ) -> Embeddings:
+        """(n, dimension) vectors of texts that are given as ids, at least one each.
+
+        Args:
+            rows: the ids of each text, special tokens included.
+            unpooled: number of first tokens that pooling leaves out, of all texts or of each.
+            precision: arithmetic, as in `encode`; what computes in float32 alone does so always.
+        """
 
     def encode(
         self,
-        texts: Iterable[str],
+        texts: str | Iterable[str],
         prompt_name: str | None = None,
         prompt: str | None = None,
-        *,
-        precision: Literal["float32", "bf16"] = "float32",
-        progress: Count | None = None,
+        **options: Unpack[EncodingOptions],
     ) -> Embeddings:
-        """(n, dimension) vectors of texts; see `SentenceEncoder.encode`."""
+        """(n, dimension) vectors of texts, (dimension,) of a single one; see `SentenceEncoder.encode`."""
 
-    def encode_query(self, texts: Iterable[str]) -> Embeddings:
-        """(n, dimension) vectors of queries."""
+    def encode_query(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings:
+        """Vectors of queries; see `SentenceEncoder.encode_query`."""
 
-    def encode_document(self, texts: Iterable[str], *, progress: Count | None = None) -> Embeddings:
-        """(n, dimension) vectors of documents."""
+    def encode_document(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings:
+        """Vectors of documents; see `SentenceEncoder.encode_document`."""
 
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]

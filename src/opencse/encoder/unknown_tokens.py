@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opencse.progress import Say
-from opencse.text.rust_tokenizer import Ids
+from opencse.text.rust_tokenizer import Ids, TokenCounter
 
 if TYPE_CHECKING:
-    from opencse.encoder.text_encoder import TextEncoder, TokenCounter
+    from opencse.encoder.text_encoder import TextEncoder
 
 TEXTS_CHECKED = 1_000
 """Number of first texts whose tokens are counted."""

@@ -14,6 +14,7 @@ from opencse.errors import UserError
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
+from opencse.numerals import number_of
 from opencse.statistics.correlation import cosine_of_rows, rows_not_finite
 
 Encode = Callable[[Sequence[str]], Vectors]
@@ -197,7 +198,7 @@ def checked(texts: list[str], encoded: Vectors) -> Embedded:
     vectors = np.asarray(encoded)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
         raise ValueError(
-            f"encode returned an array of shape {vectors.shape} for {len(texts)} texts; (n, d) is expected"
+            f"encode returned an array of shape {vectors.shape} for {number_of(len(texts), 'text')}; (n, d) is expected"
         )
     if not np.issubdtype(vectors.dtype, np.floating):
         raise ValueError(f"encode returned values of type {vectors.dtype}; floating-point numbers are expected")

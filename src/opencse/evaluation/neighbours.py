@@ -10,6 +10,7 @@ from pydantic import Field, FiniteFloat
 from opencse.errors import UserError
 from opencse.evaluation.embedding import SearchEncode, checked, silent
 from opencse.modules.similarity import Similarity
+from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.ranking import nearest_rows
 from opencse.records import JsonRecord
@@ -115,7 +116,7 @@ def compare_neighbours(
     for text in corpus:
         by_key.setdefault(folded(text), text)
     keys, texts = list(by_key), list(by_key.values())
-    report(f"corpus: {len(corpus):,} sentences, {len(texts):,} of them different")
+    report(f"corpus: {number_of(len(corpus), 'sentence')}, {len(texts):,} of them different")
     compared = {label: (similarity_of or {}).get(label, Similarity.COSINE) for label in encoders}
     lists: dict[str, list[list[Neighbour]]] = {}
     for label, encode in encoders.items():

@@ -14,6 +14,7 @@ from opencse.arrays import Floats
 from opencse.environment import Environment
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, distinct, embed, silent
 from opencse.evaluation.record import DataRecord, EvaluationRecord, SuiteScore, TextForm
+from opencse.numerals import number_of
 from opencse.progress import Say
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ class Suite(ABC, Generic[T, S, R]):
     def _embed(self, model: EmbeddingModel, tasks: Iterable[T], name: str, report: Say) -> Embedded:
         started = time.perf_counter()
         embedded = self.embed(model, tasks)
-        report(f"{name}: {len(embedded):,} distinct texts encoded in {time.perf_counter() - started:.1f} s")
+        report(f"{name}: {number_of(len(embedded), 'distinct text')} encoded in {time.perf_counter() - started:.1f} s")
         return embedded
 
 

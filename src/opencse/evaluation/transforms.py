@@ -1,4 +1,4 @@
-"""Whitening and flows applied to the vectors of any model, fitted on a corpus or on the evaluated sentences."""
+"""Whitening, flows and ranks applied to the vectors of any model, fitted on a corpus or the evaluated sentences."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from numpy.typing import NDArray
 from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, silent
+from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
-TransformKind = Literal["whitening", "all-but-the-top", "flow"]
+TransformKind = Literal["whitening", "all-but-the-top", "flow", "ranks"]
 Transform = Callable[[Vectors], NDArray[np.float32]]
 Stage = Callable[[str, int, int], None]
 """Called with (name of the stage, steps done, steps in all)."""
 TARGET = "target"
 SENTENCES = 50_000
+NEEDS_CORPUS = "ranks needs a corpus: --fit FILE, a text file such as the one trained on"
+RANKED = 10_000
+"""Texts of a corpus that ``ranks`` takes: the vectors have as many more dimensions."""
 SEED = 42
 
 
@@ -35,11 +39,12 @@ def postprocessed(
     *,
     dimension: int | None = None,
     remove: int | None = None,
-    sentences: int = SENTENCES,
+    cosine_share: float | None = None,
+    sentences: int | None = None,
     progress: Stage | None = None,
     say: Say | None = None,
 ) -> EmbeddingModel:
-    """Applies a whitening or a flow after a model (SimCSE, Tables 5, B.2 and C.1).
+    """Applies a whitening, a flow or ranks after a model (SimCSE, Tables 5, B.2 and C.1; RankEncoder).
 
     Fitted on a corpus, the map is the same for all texts. Fitted on the target, it is fitted on the first texts that
     are encoded, and stays: vectors of later calls are of the same space, and compare. `refitted_each_call` fits a new
@@ -47,12 +52,14 @@ def postprocessed(
 
     Args:
         model: without the map.
-        kind: ``whitening`` (see `Whitening`), ``all-but-the-top`` (see `AllButTheTop`) or ``flow`` (see `Flow`, with
-            its default settings).
+        kind: ``whitening`` (see `Whitening`), ``all-but-the-top`` (see `AllButTheTop`), ``flow`` (see `Flow`, with
+            its default settings) or ``ranks`` (see `CorpusRanks`, which needs a corpus).
         fit: ``target``, or a text file or source whose sentences the map is fitted on.
         dimension: dimensions after a whitening; None: all.
         remove: components that ``all-but-the-top`` removes; None: a hundredth of the dimensions.
-        sentences: different texts of the file that are drawn at random; all if there are fewer.
+        cosine_share: of the cosine in the similarity of ``ranks``; None: .9.
+        sentences: different texts of the file that are drawn at random, all if there are fewer; None: 50,000, and
+            10,000 for ``ranks``.
         progress: called while a flow is trained.
         say: called with a line about each fit: the data and the time it took.
 
@@ -65,14 +72,21 @@ def postprocessed(
         raise UserError(f"{'a flow' if kind == 'flow' else kind} keeps all dimensions; a smaller one is whitening's")
     if kind != "all-but-the-top" and remove is not None:
         raise UserError(f"removing components is for the transform all-but-the-top, not {kind}")
-    make = partial(_fit, kind, dimension=dimension, remove=remove, progress=progress, say=say)
+    if kind != "ranks" and cosine_share is not None:
+        raise UserError(f"the share of the cosine is for the transform ranks, not {kind}")
+    if kind == "ranks" and str(fit) == TARGET:
+        raise UserError(NEEDS_CORPUS)
+    make = partial(
+        _fit, kind, dimension=dimension, remove=remove, cosine_share=cosine_share, progress=progress, say=say
+    )
     source = Source(str(fit)) if isinstance(fit, str | Path) else fit
     name = f"{model.name} + {kind} ({source.location})"
     if str(fit) == TARGET:
         fitted = _FittedOnFirstCall(make)
         return model.mapped(lambda encode: partial(fitted, encode), name=name)
-    texts = sample_texts(source, sentences)
-    mapped = make(np.asarray(model.encode(texts)), f"{len(texts):,} texts of {source.location}")
+    most = RANKED if kind == "ranks" else SENTENCES
+    texts = sample_texts(source, most if sentences is None else sentences)
+    mapped = make(np.asarray(model.encode(texts)), f"{number_of(len(texts), 'text')} of {source.location}")
     return model.mapped(lambda encode: lambda texts: mapped(np.asarray(encode(texts))), name=name)
 
 
@@ -139,7 +153,7 @@ class _FittedOnFirstCall:
     def __call__(self, encode: Encode, texts: Sequence[str]) -> Vectors:
         vectors = np.asarray(encode(texts))
         if self._map is None:
-            self._map = self._make(vectors, f"the {len(texts):,} texts evaluated")
+            self._map = self._make(vectors, f"the {number_of(len(texts), 'text')} evaluated")
         return self._map(vectors)
 
 
@@ -150,6 +164,7 @@ def _fit(
     *,
     dimension: int | None,
     remove: int | None,
+    cosine_share: float | None,
     progress: Stage | None,
     say: Say | None,
 ) -> Transform:
@@ -184,5 +199,11 @@ def _fit(
                 f"{flow.log_likelihood(vectors).mean():.1f} nats per vector"
             )
             return flow.apply
+        case "ranks":
+            from opencse.evaluation.models.corpus_ranks import CorpusRanks
+
+            ranks = CorpusRanks.fit(vectors, cosine_share)
+            report(f"ranks against {data}: {ranks.cosine_share:.0%} of the similarity is the cosine")
+            return ranks.apply
         case _:
             assert_never(kind)

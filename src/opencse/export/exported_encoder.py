@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import as_list, as_vectors
-from opencse.encoder.damage import require_sound_vectors
 from opencse.encoder.fingerprint import hash_model
+from opencse.encoder.torchless import TorchlessEncoder
 from opencse.errors import UserError
 from opencse.export.runtime import DESCRIPTION, GRAPH, TOKENIZER, OnnxEncoder
 from opencse.model_folder.hybrid_weight import read_hybrid_weight
 from opencse.model_folder.listing import list_modules
-from opencse.modules.prompts import Role
+from opencse.model_folder.torchless_parts import TorchlessParts
 from opencse.modules.similarity import Similarity
 from opencse.progress import Count
 from opencse.text.rust_tokenizer import Ids, RustTokenizer
 
 
-class ExportedEncoder:
+class ExportedEncoder(TorchlessEncoder):
     """Turns texts into vectors with an export; see `opencse.encoder.text_encoder.TextEncoder`.
 
     Args:
@@ -33,22 +29,20 @@ class ExportedEncoder:
         folder: of the model that it was made of.
     """
 
-    own_code: tuple[str, ...] = ()
-    device_kind = "cpu"
-    network_name = "OnnxEncoder"
+    kind = "an export"
 
     def __init__(self, onnx: OnnxEncoder, folder: Path) -> None:
         about = onnx.description
         self._onnx = onnx
         self._fingerprint = str(about["fingerprint"])
-        self.prompts = onnx.prompts
-        self.similarity_fn_name = Similarity(about["similarity"])
-        self.max_length = int(about["max_length"])
-        self.hybrid_weight = read_hybrid_weight(folder)
-        self.weight_bytes = (onnx.folder / GRAPH).stat().st_size
+        max_length = int(about["max_length"])
         longest = about.get("max_characters")
-        by_id = None if longest is None else int(longest) // self.max_length
-        self.tokenizer = RustTokenizer(onnx.tokenizer, characters_per_id=by_id)
+        by_id = None if longest is None else int(longest) // max_length
+        tokenizer = RustTokenizer(onnx.tokenizer, characters_per_id=by_id)
+        similarity = Similarity(about["similarity"])
+        super().__init__(
+            TorchlessParts(tokenizer, max_length, True, onnx.prompts, similarity, read_hybrid_weight(folder))
+        )
 
     @property
     def dimension(self) -> int:
@@ -59,45 +53,29 @@ class ExportedEncoder:
         """That of the model when it was exported."""
         return self._fingerprint
 
-    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
-        """Token ids of each text with ``prompt`` in front, truncated to ``max_length``."""
-        return self.tokenizer.encode([prompt + text for text in texts], self.max_length)
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the graph with its weights."""
+        return (self._onnx.folder / GRAPH).stat().st_size
 
-    def encode_ids(self, rows: Sequence[Ids]) -> Embeddings:
+    @property
+    def id_count(self) -> int:
+        """Number of word vectors, as far as the vocabulary says."""
+        return self.tokenizer.vocabulary_size
+
+    def vectors_of_ids(self, rows: Sequence[Ids]) -> Embeddings:
         """(n, dimension) vectors of texts that are given as ids, at least one each."""
         return self._onnx.encode_ids(rows)
 
-    def encode(
-        self,
-        texts: Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        precision: Literal["float32", "bf16"] = "float32",
-        progress: Count | None = None,
+    def vectors_of_texts(
+        self, texts: Sequence[str], prompt: str, *, batch_size: int | None = None, progress: Count | None = None
     ) -> Embeddings:
-        """(n, dimension) vectors of texts; see `SentenceEncoder.encode`. They are float32 in any precision."""
-        del precision
-        rows = as_list([texts] if isinstance(texts, str) else texts)
-        vectors = self._onnx.encode(rows, prompt_name, prompt)
-        require_sound_vectors(self, vectors, rows)
+        """(n, dimension) vectors of checked texts; the export forms its own batches."""
+        del batch_size
+        vectors = self._onnx.encode(texts, prompt=prompt)
         if progress is not None:
-            progress(len(rows), len(rows))
+            progress(len(texts), len(texts))
         return vectors
-
-    def encode_query(self, texts: Iterable[str]) -> Embeddings:
-        """(n, dimension) vectors of queries."""
-        return self.encode(texts, prompt=self.prompts.of(Role.QUERY))
-
-    def encode_document(self, texts: Iterable[str], *, progress: Count | None = None) -> Embeddings:
-        """(n, dimension) vectors of documents."""
-        return self.encode(texts, prompt=self.prompts.of(Role.DOCUMENT), progress=progress)
-
-    def similarity(
-        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Embeddings:
-        """Compares every a with every b: (n, m)."""
-        return self.similarity_fn_name.matrix(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
 
 
 def open_export(folder: Path) -> ExportedEncoder | None:

@@ -22,6 +22,7 @@ from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
 from opencse.markdown import as_text, without_home
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.outputs import moving_in, require_empty
 from opencse.progress import Progress
 
@@ -151,10 +152,10 @@ def write_onnx(
             exact = OnnxEncoder(work)
             for prompt, vectors in expected.items():
                 exported = exact.encode(texts, prompt=prompt)
-                difference = max(difference, _require_same(exported, vectors, f"on {len(texts):,} texts"))
+                difference = max(difference, _require_same(exported, vectors, f"on {number_of(len(texts), 'text')}"))
             progress.say(
-                f"checked    against torch at {len(shapes)} shapes and on {len(texts):,} texts: no coordinate differs "
-                f"by more than {difference:.1e}"
+                f"checked    against torch at {len(shapes)} shapes and on {number_of(len(texts), 'text')}: no "
+                f"coordinate differs by more than {difference:.1e}"
             )
             int8 = None
             if pairs is not None:
@@ -217,21 +218,24 @@ def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str])
     """Writes tokenizer.json with truncation and padding; checks that it gives the encoder's ids on ``texts``."""
     from tokenizers import Tokenizer
 
-    hf = encoder.tokenizer.hf
-    if not hf.is_fast:
+    hf, rust = encoder.tokenizer.hf, encoder.tokenizer.rust
+    if rust is None:
         raise UserError(
             f"{hf.name_or_path or type(hf).__name__}: has no tokenizer.json (a tokenizer of Python alone), which ONNX "
             "users need; save the model with a fast tokenizer"
         )
-    backend = Tokenizer.from_str(hf.backend_tokenizer.to_str())
-    encoder.tokenizer.put_template(backend)
+    backend = Tokenizer.from_str(rust.backend.to_str())  # not that of hf, which adds [UNK] and [PAD] to a table's
     backend.enable_truncation(encoder.max_length, direction=hf.truncation_side)
     backend.enable_padding(pad_id=encoder.tokenizer.pad_id, pad_token=str(hf.pad_token))
     backend.save(str(file))
     read = Tokenizer.from_file(str(file))
     read.no_padding()
     longest = encoder.tokenizer.longest_text(encoder.max_length)
-    prompted = [prompt + text for prompt in {encoder.prompts.of(role) for role in Role} for text in texts]
+    prompted = [
+        prompt + text
+        for prompt in {encoder.prompts.of(role) for role in Role}
+        for text in (*texts, *hf.all_special_tokens)
+    ]
     written = [one.ids for one in read.encode_batch_fast([text[:longest] for text in prompted])]
     if any(row.tolist() != other for row, other in zip(encoder.tokenize(prompted), written, strict=True)):
         raise UserError(

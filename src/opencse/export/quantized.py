@@ -12,6 +12,7 @@ import numpy as np
 
 from opencse.evaluation.embedding import Encode
 from opencse.evaluation.pairs import ScoredPairs
+from opencse.numerals import number_of
 from opencse.statistics.correlation import cosine_of_rows, spearman
 
 
@@ -41,7 +42,8 @@ class Int8Loss:
         """Lines for the user."""
         return [
             f"int8       cosine to float32 {self.cosine:.4f} on average, {self.worst_cosine:.4f} at worst, over "
-            f"{self.texts:,} texts; the ranks of their similarities agree to {self.ranking:.2f} (Spearman x 100)",
+            f"{number_of(self.texts, 'text')}; the ranks of their similarities agree to {self.ranking:.2f} (Spearman "
+            "x 100)",
             f"int8       {self.int8:.2f} on {self.pairs} (Spearman x 100), float32 {self.float32:.2f}: "
             f"{self.int8 - self.float32:+.2f}",
         ]
@@ -90,7 +92,7 @@ def loss_of(exact: Encode, quantized: Encode, texts: Sequence[str], pairs: Score
         cosine=float(cosines.mean()),
         worst_cosine=float(cosines.min()),
         ranking=100 * spearman(similar[1], similar[0]),
-        pairs=f"{pairs.name} ({len(pairs)} pairs)",
+        pairs=f"{pairs.name} ({number_of(len(pairs), 'pair')})",
         float32=100 * correlations[0],
         int8=100 * correlations[1],
     )

@@ -67,10 +67,10 @@ class InferenceForward:
     """Computes the hidden states of BERT-shaped backbones on a CPU without gradient, faster than transformers does.
 
     It works on prepared copies of the weights (but for float32 by torch's own call, where only query, key and value are
-    joined), so it has to notice when the weights change: by the tensors themselves, the count torch keeps of changes in
-    place, and one number out of each tensor, which shows when a whole tensor is written past that count (through
-    ``.data``). Single rows that are written in that way go unnoticed: call `forget` then. Copies and pickles of an
-    encoder leave the prepared weights out.
+    joined). They are used until the weights change as far as torch records it: by the tensors themselves and the count
+    of their changes in place; no weight is read for that. What torch does not record (writing through ``.data``, the
+    step of a fused optimizer) needs `forget`, which the encoder calls whenever its mode is set (`train`, `eval`) and
+    before every forward with gradient. Copies and pickles of an encoder leave the prepared weights out.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class InferenceForward:
         return [states[layer] for layer in layers]
 
     def forget(self) -> None:
-        """Drops the prepared weights: the weights are about to change, which a fused optimizer does not record."""
+        """Drops the prepared weights: the next call prepares them again, of the weights as they are then."""
         self._prepared = None
 
     def _maps(self, blocks: Sequence[Block], kernel: Kernel, dtype: torch.dtype, *, first_only: bool) -> list[Maps]:
@@ -139,11 +139,8 @@ class InferenceForward:
 
 
 def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
-    if not tensors:
-        return ()
-    marks = torch.stack([t.detach().view(-1)[t.numel() // 2] for t in tensors]).tolist()
-    counts = (0 if t.is_inference() else t._version for t in tensors)
-    return tuple(zip((t.data_ptr() for t in tensors), counts, marks, strict=True))
+    """What torch records of the tensors: where they are in memory, and how often they were changed in place."""
+    return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
 
 
 def _prepared(block: Block, kernel: Kernel, dtype: torch.dtype, *, apart: bool) -> Maps:

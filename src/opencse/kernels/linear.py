@@ -19,12 +19,6 @@ from torch.nn import functional
 from opencse.kernels.processor import INTEL, maker
 
 Kernel = Literal["torch", "onednn"]
-_WIDE, _MUCH = 1_024, 3
-"""The wider matrix of a product counts as wide from this width, and from this many times the other's width."""
-_SUMMED = 512
-"""From this width on, a bias's gradient is computed as a product."""
-_TILE = 16
-"""Rows of a matrix that a bf16 unit works on at once."""
 
 
 @cache
@@ -108,9 +102,9 @@ class _Linear(torch.autograd.Function):
         of_weights: Sequence[Tensor | None] = [None] * count
         of_biases: Sequence[Tensor | None] = [None] * count
         if any(ctx.needs_input_grad[1 : 1 + count]):
-            of_weights = torch.split(_weight_gradient(gradient, x).to(ctx.dtype), ctx.sizes)
+            of_weights = torch.split(_product(gradient.t(), x).to(ctx.dtype), ctx.sizes)
         if any(ctx.needs_input_grad[1 + count :]):
-            of_biases = torch.split(_bias_gradient(gradient).to(ctx.dtype), ctx.sizes)
+            of_biases = torch.split(gradient.sum(dim=0).to(ctx.dtype), ctx.sizes)
         return of_x, *of_weights, *of_biases
 
 
@@ -124,31 +118,3 @@ def _mapped(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def _product(a: Tensor, b: Tensor) -> Tensor:
     """``a b`` by oneDNN, (m, k) and (k, n) -> (m, n): for bf16 torch's own call, which takes it by itself."""
     return a @ b if a.dtype == torch.bfloat16 else _mapped(a, b.t(), None)
-
-
-def _bias_gradient(gradient: Tensor) -> Tensor:
-    """The sum of (T, out) over T, (out,), in float32, rounded once.
-
-    In bf16 a product with rows of ones is twice as fast as torch's own sum, whose columns are far apart; that
-    sum, requested in float32, would first write all of it in float32. One row of ones takes longer than a whole tile.
-    """
-    if gradient.shape[1] < _SUMMED or gradient.dtype == torch.float32:
-        return gradient.sum(dim=0)
-    return (gradient.new_ones(_TILE, len(gradient)) @ gradient)[0]
-
-
-def _weight_gradient(gradient: Tensor, x: Tensor) -> Tensor:
-    """``gradient^T x``, (out, in), of (T, out) and (T, in).
-
-    In bf16 oneDNN is two to three times slower where its first matrix is transposed, and a transposition costs by what
-    it moves. So where one of the two is much the narrower, that one is transposed beforehand. In float32 it makes no
-    difference.
-    """
-    if gradient.dtype == torch.float32:
-        return _product(gradient.t(), x)
-    out, width = gradient.shape[1], x.shape[1]
-    if max(out, width) < _WIDE or max(out, width) < _MUCH * min(out, width):
-        return gradient.t() @ x
-    if out < width:
-        return gradient.t().contiguous() @ x
-    return (x.t().contiguous() @ gradient).t().contiguous()

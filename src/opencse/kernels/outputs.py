@@ -15,13 +15,18 @@ Disturb = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class MaskedTokens:
-    """A masked copy of some texts: the tokens, and a (rows, length) bool of the positions to predict.
+    """A masked copy of some texts.
 
-    Keep the positions on the CPU: on a GPU, counting them waits for all work in flight.
+    Attributes:
+        tokens: of the texts.
+        positions: (rows, length) bool, the positions to predict. Keep them on the CPU: on a GPU, counting them waits
+            for all work in flight.
+        labels: (M,) ids of the hidden tokens; with them the forward returns losses instead of logits.
     """
 
     tokens: Tokens
     positions: Tensor
+    labels: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Encoded:
         sentence: (rows, d) vectors after the training head; None if there were no sentences.
         layers: the same for each requested intermediate layer, pooled and projected in the same way.
         masked_logits: (M, vocabulary) at the masked positions, or None.
-        masked_losses: (M,) cross-entropy there, where a step took it chunk by chunk and kept no logits; else None.
+        masked_losses: (M,) cross-entropy there, where the hidden tokens were given; else None.
     """
 
     sentence: Tensor | None

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opencse.errors import UserError
-from opencse.kernels.attention import Gather, HeadPositions, attention, inferred_attention
+from opencse.kernels.attention import HeadPositions, attention, inferred_attention
 from opencse.kernels.groups import grouped, order_of_groups
 from opencse.kernels.linear import linear
 
@@ -233,7 +233,7 @@ class PackedBackbone:
                 first = first_only and number == len(self.blocks)
                 computed = block.maps(apart=first) if maps is None else maps[number - 1]
                 if mix is None or first:
-                    mix = self._mix(rows, bias, drop, x, first=first, inferred=maps is not None)
+                    mix = self._mix(rows, bias, drop, first=first, inferred=maps is not None)
                 x = self._layer(block, computed, x, rows, mix, drop)
                 if number in layers:
                     states[number] = x.unsqueeze(1) if first else rows.padded(x)
@@ -268,14 +268,11 @@ class PackedBackbone:
         relative: Tensor = encoder.compute_position_bias(like).to(dtype)
         return relative if rows.blocked is None else relative + rows.blocked
 
-    def _mix(
-        self, rows: PackedRows, bias: Tensor | None, drop: Masks | None, like: Tensor, *, first: bool, inferred: bool
-    ) -> Mix:
+    def _mix(self, rows: PackedRows, bias: Tensor | None, drop: Masks | None, *, first: bool, inferred: bool) -> Mix:
         """The attention of layers; of ``first`` tokens alone, or of all."""
         bias = bias[:, :, :1] if first and bias is not None else bias
         if inferred:
-            gather = Gather.of(rows.shape, rows.positions, self.heads, bias, like, first=first)
-            return lambda joined, query: inferred_attention(joined, query, gather)
+            return lambda joined, query: inferred_attention(joined, query, rows.shape, rows.positions, self.heads, bias)
         groups = grouped(rows.lengths, rows.shape[1], rows.first)
         if groups is None:
             return self._trained_mix(rows.shape, rows.positions, bias, drop, first=first)

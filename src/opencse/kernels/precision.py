@@ -26,9 +26,14 @@ class Precision:
     reason: str
 
     @property
-    def name(self) -> str:
+    def name(self) -> PrecisionName:
         """``bf16`` or ``float32``."""
         return "bf16" if self.bf16 else "float32"
+
+    @property
+    def line(self) -> str:
+        """The choice and its reason in one line."""
+        return f"precision  {self.name} ({self.reason})"
 
     def autocast(self, device: torch.device) -> AbstractContextManager[object]:
         """The context of the forward pass."""

@@ -20,12 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import without_warnings
 from opencse.text.rust_tokenizer import Ids, padded
 
 _LEAST = 1e-9
 """Smallest sum of weights, as in `opencse.modules.pooling`."""
 MOST_FACTORS = 2**24
 """Most words times positions of a BERT whose means are computed here: 64 MiB."""
+_MOST_POSITIONS, _MOST_NUMBERS = 2**14, 2**24
+"""Positions of a text, and numbers of word vectors (64 MiB), that are gathered at a time."""
 _BLOCK = 4_096
 """Rows of a table that are hashed at a time."""
 FloatTable = NDArray[np.float32]
@@ -81,6 +84,7 @@ class WordMeans:
         occurring = self.among(unique, max(lengths))
         return occurring.means(np.split(word_rows, np.cumsum(lengths)[:-1]))
 
+    @without_warnings
     def among(self, unique: NDArray[np.integer], longest: int) -> OccurringWords:
         """Prepares the words that occur in some texts.
 
@@ -139,21 +143,35 @@ class OccurringWords:
     positions: FloatTable | None = None
     norm: EmbeddingNorm | None = None
 
+    @without_warnings
     def means(self, rows: Sequence[NDArray[np.integer]]) -> FloatTable:
         """(n, d): the vector of each text; texts of similar length are the fastest.
+
+        At most `_MOST_NUMBERS` word vectors' numbers are gathered at a time, so a text may have millions of tokens.
 
         Args:
             rows: of each text the rows of its tokens in ``words``, at least one.
         """
+        width = min(max(map(len, rows)), _MOST_POSITIONS)
+        count = max(1, _MOST_NUMBERS // (width * self.words.shape[1]))
+        return np.concatenate([self._means(rows[start : start + count]) for start in range(0, len(rows), count)])
+
+    def _means(self, rows: Sequence[NDArray[np.integer]]) -> FloatTable:
         word_rows, lengths = padded(rows, 0)
-        at = np.arange(word_rows.shape[1])
-        factors = (at < lengths[:, None]).astype(np.float32)
-        if self.factors is not None:
-            factors *= self.factors[word_rows, at if self.positions is not None else 0]
-        sums: FloatTable = np.matmul(factors[:, None, :], self.words.take(word_rows, axis=0))[:, 0]
-        if self.norm is None or self.positions is None:
-            return np.asarray(sums / np.maximum(factors.sum(axis=1, keepdims=True), _LEAST), dtype=np.float32)
-        sums += factors @ self.positions[: len(at)]
+        sums = np.zeros((len(rows), self.words.shape[1]), dtype=np.float32)
+        weights = np.zeros((len(rows), 1), dtype=np.float32)
+        for start in range(0, word_rows.shape[1], _MOST_POSITIONS):
+            block = word_rows[:, start : start + _MOST_POSITIONS]
+            at = np.arange(start, start + block.shape[1])
+            factors = (at < lengths[:, None]).astype(np.float32)
+            if self.factors is not None:
+                factors *= self.factors[block, at if self.positions is not None else 0]
+            sums += np.matmul(factors[:, None, :], self.words.take(block, axis=0))[:, 0]
+            weights += factors.sum(axis=1, keepdims=True)
+            if self.positions is not None:
+                sums += factors @ self.positions[at]
+        if self.norm is None:
+            return np.asarray(sums / np.maximum(weights, _LEAST), dtype=np.float32)
         sums /= lengths[:, None].astype(np.float32)
         sums *= self.norm.weight.astype(np.float32)
         sums += self.norm.bias.astype(np.float32)

@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field
 
 from opencse.errors import UserError, shortened
+from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.text.scripts import is_unicode
 
@@ -150,7 +151,7 @@ class Labels(Settings):
         if known is not None:
             return self, known
         if len(self.queries) >= MOST_QUERIES:
-            raise UserError(f"there are {len(self.queries):,} queries, which is the limit; use another --out")
+            raise UserError(f"there are {number_of(len(self.queries), 'query')}, which is the limit; use another --out")
         added = LabelledQuery(number=self.next_number, text=query)
         changes = {"queries": (*self.queries, added), "next_number": self.next_number + 1}
         return self.model_copy(update=changes), added.number

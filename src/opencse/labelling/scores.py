@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from opencse.labelling.labels import LabelledQuery
 from opencse.labelling.pooling import SYSTEMS, Rankings
+from opencse.numerals import number_of
 from opencse.ranking import ndcg, reciprocal_rank
 from opencse.statistics.difference import Interval
 from opencse.statistics.seeds import summary
@@ -58,14 +59,15 @@ class LabelScores:
     def lines(self) -> list[str]:
         """The scores as lines of text."""
         if not self.systems:
-            return [f"{self.queries:,} queries have a right text; scores are shown from {FEWEST} on"]
+            answered = number_of(self.queries, "query has", "queries have")
+            return [f"{answered} a right text; scores are shown from {FEWEST} on"]
         head = f"{'':8}  nDCG@10  {'95 % interval':15}  MRR@10  {'compared with vectors':22}  judged of first 10"
         rows = [
             f"{name:8}  {one.ndcg_at_10:7.1f}  {_range(one.interval):15}  {one.mrr_at_10:6.1f}  "
             f"{_compared(one):22}  {one.judged:.0%}"
             for name, one in self.systems.items()
         ]
-        return [f"{self.queries:,} queries, x 100", head, *rows, self.warning]
+        return [f"{number_of(self.queries, 'query')}, x 100", head, *rows, self.warning]
 
 
 def score(queries: Sequence[LabelledQuery], rankings: Sequence[Rankings]) -> LabelScores:

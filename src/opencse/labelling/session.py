@@ -19,6 +19,7 @@ from opencse.labelling.labels import CorpusState, LabelledQuery, Labels, Level, 
 from opencse.labelling.pooling import Rankings, interleaved, search_all
 from opencse.labelling.scores import DEPTH, LabelScores, score
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
 
@@ -42,6 +43,7 @@ class ShownText:
         metadata: by column.
         level: the mark; None: not marked.
         note: what is special about it; may be empty.
+        digest: hash of its document's text; empty if the index does not have it.
     """
 
     id: str
@@ -51,6 +53,7 @@ class ShownText:
     metadata: dict[str, object]
     level: Level | None
     note: str
+    digest: str = ""
 
 
 class LabelSession:
@@ -116,12 +119,28 @@ class LabelSession:
         """Deletes a query with its marks."""
         self._save(self._labels.without(number))
 
-    def mark(self, number: int, text_id: str, level: Level | None) -> None:
-        """Marks a text for a query; None takes the mark back."""
+    def mark(self, number: int, text_id: str, level: Level | None, digest: str | None = None) -> None:
+        """Marks a text for a query; None takes the mark back.
+
+        Args:
+            number: of the query.
+            text_id: of the text when it was shown.
+            level: how well it answers the query.
+            digest: hash of the text that was shown, so that no other one is marked that has its id by now.
+
+        Raises:
+            UserError: if the index has this text no longer.
+        """
         self._follow_index()
-        labels = self._labels.marked(number, text_id, level)
         with self._index.snapshot() as snapshot:
             document = documents_with_ids(snapshot, [text_id]).get(text_id)
+            if digest and (document is None or document.digest != digest):
+                pool = self._labels.query(number).pool
+                text_id = next((one.id for one in pool if one.digest == digest and one.is_current), text_id)
+                document = documents_with_ids(snapshot, [text_id]).get(text_id)
+                if document is not None and document.digest != digest:
+                    raise UserError("the index has changed since this text was shown; load the page again")
+        labels = self._labels.marked(number, text_id, level)
         if document is not None:
             labels = labels.marked(number, text_id, level, digest=document.digest)
         elif level is not None:
@@ -155,16 +174,18 @@ class LabelSession:
         shown_texts = [_shown(one, documents.get(one.id), rankings) for one in pool]
         return self._labels.query(number), shown_texts
 
-    def text_of(self, text_id: str) -> str:
+    def text_of(self, text_id: str, digest: str | None = None) -> str:
         """All of a document's text, or its first `MOST_SHOWN` characters.
 
         Raises:
-            UserError: if the index does not have it.
+            UserError: if the index does not have it, or another text than that of ``digest`` has its id by now.
         """
         with self._index.snapshot() as snapshot:
             document = documents_with_ids(snapshot, [text_id]).get(text_id)
         if document is None:
             raise UserError("this text was deleted from the index")
+        if digest and document.digest != digest:
+            raise UserError("the index has changed since this text was shown; load the page again")
         return document.text[:MOST_SHOWN]
 
     def scores(self) -> LabelScores:
@@ -235,8 +256,8 @@ class LabelSession:
         marked = labels.marked_texts
         if len(marked) >= _SEVERAL and not any(one.is_current for one in marked):
             raise UserError(
-                f"{self.folder}: none of its {len(marked):,} marked texts is in this index, so the labels are of "
-                "another one; choose another --out"
+                f"{self.folder}: none of its {number_of(len(marked), 'marked text')} is in this index, so the labels "
+                "are of another one; choose another --out"
             )
 
 
@@ -318,10 +339,12 @@ def _shown(pooled: PooledText, document: IndexedDocument | None, rankings: Ranki
         {name: value for name, value in document.metadata.items() if value is not None},
         pooled.level if pooled.is_current else None,
         "" if pooled.is_current else "this text has changed since you marked it; mark it again",
+        document.digest,
     )
 
 
 def _notes_of(survey: CorpusSurvey) -> list[str]:
     if not survey.shortened:
         return []
-    return [f"{survey.shortened:,} documents are longer than 1.5 million characters; their beginnings were written"]
+    documents = number_of(survey.shortened, "document")
+    return [f"{documents} of more than 1.5 million characters, of which the beginning was written"]

@@ -106,8 +106,11 @@ def merge_adapters(backbone: PreTrainedModel) -> None:
     for name, layer in list(backbone.named_modules()):
         if isinstance(layer, BaseTunerLayer):
             layer.merge()
+            merged = layer.get_base_layer()
+            with torch.no_grad():
+                merged.weight.mul_(1)  # peft writes through .data, which torch does not count as a change
             parent, _, attribute = name.rpartition(".")
-            backbone.get_submodule(parent).register_module(attribute, layer.get_base_layer())
+            backbone.get_submodule(parent).register_module(attribute, merged)
     vars(backbone).pop("peft_config")
     backbone.requires_grad_(True)
 

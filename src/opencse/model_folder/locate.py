@@ -7,6 +7,9 @@ from pathlib import Path
 from opencse.errors import UserError, reason
 
 BUILTIN = "opencse-mini"
+WORDS = "words:"
+BAG_OF_WORDS = "bag-of-words"
+DITTO = ("ditto:", "ditto-")
 _WEIGHTS = ["*.safetensors", "*/*.safetensors"]
 _PATTERNS = ["*.json", "*.txt", "*.model", "*/config.json"]
 
@@ -27,7 +30,7 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
         weights: fetch its weights; without them it is a tokenizer and configurations.
 
     Raises:
-        UserError: if there is no such folder and no such model on the Hub.
+        UserError: if there is no such folder and no such model on the Hub, or for a baseline, which has no folder.
         TypeError: for anything but a name or a path.
     """
     if not isinstance(model, str | Path):
@@ -50,7 +53,14 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
             )
         if any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
             return folder
+        if (folder / "export.json").is_file():
+            raise UserError(f"{model}: is an export (ONNX); give the folder of the model that was exported")
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")
+    if str(model) == BAG_OF_WORDS or (":" in str(model) and str(model).startswith((WORDS, *DITTO))):
+        raise UserError(
+            f"{model}: is a baseline that opencse evaluate computes; no folder holds it, so it cannot be trained, "
+            f"saved or served; name a folder, a Hub id, or {BUILTIN}"
+        )
     if str(model).count("/") > 1 or str(model).startswith((".", "/", "~")):
         raise UserError(f"{model}: no such folder")
     return _download(str(model), [*_PATTERNS, "*.py"] if code else _PATTERNS, weights)

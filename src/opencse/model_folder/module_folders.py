@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opencse.errors import UserError
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
@@ -125,11 +128,16 @@ def read_token_weights(folder: Path, vocabulary: int) -> TokenWeights:
         weights = read_weights(folder).get(TOKEN_WEIGHTS_TENSOR, torch.zeros(0)).flatten().float()
     else:
         weights = _weights_by_word(folder / "config.json")
+    require_token_weights(folder, weights.numpy(), vocabulary)
+    return TokenWeights(weights)
+
+
+def require_token_weights(folder: Path, weights: NDArray[np.floating], vocabulary: int) -> None:
+    """Refuses weights (V,) of a WordWeights module; see `read_token_weights` for the arguments and errors."""
     if len(weights) < vocabulary:
         raise UserError(f"{folder}: {len(weights):,} weights of tokens for {vocabulary:,} ids; each id needs one")
-    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
+    if not bool(np.isfinite(weights).all()) or bool((weights < 0).any()):
         raise UserError(f"{folder}: a weight of a token is negative or not finite; numbers from 0 on were expected")
-    return TokenWeights(weights)
 
 
 def _weights_by_word(file: Path) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import nn
 
 from opencse.errors import UserError, nearest
-from opencse.foreign import own_code
+from opencse.foreign import MASKED_LM, own_code
 from opencse.model_folder.adapters import Adapters, read_adapters
 from opencse.model_folder.backbone import dropout_rates, load_backbone, position_limit
 from opencse.model_folder.hybrid_weight import read_hybrid_weight
@@ -28,12 +29,13 @@ from opencse.model_folder.sentence_config import (
     read_prompts,
     read_sentence_config,
     read_similarity,
-    require_all_dimensions,
+    require_sentence_vectors,
 )
 from opencse.model_folder.templates import read_template, restore
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.similarity import Similarity
+from opencse.numerals import number_of
 from opencse.text.template import Template
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
@@ -100,13 +102,14 @@ def read_folder(
         sources.adapters.merge_into(backbone)
     tokenizer = Tokenizer.load(sources.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
+    _require_one_type(sources.text, tokenizer, backbone)
     saved = read_template(folder)
     if saved is not None:
         restore(saved, tokenizer, backbone, folder)
     wrapped = saved.template if template is None and saved is not None else None
     wrapped = wrapped if template is None else Template(template)
     tokenizer = Tokenizer(tokenizer.hf, template=wrapped) if saved or wrapped else tokenizer
-    require_all_dimensions(folder)
+    require_sentence_vectors(folder)
     prompts = read_prompts(folder)
     dense = [read_dense(path) for path in modules.dense] if modules else []
     require_chain(folder, int(backbone.config.hidden_size), dense)
@@ -142,7 +145,7 @@ def read_folder(
         pool_prompt=pool_prompt,
         lower_case=sentence.lower_case,
         token_weights=weights,
-        own_code=own_code(transformer) if trust_remote_code else (),
+        own_code=own_code(transformer, MASKED_LM) if trust_remote_code else (),
         own_dropout={key: stated[key] for key in dropout_rates(backbone.config) if key in stated},
     )
 
@@ -167,7 +170,9 @@ def _read_table(
         raise UserError(f"max_length {max_length} leaves no room for text")
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
-    require_all_dimensions(folder)
+    require_sentence_vectors(folder)
+    if modules.normalize is not None:
+        require_sentence_names(modules.normalize)
     read = read_table(folder, modules.transformer, dropout=dropout)
     dense = [read_dense(path) for path in modules.dense]
     require_chain(folder, int(read.table.config.hidden_size), dense)
@@ -267,8 +272,21 @@ def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel)
     ids = 1 + max(tokenizer.hf.get_vocab().values(), default=0)
     if ids > rows:
         raise UserError(
-            f"{folder}: the tokenizer has {ids:,} ids, the embedding {rows:,} rows; use the tokenizer that the model "
-            f"was made with, or give it rows for the new tokens (model.resize_token_embeddings({ids}))"
+            f"{folder}: the tokenizer has {ids:,} ids, the embedding {number_of(rows, 'row')}; use the tokenizer that "
+            f"the model was made with, or give it rows for the new tokens (model.resize_token_embeddings({ids}))"
+        )
+
+
+def _require_one_type(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
+    """Refuses a tokenizer that gives tokens of a single text another type than 0, which all tokens have here."""
+    key, hf = "token_type_ids", tokenizer.hf
+    if key not in hf.model_input_names or key not in signature(backbone.forward).parameters:
+        return
+    # Called as a whole, transformers' tokenizer would first compare lengths with a limit that may be no number.
+    if any(hf.backend_tokenizer.encode("a").type_ids if hf.is_fast else hf("a")[key]):
+        raise UserError(
+            f"{folder}: the tokenizer gives tokens of a single text a type other than 0, which is not supported here; "
+            f"if the model was trained without, delete {key} from model_input_names in tokenizer_config.json"
         )
 
 

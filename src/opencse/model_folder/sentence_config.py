@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from opencse.errors import UserError, nearest
 from opencse.model_folder.layout import SENTENCE_CONFIG, SIMILARITY, entry, read_config
@@ -20,7 +20,31 @@ _SENTENCE_CONFIGS = (
     "sentence_camembert_config.json",
     "sentence_albert_config.json",
     "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
 )
+# Keys whose values are read below, or change no vector.
+_READ = (
+    "max_seq_length",
+    "do_lower_case",
+    "transformer_task",
+    "modality_config",
+    "module_output_name",
+    "processing_kwargs",
+    "unpad_inputs",
+)
+# Arguments of transformers' loaders, under the names of each release, and those of them that change no vector here.
+_ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
+_SAME_VECTORS = {
+    "attn_implementation",
+    "clean_up_tokenization_spaces",
+    "dtype",
+    "low_cpu_mem_usage",
+    "torch_dtype",
+    "use_cache",
+    "use_fast",
+    "use_safetensors",
+}
+_DENSE = "SentenceTransformer"
 # By the task of the Transformer module: the network's output that it reads, and the name under which it passes it on.
 _OUTPUTS = {
     "feature-extraction": ("last_hidden_state", "token_embeddings"),
@@ -65,10 +89,22 @@ def read_sentence_config(
     modalities = entry(path, config, "modality_config", dict, {"text": plain})
     if modalities.get("text") != plain or "message" in modalities or config.get("processing_kwargs"):
         raise UserError(f"{transformer}: only text as it is (no chat template, no processing_kwargs) is supported here")
+    _require_no_other(path, config)
     length = entry(path, config, "max_seq_length", int, 0)
     if length < 0 or config.get("max_seq_length") == 0:
         raise UserError(f"{path}: max_seq_length is {length}; a whole number from 1 on was expected")
     return SentenceConfig(length or None, entry(path, config, "do_lower_case", bool, False))
+
+
+def _require_no_other(path: Path, config: dict[str, Any]) -> None:
+    """Refuses settings that change vectors and are not read here: sentence-transformers would follow them."""
+    others = {key: value for key, value in config.items() if key not in (*_READ, *_ARGUMENTS)}
+    for key in _ARGUMENTS:
+        arguments = entry(path, config, key, dict, {})
+        others |= {f"{key}: {name}": value for name, value in arguments.items() if name not in _SAME_VECTORS}
+    for key, value in others.items():
+        if value not in (None, {}, []):
+            raise UserError(f"{path}: {key} = {value!r} is not supported here; delete it if the model works without")
 
 
 def read_similarity(folder: Path) -> Similarity:
@@ -105,8 +141,12 @@ def read_prompts(folder: Path) -> Prompts:
         raise UserError(f"{path}: default_prompt_name: {error}") from None
 
 
-def require_all_dimensions(folder: Path) -> None:
-    """Refuses a folder that asks for truncated vectors."""
+def require_sentence_vectors(folder: Path) -> None:
+    """Refuses a folder that asks for truncated vectors, or whose modules are of a model that gives no single vector."""
     path = folder / SENTENCE_CONFIG
-    if read_config(path).get("truncate_dim"):
+    config = read_config(path)
+    if config.get("truncate_dim") is not None:
         raise UserError(f"{path}: truncate_dim is not supported here; delete the key and truncate the vectors yourself")
+    kind = config.get("model_type")
+    if kind not in (None, _DENSE):
+        raise UserError(f"{path}: model_type is {kind!r}; only {_DENSE} is supported here, one vector per text")

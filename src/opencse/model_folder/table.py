@@ -128,12 +128,14 @@ def _with_padding(tokenizer: BareTokenizer) -> Tokenizer:
 
     names = {"pad_token": tokenizer.padding} | ({} if tokenizer.unknown is None else {"unk_token": tokenizer.unknown})
     hf = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer.backend,
+        tokenizer_object=tokenizer.padded,
         clean_up_tokenization_spaces=False,
         truncation_side=tokenizer.truncation_side,
         **names,
     )
-    return Tokenizer(hf, characters_per_id=tokenizer.characters_per_id)
+    padded = Tokenizer(hf, characters_per_id=tokenizer.characters_per_id)
+    padded.rust = tokenizer.rust
+    return padded
 
 
 def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
@@ -146,10 +148,14 @@ def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
     from safetensors.torch import save_file
 
     words = cast(nn.Embedding, parts.backbone.get_input_embeddings())
-    rows = words.weight.detach().to(dtype).contiguous().cpu()
+    hf, rust = parts.tokenizer.hf, parts.tokenizer.rust
+    makes_ids = hf.backend_tokenizer if rust is None else rust.backend
+    backend = type(makes_ids).from_str(makes_ids.to_str())
+    backend.no_truncation()
+    ids = 1 + max(backend.get_vocab().values(), default=-1)
+    added = ids == parts.tokenizer.pad_id == words.num_embeddings - 1  # for padding, see `table_rows`
+    rows = words.weight.detach()[: ids if added else None].to(dtype).contiguous().cpu()
     save_file({"embeddings": rows}, folder / "model.safetensors", metadata={"format": "pt"})
-    hf = parts.tokenizer.hf
-    backend = type(hf.backend_tokenizer).from_str(hf.backend_tokenizer.to_str())
     if parts.max_length < UNLIMITED:  # the only length that StaticEmbedding reads
         backend.enable_truncation(parts.max_length, direction=hf.truncation_side)
     backend.save(str(folder / "tokenizer.json"))

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
 from opencse.model_folder.layout import entry, read_config, read_json
+from opencse.numerals import number_of
+from opencse.text.rust_tokenizer import RustTokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -35,7 +37,8 @@ class BareTokenizer:
     """A tokenizer that adds no special tokens.
 
     Attributes:
-        backend: of the tokenizers library.
+        backend: of the tokenizers library; makes the ids.
+        padded: the same with special tokens for padding and the unknown token, as transformers needs them.
         padding: name of the padding token.
         unknown: name of the unknown token; None if the vocabulary has none.
         truncation_side: where longer texts lose tokens.
@@ -43,6 +46,7 @@ class BareTokenizer:
     """
 
     backend: Backend
+    padded: Backend
     padding: str
     unknown: str | None
     truncation_side: str
@@ -52,6 +56,16 @@ class BareTokenizer:
     def unknown_id(self) -> int | None:
         """The id of the unknown token."""
         return None if self.unknown is None else self.backend.token_to_id(self.unknown)
+
+    @property
+    def rust(self) -> RustTokenizer:
+        """Makes the ids."""
+        return RustTokenizer(
+            self.backend,
+            truncation_side=self.truncation_side,
+            characters_per_id=self.characters_per_id,
+            unknown=self.unknown,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +135,17 @@ def table_rows(folder: Path, where: Path, tensors: Mapping[str, NDArray[Any]]) -
         UserError: if a file is missing or broken.
     """
     backend = read_backend(where)
-    rows = _folded(where, tensors)
-    size = 1 + max(backend.get_vocab().values(), default=-1)
-    if rows.ndim != 2 or len(rows) < size:
-        raise UserError(f"{where}: the tokenizer has {size:,} ids, the table is of shape {tuple(rows.shape)}")
     path = folder / "config.json"
     config = read_config(path)
     model2vec = config.get("model_type") == MODEL2VEC
+    rows = tensors.get("embedding.weight")
+    if model2vec or rows is None:  # sentence-transformers reads no mapping and no factors of its own tables
+        rows = _folded(where, tensors)
+    size = 1 + max(backend.get_vocab().values(), default=-1)
+    if rows.ndim != 2 or len(rows) < size:
+        raise UserError(f"{where}: the tokenizer has {size:,} ids, the table is of shape {tuple(rows.shape)}")
     tokenizer = bare(backend, characters_per_id=characters_per_id(backend) if model2vec else None)
-    pad_id = tokenizer.backend.get_vocab()[tokenizer.padding]
+    pad_id = tokenizer.padded.get_vocab()[tokenizer.padding]
     if pad_id >= len(rows):  # the vocabulary has no padding, so one was added
         rows = np.concatenate([rows, np.zeros((1 + pad_id - len(rows), rows.shape[1]), dtype=rows.dtype)])
     unknown = tokenizer.unknown_id if model2vec else None
@@ -152,11 +168,11 @@ def characters_per_id(backend: Backend) -> int:
 def bare(backend: Backend, *, characters_per_id: int | None = None) -> BareTokenizer:
     """The tokenizer of ``backend``, which stays as it is, without truncation, and without special tokens around texts.
 
-    A token for padding is added where it has none.
+    A token for padding is added for transformers where it has none; texts are split as if it were not there.
     """
     stated = json.loads(backend.to_str())
     stated |= {"post_processor": None, "truncation": None, "padding": None}
-    copy = type(backend).from_str(json.dumps(stated))
+    copy, padded = (type(backend).from_str(json.dumps(stated)) for _ in range(2))
     known = copy.get_vocab()
     padding = next((token for token in _PADDINGS if token in known), _PADDINGS[0])
     model = stated.get("model", {})
@@ -164,9 +180,9 @@ def bare(backend: Backend, *, characters_per_id: int | None = None) -> BareToken
     if unknown is None and isinstance(model.get("unk_id"), int):  # of Unigram
         unknown = model["vocab"][model["unk_id"]][0]
     unknown = unknown if unknown in known else None
-    copy.add_special_tokens([*([] if unknown is None else [unknown]), padding])  # as transformers does with both
+    padded.add_special_tokens([*([] if unknown is None else [unknown]), padding])  # as transformers does with both
     side = (backend.truncation or {}).get("direction", "right")
-    return BareTokenizer(copy, padding, unknown, side, characters_per_id)
+    return BareTokenizer(copy, padded, padding, unknown, side, characters_per_id)
 
 
 def _longest(path: Path, config: dict[str, Any]) -> int:
@@ -197,6 +213,8 @@ def _folded(where: Path, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.floa
     if "weights" in tensors:
         if tensors["weights"].shape != (len(rows),):
             shape = tuple(tensors["weights"].shape)
-            raise UserError(f"{where / 'model.safetensors'}: weights is of shape {shape} for {len(rows):,} rows")
+            raise UserError(
+                f"{where / 'model.safetensors'}: weights is of shape {shape} for {number_of(len(rows), 'row')}"
+            )
         rows = rows.astype(np.float32) * tensors["weights"].astype(np.float32)[:, None]
     return rows

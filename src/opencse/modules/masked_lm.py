@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+_BLOCK_BYTES = 2**26
+"""64 MiB of logits: 549 positions of a vocabulary of 30,522."""
 
 
 class _ReplacedBackbone(nn.Module):
@@ -50,3 +56,29 @@ class MaskedLMHead(nn.Module):
         """Logits of each position."""
         logits: Tensor = self.lm(inputs_embeds=hidden.unsqueeze(0)).logits
         return logits.squeeze(0)
+
+    def losses(self, hidden: Tensor, labels: Tensor, *, block_bytes: int = _BLOCK_BYTES) -> Tensor:
+        """The cross-entropy at each position (M,), float32, with the logits of some positions in memory at a time.
+
+        Logits of one block are computed again for its gradient, so that a step holds one block of logits and not all
+        three arrays of (M, vocabulary) that the plain loss holds. The same losses and gradients as of all logits at
+        once, up to rounding; what fits one block is computed at once.
+
+        Args:
+            hidden: (M, H) of the masked positions; M may be 0.
+            labels: (M,) ids of the hidden tokens.
+            block_bytes: most memory of a block's logits in float32.
+        """
+
+        def of(states: Tensor, ids: Tensor) -> Tensor:
+            logits = self(states)
+            return functional.cross_entropy(logits.float() if logits.itemsize < 4 else logits, ids, reduction="none")
+
+        rows = max(1, block_bytes // (4 * len(self.lm.get_output_embeddings().weight)))
+        if len(hidden) <= rows:
+            return of(hidden, labels)
+        starts = range(0, len(hidden), rows)
+        blocks = [(hidden[start : start + rows], labels[start : start + rows]) for start in starts]
+        if not torch.is_grad_enabled():
+            return torch.cat([of(*block) for block in blocks])
+        return torch.cat([checkpoint(of, *block, use_reentrant=False) for block in blocks])

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-_LEAST = 1e-9  # smallest sum of weights, as in sentence-transformers
+LEAST_WEIGHT = 1e-9
+"""Smallest sum of the weights of a text's tokens, as in sentence-transformers."""
 
 
 class Pooling(StrEnum):
@@ -84,4 +85,4 @@ class Pooling(StrEnum):
         if weights is None:
             return (hidden * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
         counted = real * weights.unsqueeze(-1).to(hidden.dtype)
-        return (hidden * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=_LEAST)
+        return (hidden * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=LEAST_WEIGHT)

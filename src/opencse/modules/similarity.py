@@ -7,10 +7,11 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.arrays import Vectors
+from opencse.arrays import Vectors, without_warnings
 from opencse.errors import UserError
 
 
+@without_warnings
 def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     """L2-normalises the rows of (n, d), as float32; zero rows stay zero, half precision does not overflow.
 
@@ -95,12 +96,20 @@ class Similarity(StrEnum):
 
     def of_pairs(self, a: Vectors, b: Vectors) -> NDArray[np.float64]:
         """Similarity (n,) of row i of (n, d) with row i of (n, d), of prepared vectors, computed in float64."""
-        one, two = a.astype(np.float64), b.astype(np.float64)
+        return self.of_candidates(a, b[:, None])[:, 0]
+
+    def of_candidates(self, queries: Vectors, candidates: Vectors) -> NDArray[np.float64]:
+        """Similarity (n, c) of each query (n, d) with its own candidates (n, c, d), of prepared vectors, in float64.
+
+        Every pair is computed by itself, so that equal vectors have equal similarities.
+        """
+        one, two = queries.astype(np.float64)[:, None], candidates.astype(np.float64)
         if self.is_product:
-            return np.asarray((one * two).sum(axis=1))
+            return np.asarray(np.multiply(two, one, out=two).sum(axis=2))
+        two -= one
         if self is Similarity.EUCLIDEAN:
-            return np.asarray(-np.sqrt(np.square(one - two).sum(axis=1)))
-        return np.asarray(-np.abs(one - two).sum(axis=1))
+            return np.asarray(-np.sqrt(np.square(two, out=two).sum(axis=2)))
+        return np.asarray(-np.abs(two, out=two).sum(axis=2))
 
     def share_of(self, score: float, share: float) -> float:
         """The similarity that is ``share`` times as high as ``score``; for negative ones (distances), farther away."""

@@ -48,12 +48,16 @@ class Pairs:
         right: (N, d).
         scoring: turns similarities into logits.
         scale: multiplies the logits.
+        copies: how often a positive is in its denominator.
+        counted: (N,) bool, False where an anchor has no loss of its own, which counts as 0 in the mean; None: all have.
     """
 
     left: Tensor
     right: Tensor
     scoring: Scoring
     scale: float = 1.0
+    copies: int = 1
+    counted: Tensor | None = None
 
     def similarity(self) -> Tensor:
         """(N,)."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from opencse.arrays import Flags, Integers
+from opencse.numerals import number_of
 from opencse.objective.context import Context
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import HardNegatives
@@ -51,7 +52,7 @@ class InputBuilder:
         self.cells = objective.view.examples(corpus, np.random.default_rng([seed, Stream.EXAMPLES]))
         if left_out is not None:
             if len(left_out) != len(corpus):
-                raise ValueError(f"{len(left_out)} flags for {len(corpus)} rows")
+                raise ValueError(f"{len(left_out)} flags for {number_of(len(corpus), 'row')}")
             self.cells = self.cells[~self._uses(left_out)]
         if isinstance(self.view, DrawsTexts):
             self.cells = self.cells[self.view.suitable(self.cells, corpus, tokenizer)]

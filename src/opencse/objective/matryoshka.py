@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Pairs, VectorColumns
-from opencse.objective.contrast import Contrast, contrast
+from opencse.objective.contrast import Contrast, ContrastLoss, contrast
 from opencse.settings import Settings
 
 
@@ -91,6 +91,7 @@ class Matryoshka:
         negatives: Sequence[AnyColumns],
         averaged: Sequence[Sequence[int]],
         *,
+        loss: ContrastLoss = "softmax",
         label_smoothing: float,
         tile_bytes: int,
     ) -> Contrast:
@@ -101,6 +102,7 @@ class Matryoshka:
                 _pairs(positive, length),
                 [_columns(columns, length) for columns in negatives],
                 averaged,
+                loss=loss,
                 label_smoothing=label_smoothing,
                 tile_bytes=tile_bytes,
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,18 +12,17 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.columns import AnyColumns, Pairs, Scoring
+from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.context import Context
-from opencse.objective.contrast import TILE_BYTES, Contrast, Directions, Partition, contrast
+from opencse.objective.contrast import TILE_BYTES, Contrast, ContrastLoss, Directions, Partition, contrast
 from opencse.objective.learned_temperature import LearnedTemperature
 from opencse.objective.losses.similarity import SimilarityKind
 from opencse.objective.matryoshka import Matryoshka
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Part
+from opencse.objective.positive import Positive
 from opencse.objective.registry import build
-from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.sides.base import Sides
-from opencse.objective.sides.views import Views
+from opencse.objective.settings import ObjectiveSettings, SavedEncoder
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.chunks import RowDisturb
 from opencse.objective.vectors.represent import Passes
@@ -61,19 +60,6 @@ class StepLosses:
         )
 
 
-@dataclass(frozen=True)
-class Positive:
-    """The vectors that the positive's similarity is taken between, and how much it counts.
-
-    Attributes:
-        of: gives the two vectors; by default the two views.
-        scale: multiplies the positive's logit, in the numerator and the denominator.
-    """
-
-    of: Sides = field(default_factory=Views)
-    scale: float = 1.0
-
-
 class Objective(nn.Module):
     """Composes parts into the loss of a run; the parts' state is in ``state_dict``.
 
@@ -101,9 +87,11 @@ class Objective(nn.Module):
         directions: what the softmax is taken over: the ``rows`` of the similarities (the columns of each anchor), the
             ``columns`` (those of each positive: anchors and positives exchanged), or ``both``.
         partition: whether both directions have a softmax each (``separate``; the loss is their mean), or one together.
+        loss: of an anchor, the cross-entropy of its softmax, or the ``binary`` one of all its probabilities.
         label_smoothing: epsilon.
         mask_duplicates: whether equal texts of a batch are never each other's negatives.
         dual_encoder: whether a second encoder, trained too, reads the positives.
+        saved_encoder: which of the two is saved: ``first``, ``second``, or the ``better`` one on the dev data.
         tile_bytes: most bytes of similarities that are made at once; a larger batch is contrasted tile by tile.
         matryoshka: contrasts the first dimensions of the vectors too, if given.
 
@@ -123,9 +111,11 @@ class Objective(nn.Module):
         learned_temperature: bool = False,
         directions: Directions = "rows",
         partition: Partition = "separate",
+        loss: ContrastLoss = "softmax",
         label_smoothing: float = 0.0,
         mask_duplicates: bool = True,
         dual_encoder: bool = False,
+        saved_encoder: SavedEncoder = "first",
         tile_bytes: int = TILE_BYTES,
         matryoshka: Matryoshka | None = None,
     ) -> None:
@@ -139,10 +129,12 @@ class Objective(nn.Module):
         self.second: SentenceEncoder | None = None
         self.label_smoothing = label_smoothing
         self.dual_encoder = dual_encoder
+        self.saved_encoder: SavedEncoder = saved_encoder
         self.tile_bytes = tile_bytes
         self.matryoshka = matryoshka
         self.directions: Directions = directions
         self.partition: Partition = partition
+        self.contrast_loss: ContrastLoss = loss
         self.learned_temperature: LearnedTemperature | None = None
         self.scoring = Scoring(similarity, temperature, mask_duplicates)
         if learned_temperature:
@@ -151,7 +143,8 @@ class Objective(nn.Module):
         self.view.name, self.positive.of.name = "view", "positive"
         _assign_names("negatives", self.negatives)
         _assign_names("terms", self.terms)
-        self.reads = frozenset[Request[Any]]().union(*(part.reads for part in self._all_parts))
+        contrasted = self.positive.reads if self.negatives else frozenset[Request[Any]]()
+        self.reads = frozenset(contrasted).union(*(part.reads for part in self._all_parts))
         self.check(Context(self))
 
     @classmethod
@@ -161,9 +154,10 @@ class Objective(nn.Module):
         Raises:
             UserError: if two of its parts cannot be combined.
         """
+        positive = settings.positive
         return cls(
             build(settings.view),
-            positive=Positive(build(settings.positive.of), settings.positive.scale),
+            positive=Positive(build(positive.of), positive.scale, positive.copies, positive.least_score),
             negatives=[build(source) for source in settings.negatives],
             terms=[build(term) for term in settings.terms],
             similarity=settings.similarity,
@@ -171,9 +165,11 @@ class Objective(nn.Module):
             learned_temperature=settings.learned_temperature,
             directions=settings.directions,
             partition=settings.partition,
+            loss=settings.loss,
             label_smoothing=settings.label_smoothing,
             mask_duplicates=settings.mask_duplicates,
             dual_encoder=settings.dual_encoder,
+            saved_encoder=settings.saved_encoder,
             tile_bytes=settings.tile_bytes,
             matryoshka=None if settings.matryoshka is None else Matryoshka.of(settings.matryoshka),
         )
@@ -226,8 +222,17 @@ class Objective(nn.Module):
                 f"objective.directions = {self.directions} leaves no negatives for the positives: hard ones are of the "
                 "anchors; set it to rows, or add the in_batch negatives"
             )
+        if self.saved_encoder != "first" and not self.dual_encoder:
+            raise UserError(f"objective.saved_encoder = {self.saved_encoder} needs objective.dual_encoder = true")
         if not self.negatives and not self.terms:
             raise UserError("an objective needs at least one negative source or one term")
+        if not self.negatives and self.positive.least_score is not None:
+            raise UserError("objective.positive.least_score needs a contrast; add the in_batch negatives")
+        if self.contrast_loss == "binary" and (self.label_smoothing or self.positive.copies > 1):
+            raise UserError(
+                "objective.loss = binary is of single probabilities: it has no label_smoothing and no positive.copies; "
+                "leave them out"
+            )
         kinds = [term.kind for term in self.terms]
         for kind in kinds:
             if kinds.count(kind) > 1:
@@ -262,6 +267,13 @@ class Objective(nn.Module):
             part.classes = classes
             repeated = "#" in part.name  # a second part of a kind has draws of its own
             part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if repeated else seed)
+
+    def candidates(self, weights: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        """The weights of the encoders that may be saved, as ``saved_encoder`` says, of ``weights`` of the first."""
+        if self.saved_encoder == "first" or self.second is None:
+            return [weights]
+        second = {name: tensor.detach().cpu().clone() for name, tensor in self.second.state_dict().items()}
+        return [weights | second] if self.saved_encoder == "second" else [weights, weights | second]
 
     def represent(
         self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: RowDisturb | None = None
@@ -313,8 +325,7 @@ class Objective(nn.Module):
 
         If a source has ``averaged_with_plain``, it is the mean of the losses with and without its columns.
         """
-        sides = self.positive.of
-        positive = Pairs(*sides.of(reps, lambda: sides.noise(reps)), self.scoring, self.positive.scale)
+        positive = self.positive.pairs(reps, self.scoring)
         columns: list[AnyColumns] = []
         softmaxes: list[list[int]] = []
         for mirrored in (False, True):
@@ -334,7 +345,12 @@ class Objective(nn.Module):
             positive, columns = learned.scaled(positive, columns)
         function = contrast if self.matryoshka is None else self.matryoshka.contrast
         contrasted = function(
-            positive, columns, softmaxes, label_smoothing=self.label_smoothing, tile_bytes=self.tile_bytes
+            positive,
+            columns,
+            softmaxes,
+            loss=self.contrast_loss,
+            label_smoothing=self.label_smoothing,
+            tile_bytes=self.tile_bytes,
         )
         if learned is None:
             return contrasted

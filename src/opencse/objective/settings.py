@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from opencse.objective.contrast import TILE_BYTES, Directions, Partition
+from opencse.objective.contrast import TILE_BYTES, ContrastLoss, Directions, Partition
 from opencse.objective.losses.similarity import SimilarityKind
 from opencse.objective.matryoshka import MatryoshkaSettings
 from opencse.objective.registry import PartOf
 from opencse.objective.sides.base import SidesSettings
 from opencse.settings import PartSettings, Settings
 
+SavedEncoder = Literal["first", "second", "better"]
 _VIEWS: Any = {"kind": "views"}
 _DROPOUT: Any = {"kind": "dropout"}
 _IN_BATCH: Any = {"kind": "in_batch"}
@@ -25,10 +26,17 @@ class PositiveSettings(Settings):
         of: the two vectors; by default the two views.
         scale: multiplies the positive's logit, in the numerator and the denominator: the ``m`` of SimCSE++'s code
             (its paper puts m on the negatives instead: ``weight`` of ``in_batch``).
+        copies: how often the positive is in its denominator: 2 with ``directions = "both"`` and ``partition = "joint"``
+            is the loss of Li et al. 2023 (arXiv:2308.03281, eq. 2) and of sentence-transformers.
+        least_score: with graded pairs, a pair of a lower score is no positive: it has no loss of its own, and its texts
+            are negatives of the others alone (the in-batch loss of AnglE, whose labels are 0 and 1). Scores are scaled
+            to 0 ... 1. Unset: every pair is a positive.
     """
 
     of: SidesSettings = Field(default=_VIEWS)
     scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    copies: int = Field(default=1, ge=1, le=100)
+    least_score: float | None = Field(default=None, gt=0, le=1)
 
 
 class ObjectiveSettings(Settings):
@@ -55,11 +63,14 @@ class ObjectiveSettings(Settings):
             exchanged), ``both`` both; hard negatives are columns of the anchors alone. With ``both`` and ``in_batch``
             negatives of ``columns = "positives_and_anchors"`` it is NT-Xent (Chen et al. 2020).
         partition: with ``both``: ``separate`` takes the mean of two losses, ``joint`` puts the columns of both
-            directions into one softmax (Li et al. 2023, arXiv:2308.03281, eq. 2, where the positive is counted once per
-            direction; here once).
+            directions into one softmax, with the positive once (``positive.copies`` counts it more often).
+        loss: of an anchor: ``softmax`` is the cross-entropy of SimCSE's eq. 1; ``binary`` the mean binary cross-entropy
+            of all its probabilities, as in DCLR's code (`losses.binary_from_logits`; all similarities at once).
         label_smoothing: epsilon.
         mask_duplicates: whether equal texts of a batch are never each other's negatives.
-        dual_encoder: whether a second encoder, trained too, reads the positives (SimCSE, Table 2); the first is saved.
+        dual_encoder: whether a second encoder, trained too, reads the positives (SimCSE, Table 2).
+        saved_encoder: which of the two is saved: the ``first``, the ``second`` (as sentence-transformers does in
+            contrastive tension), or in each evaluation on the dev data the ``better`` one (CT's authors).
         tile_bytes: most bytes of similarities that are made at once. A larger batch is contrasted tile by tile, which
             gives the same loss and gradients up to rounding, in memory that does not grow with the square of the batch.
         matryoshka: contrasts the first dimensions of the vectors too, so that vectors can be truncated (Kusupati et al.
@@ -75,8 +86,10 @@ class ObjectiveSettings(Settings):
     learned_temperature: bool = False
     directions: Directions = "rows"
     partition: Partition = "separate"
+    loss: ContrastLoss = "softmax"
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     mask_duplicates: bool = True
     dual_encoder: bool = False
+    saved_encoder: SavedEncoder = "first"
     tile_bytes: int = Field(default=TILE_BYTES, gt=0, le=10**15)
     matryoshka: MatryoshkaSettings | None = None

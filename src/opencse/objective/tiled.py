@@ -10,6 +10,7 @@ pass, and only the vectors and their gradients stay in memory. With N anchors, K
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -245,17 +246,23 @@ class _Tiles:
         similarity = self._similarity(plan.positive, rows)
         positive = similarity * (plan.positive.scale / plan.positive.scoring.temperature)
         blocks = [self._block(number, columns, rows) for number, columns in enumerate(plan.negatives)]
-        share = 1.0 / (n * len(plan.averaged))
+        share: float | Tensor = 1.0 / (n * len(plan.averaged))
+        copies, in_denominator = plan.positive.copies, positive
+        if copies > 1:
+            in_denominator = positive + math.log(copies)
+        if plan.positive.counted is not None:
+            share = share * plan.positive.counted[rows].to(positive)
         loss = positive.new_zeros(())
         of_positive = torch.zeros_like(positive)
         scales = [torch.zeros_like(positive) for _ in blocks]
         smooth = [torch.zeros_like(positive) for _ in blocks]
         for numbers in plan.averaged:
-            normaliser = torch.logsumexp(torch.stack([positive, *(blocks[b].log_sum for b in numbers)]), dim=0)
-            columns = 1.0 + sum((blocks[b].counted for b in numbers), torch.zeros_like(positive))
-            total = positive + sum((blocks[b].total for b in numbers), torch.zeros_like(positive))
-            loss += share * (normaliser - (1.0 - eps) * positive - eps * total / columns).sum()
-            of_positive += share * ((positive - normaliser).exp() - (1.0 - eps) - eps / columns)
+            normaliser = torch.logsumexp(torch.stack([in_denominator, *(blocks[b].log_sum for b in numbers)]), dim=0)
+            columns = copies + sum((blocks[b].counted for b in numbers), torch.zeros_like(positive))
+            total = copies * positive + sum((blocks[b].total for b in numbers), torch.zeros_like(positive))
+            losses = normaliser - (1.0 - eps) * positive - eps * total / columns
+            loss += share * losses.sum() if isinstance(share, float) else (share * losses).sum()
+            of_positive += share * ((in_denominator - normaliser).exp() - (1.0 - eps) - eps * copies / columns)
             for b in numbers:
                 scales[b] += share * (blocks[b].top - normaliser).exp()
                 smooth[b] += share * eps / columns

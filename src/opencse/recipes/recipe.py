@@ -2,92 +2,27 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
-from opencse.errors import UserError, nearest, reason, shortened
+from opencse.errors import UserError, shortened
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.recipes.backbones import FILE, completed
+from opencse.recipes.backbones import completed
 from opencse.recipes.data_sets import DataSetSettings, check_data_sets
-from opencse.recipes.judged import Judged
-from opencse.recipes.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
-from opencse.recipes.settings import DataSettings, EncoderSettings
+from opencse.recipes.data_settings import DataSettings
+from opencse.recipes.encoder_settings import EncoderSettings
+from opencse.recipes.outline import Family
+from opencse.recipes.overrides import Change, blame, changed, flatten, in_order, parse_override
+from opencse.recipes.presets import CODE_PRESETS, Preset, PresetSort, choose, preset_changes, preset_for, sort_of
+from opencse.recipes.recipe_files import read_recipe, split_name
 from opencse.settings import Settings, described, validate
 from opencse.training.mixture import Mixing
 from opencse.training.settings import TrainingSettings
-
-__all__ = [
-    "Preset",
-    "Recipe",
-    "Resolved",
-    "flatten",
-    "load_recipe",
-    "parse_override",
-    "recipe_names",
-    "recipe_text",
-    "resolve_recipe",
-    "split_name",
-    "to_toml",
-]
-
-CODE_PRESETS = ("paper", "reference")
-PresetSort = Literal["backbone", "code", "ablation"]
-Family = Literal[
-    "contrast",
-    "views",
-    "negatives",
-    "dimensions",
-    "weights",
-    "networks",
-    "teachers",
-    "templates",
-    "labels",
-    "documents",
-]
-FAMILIES: Mapping[Family, str] = {
-    "contrast": "A sentence and itself: the contrast alone",
-    "views": "The positive is another text, or has changed inputs",
-    "negatives": "More negatives, or other ones",
-    "dimensions": "Losses between the dimensions of the vectors",
-    "weights": "Perturbed weights",
-    "networks": "A second network reads the vector",
-    "teachers": "A frozen encoder teaches",
-    "templates": "The text in a template, read at a mask token",
-    "labels": "Text with labels",
-    "documents": "Your documents, and new starts",
-}
-"""The groups of the recipes, in the order of the list, with the idea of each."""
-
-
-class Preset(Settings):
-    """Settings of a recipe for one backbone, of the authors' code, or of one row of an ablation.
-
-    Attributes:
-        model: Hub id of the backbone, or the built-in encoder; unset in presets that are not for a backbone. A preset
-            with a name of ``backbones.toml`` has the model and ``settings`` of that file, unless it gives its own; a
-            recipe's file may add to them with ``more``.
-        settings: dotted keys and values that replace the recipe's own; complete lists and tables too.
-        reference: more changes, applied where the preset ``reference`` is named too.
-        expected: published or measured scores, by dotted name (``sts.average``); of ablations, with BERT-base.
-        judged: how the row's encoder is evaluated by `opencse reproduce`; it does not change training.
-        note: the source of the numbers.
-    """
-
-    model: str | None = None
-    settings: dict[str, Any] = Field(default_factory=dict)
-    reference: dict[str, Any] = Field(default_factory=dict)
-    expected: dict[str, float] = Field(default_factory=dict)
-    judged: Judged = Judged()
-    note: str = ""
 
 
 class Recipe(Settings):
@@ -169,15 +104,11 @@ class Recipe(Settings):
 
     def sort_of(self, preset: str) -> PresetSort:
         """Returns the sort of a preset: for a backbone, for the authors' code, or an ablation."""
-        if preset in CODE_PRESETS:
-            return "code"
-        return "ablation" if self.presets[preset].model is None else "backbone"
+        return sort_of(preset, self.presets)
 
     def preset_for(self, model: str) -> str | None:
         """Returns the backbone preset with exactly the name or Hub id ``model``; None if there is none."""
-        if model in self.presets and self.presets[model].model is not None:
-            return model
-        return next((name for name, preset in self.presets.items() if preset.model == model), None)
+        return preset_for(model, self.presets)
 
 
 @dataclass(frozen=True)
@@ -208,64 +139,6 @@ class Resolved:
         """The backbone preset that was applied; None if there was none."""
         applied = [self.recipe.presets[name] for name in self.presets if name in self.recipe.presets]
         return next((preset for preset in applied if preset.model is not None), None)
-
-
-def recipe_names() -> list[str]:
-    """Returns the names of the recipes in the package.
-
-    Example:
-        >>> "simcse" in recipe_names()
-        True
-    """
-    folder = resources.files("opencse") / "recipes"
-    files = [f.name for f in folder.iterdir() if f.name.endswith(".toml") and f.name != FILE]
-    return sorted(name.removesuffix(".toml") for name in files)
-
-
-def split_name(name: str) -> tuple[str, list[str]]:
-    """Splits ``NAME:PRESET:PRESET`` or ``file.toml:PRESET`` into the recipe and its presets; paths may have colons.
-
-    Example:
-        >>> split_name("simcse:bert-base:crop-10")
-        ('simcse', ['bert-base', 'crop-10'])
-
-    Raises:
-        UserError: if a preset's name is empty.
-    """
-    file = re.fullmatch(r"(.*\.toml)((?::[^:/\\]*)*)", name, flags=re.DOTALL)
-    if file is not None:
-        recipe, suffix = file[1], file[2]
-    elif "/" in name or "\\" in name:
-        return name, []
-    else:
-        recipe, colon, rest = name.partition(":")
-        suffix = colon + rest
-    presets = suffix.split(":")[1:]
-    if not all(presets):
-        raise UserError(f"{name}: a preset's name is missing after a colon; see opencse recipes presets {recipe}")
-    return recipe, presets
-
-
-def recipe_text(recipe: str) -> str:
-    """Reads the TOML of a recipe, by name (without presets) or file.
-
-    Raises:
-        UserError: for an unknown name, listing the recipes; or a file that cannot be read.
-    """
-    if recipe.endswith(".toml"):
-        path = Path(recipe)
-        try:
-            return path.read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise UserError(f"{recipe}: no such recipe file") from None
-        except UnicodeDecodeError:
-            raise UserError(f"{recipe}: is not UTF-8 text; a recipe is a TOML file in UTF-8") from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{recipe}: cannot be read ({reason(error)})") from None
-    names = recipe_names()
-    if recipe not in names:
-        raise UserError(f"unknown recipe {recipe!r}{nearest(recipe, names)}; there are: {', '.join(names)}")
-    return (resources.files("opencse") / "recipes" / f"{recipe}.toml").read_text(encoding="utf-8")
 
 
 def load_recipe(recipe: str, *, preset: str | None = None, overrides: Iterable[str] = ()) -> Recipe:
@@ -304,33 +177,28 @@ def resolve_recipe(
         (('roberta-base',), 'FacebookAI/roberta-base', 512)
     """
     name, presets = split_name(recipe)
-    try:
-        read = tomllib.loads(recipe_text(name))
-    except (ValueError, RecursionError) as error:  # ValueError: also for a number with too many digits for Python
-        raise UserError(f"{name}: not valid TOML ({reason(error)})") from None
+    read = read_recipe(name)
     written = validate(Recipe, completed(read), name)
     if preset is not None:
         presets += preset.split(":")
-    applied = _choose(written, name, presets, model)
-    preset_changes = _preset_changes(written, name, applied)
+    applied = choose(written.presets, name, presets, model)
+    of_presets = preset_changes(written.presets, name, applied)
     if isinstance(overrides, str | Mapping):
         raise UserError("settings is a list of texts, for instance settings=['training.max_steps=60']")
     user_changes = [Change(f"--set {shortened(text)}", *parse_override(text)) for text in overrides]
-    changes = [*preset_changes, *in_order(user_changes)]
+    changes = [*of_presets, *in_order(user_changes)]
     plain = written.model_dump(mode="json")
     try:
         resolved = Recipe.model_validate(changed(plain, changes))
     except ValidationError:
-        at_fault, wrong = blame(Recipe, changes, lambda some: changed(plain, some), [*preset_changes, *user_changes])
+        at_fault, wrong = blame(Recipe, changes, lambda some: changed(plain, some), [*of_presets, *user_changes])
         raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
     model_preset = None if model is None else written.presets.get(model)
     requested_model = model if model_preset is None or model_preset.model is None else model_preset.model
     explicit = {key for change in changes for key in _flat(change)}
     if name.endswith(".toml"):
         explicit |= flatten({key: value for key, value in read.items() if key != "presets"}).keys()
-    return Resolved(
-        resolved, tuple(applied), requested_model, frozenset(explicit), _replaced(preset_changes, user_changes)
-    )
+    return Resolved(resolved, tuple(applied), requested_model, frozenset(explicit), _replaced(of_presets, user_changes))
 
 
 def _replaced(preset_changes: Iterable[Change], user_changes: Iterable[Change]) -> tuple[str, ...]:
@@ -346,43 +214,6 @@ def _replaced(preset_changes: Iterable[Change], user_changes: Iterable[Change]) 
 
 def _flat(change: Change) -> dict[str, Any]:
     return flatten({change.key: change.value})
-
-
-def _choose(recipe: Recipe, name: str, presets: Sequence[str], model: str | None) -> list[str]:
-    """Returns the presets to apply, in their order: backbone, code, ablations."""
-    for preset in presets:
-        if preset not in recipe.presets and preset != "paper":
-            near = nearest(preset, recipe.presets)
-            raise UserError(f"{name}: no preset {preset!r}{near}; see opencse recipes presets {name}")
-        if presets.count(preset) > 1:
-            raise UserError(f"{name}: the preset {preset!r} is named {presets.count(preset)} times; name it once")
-    of: dict[PresetSort, list[str]] = {"backbone": [], "code": [], "ablation": []}
-    for preset in presets:
-        of[recipe.sort_of(preset)].append(preset)
-    if len(of["backbone"]) > 1:
-        raise UserError(f"{name}: {' and '.join(of['backbone'])} are presets of two backbones; name one of them")
-    if len(of["code"]) > 1:
-        raise UserError(f"{name}: paper and reference contradict each other; name one of them")
-    model_preset = recipe.preset_for(model) if model is not None else None
-    if model_preset is not None and not of["backbone"]:
-        of["backbone"].append(model_preset)
-    return [*of["backbone"], *of["code"], *of["ablation"]]
-
-
-def _preset_changes(recipe: Recipe, name: str, presets: Sequence[str]) -> list[Change]:
-    """The changes of some presets; what ``reference`` adds to a backbone's comes after its own settings."""
-    changes: list[Change] = []
-    added: list[Change] = []
-    for preset in presets:
-        values = recipe.presets.get(preset, Preset())
-        where = f"{name}:{preset}"
-        changes += changes_of(values.settings, where)
-        if "reference" in presets:
-            added += changes_of(values.reference, where)
-        if preset == "reference" or recipe.sort_of(preset) == "ablation":
-            changes += added
-            added = []
-    return changes
 
 
 def to_toml(recipe: Recipe) -> str:

@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opencse.recipes.recipe import Preset, Recipe
+from opencse.recipes.presets import Preset
+
+if TYPE_CHECKING:
+    from opencse.recipes.recipe import Recipe
 
 _LONG_LIST = 12
 
@@ -57,19 +60,19 @@ def _named(source: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def short_paper(recipe: Recipe) -> str:
+def short_paper(paper: str) -> str:
     """Shortens a citation to ``Wu et al. 2022``; other text is truncated at the first semicolon."""
-    cited = re.match(r"([^.;]+?) (\d{4})\. ", recipe.paper)
+    cited = re.match(r"([^.;]+?) (\d{4})\. ", paper)
     if cited is None:
-        return recipe.paper.partition(";")[0]
+        return paper.partition(";")[0]
     authors = cited[1].split(", ")
     names = authors[0] if len(authors) == 1 else " and ".join(authors) if len(authors) == 2 else f"{authors[0]} et al."
     return f"{names} {cited[2]}"
 
 
-def published(recipe: Recipe) -> str:
+def published(presets: Mapping[str, Preset]) -> str:
     """Returns the published score with BERT-base: the STS average, else STS-B's development set; empty if none."""
-    base = recipe.presets.get("bert-base")
+    base = presets.get("bert-base")
     expected = {} if base is None else base.expected
     if "sts.average" in expected:
         return f"{expected['sts.average']:.2f}"

@@ -106,7 +106,7 @@ class CrossEncoder:
             computed = 0
             rows = self._tokenized(window)
             lengths = [len(ids) for ids in rows["input_ids"]]
-            for batch in reversed(token_batches(lengths, token_budget(self.device))):  # the longest first
+            for batch in reversed(token_batches(lengths, token_budget(self.device.type))):  # the longest first
                 scores[start + batch] = self._scored(rows, batch, logits)
                 computed += len(batch)
                 if progress is not None:

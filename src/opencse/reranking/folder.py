@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from opencse.errors import UserError
-from opencse.foreign import checks_trust, own_code
+from opencse.foreign import CLASSIFIER, checks_trust, own_code
 from opencse.model_folder.backbone import cannot_load, load_config, position_limit, quiet_transformers
 from opencse.model_folder.layout import ACTIVATION_PATHS, SENTENCE_CONFIG, entry, read_config, read_json
 from opencse.model_folder.listing import module_folder
@@ -80,7 +80,7 @@ def read_cross_encoder(model: str | Path, *, trust_remote_code: bool = False) ->
         limit if settings.max_length is None else min(limit, settings.max_length),
         activation,
         prompts.of(Role.PLAIN),
-        own_code(transformer) if trust_remote_code else (),
+        own_code(transformer, CLASSIFIER) if trust_remote_code else (),
     )
 
 

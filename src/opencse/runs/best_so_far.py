@@ -78,7 +78,9 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFa
     measure = record.measure or "dev score"
     if best and scores[best] > max(start, start if own_pooling is None else own_pooling.value):
         numbers = f"{measure}: {scores[best]:.2f}, start {start:.2f}{with_own}"
-        verdict = f"{stopped}; the best model so far is that of step {best:,} ({numbers})"
+        share = history.by_step[best].share
+        averaged = "" if share == 1.0 else f", averaged with the start ({share:.0%} trained)"
+        verdict = f"{stopped}; the best model so far is that of step {best:,}{averaged} ({numbers})"
         return BestSoFar("best", best, reached, verdict, scores)
     highest = max(trained, key=lambda step: trained[step])
     numbers = f"{measure}: start {start:.2f}{with_own}, best of training {trained[highest]:.2f} at step {highest:,}"
@@ -216,6 +218,8 @@ def _of_checkpoint(
         tied = all(request.tied for request in objective.reads if isinstance(request, LmHead))
         add_masked_lm_head(encoder, model, tied=tied, trust_remote_code=trust_remote_code)
     tensors = checkpoint.of(weights)
+    if weights == "encoder" and objective.saved_encoder == "second":
+        tensors |= checkpoint.of("objective.second")
     put_weights(encoder, _token_weights(checkpoint))
     names = encoder.state_dict().keys()
     try:

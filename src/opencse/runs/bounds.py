@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from opencse.numerals import number_of
 from opencse.training.settings import TrainingSettings
 
 
@@ -64,13 +65,14 @@ def _budgets(training: TrainingSettings, explicit: Collection[str], sizes: Sizes
     if most is not None and most > sizes.steps:
         if other:
             lines.append(
-                f"training.max_steps = {most:,} is not reached: {budget} allows {sizes.steps:,} steps; raise it"
+                f"training.max_steps = {most:,} is not reached: {budget} allows {number_of(sizes.steps, 'step')}; "
+                "raise it"
             )
         else:
             epochs = math.ceil(most * training.accumulate / sizes.batches_per_epoch)
             lines.append(
                 f"training.max_steps = {most:,} is not reached: training.epochs = {training.epochs:g} allows "
-                f"{sizes.steps:,} steps; set training.epochs = {epochs:,} for {most:,}"
+                f"{number_of(sizes.steps, 'step')}; set training.epochs = {epochs:,} for {most:,}"
             )
     if training.warmup > 0 and round(training.warmup * sizes.steps) == 0:
         lines.append(
@@ -127,9 +129,11 @@ def _stores(training: TrainingSettings, sizes: Sizes) -> list[str]:
     for part, size in sizes.stores.items():
         if size > sizes.examples:
             lines.append(
-                f"{part} stores {size:,} vectors, more than the {sizes.examples:,} examples: it holds older vectors of "
-                "the same texts"
+                f"{part} stores {number_of(size, 'vector')}, more than the {sizes.examples:,} examples: it holds "
+                "older vectors of the same texts"
             )
         elif size > vectors:
-            lines.append(f"{part} stores {size:,} vectors, and the run makes about {vectors:,}: it is never full")
+            lines.append(
+                f"{part} stores {number_of(size, 'vector')}, and the run makes about {vectors:,}: it is never full"
+            )
     return lines

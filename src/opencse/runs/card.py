@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from opencse.encoder.card import framed
 from opencse.markdown import as_text, public_name
+from opencse.numerals import number_of
 from opencse.recipes.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 
@@ -23,7 +24,7 @@ _TRAINED = """# Sentence encoder trained with OpenCSE
 | recipe | {recipe} ({title}) |
 | paper | {paper} |
 | started from | {model} |
-| text | {rows:,} rows, {tokens:,} tokens; content hash {fingerprint} |{further}
+| text | {rows}, {tokens:,} tokens; content hash {fingerprint} |{further}
 | temperature, batch, learning rate, seed | {temperature}, {batch}, {rate:g}, {seed} |
 | kept | {kept}: {verdict} |
 
@@ -42,7 +43,7 @@ holds {network}.
 
 | | |
 |---|---|
-| text | {rows:,} rows, {tokens:,} tokens; content hash {fingerprint} |
+| text | {rows}, {tokens:,} tokens; content hash {fingerprint} |
 | tokenizer | {tokenizer} |
 | counted | {pieces:,} pieces of {vocabulary:,}, {pairs:,} different pairs up to {window} apart |
 | dimension, layers | {dimension}, {layers} |
@@ -58,7 +59,7 @@ coordinates of variance one (Su et al. 2021, BERT-whitening). Nothing was traine
 |---|---|
 | encoder | {model} |
 | pooling | {pooling} |
-| text | {text}: {sentences:,} texts; content hash {fingerprint} |
+| text | {text}: {sentences}; content hash {fingerprint} |
 | dimension | {before} to {after}{dropped} |
 
 """
@@ -71,7 +72,7 @@ The vectors of {model}, less the mean of those of the text below and their proje
 |---|---|
 | encoder | {model} |
 | pooling | {pooling} |
-| text | {text}: {sentences:,} texts; content hash {fingerprint} |
+| text | {text}: {sentences}; content hash {fingerprint} |
 | dimension | {before} to {after}{dropped} |
 
 """
@@ -122,7 +123,7 @@ def model_card(
             title=as_text(recipe.title),
             paper=as_text(recipe.paper or "-"),
             model=as_text(public_name(model)),
-            rows=corpus.rows,
+            rows=number_of(corpus.rows, "row"),
             tokens=corpus.tokens,
             fingerprint=corpus.fingerprint[:16],
             further=_further(recipe),
@@ -183,7 +184,7 @@ def counted_card(facts: CorpusFacts, static: Static, settings: StaticSettings, t
     return framed(
         _COUNTED.format(
             network=network,
-            rows=facts.rows,
+            rows=number_of(facts.rows, "row"),
             tokens=facts.tokens,
             fingerprint=facts.fingerprint[:16],
             tokenizer=as_text(public_name(tokenizer)),
@@ -253,13 +254,13 @@ def whitened_card(
     dropped = f" ({left_out} without variance)" if left_out else ""
     page = _WHITENED
     if isinstance(whitening, AllButTheTop):
-        page, dropped = _WITHOUT_TOP, f", {whitening.removed} components removed"
+        page, dropped = _WITHOUT_TOP, f", {number_of(whitening.removed, 'component')} removed"
     return framed(
         page.format(
             model=as_text(public_name(model)),
             pooling=encoder.pooling,
             text=as_text(public_name(text)),
-            sentences=sentences,
+            sentences=number_of(sentences, "text"),
             fingerprint=fingerprint[:16],
             before=encoder.dimension,
             after=whitening.dimension,

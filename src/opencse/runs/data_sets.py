@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.data_sets import DataSetSettings, check_data_sets
@@ -61,10 +62,16 @@ class PreparedSet:
         """
         objective, batches = self.data_set.objective, self.data_set.batches
         parts = [objective.view.kind, *(part.kind for part in (*objective.negatives, *objective.terms))]
-        near = f", {self.near_duplicates:,} near duplicates left out" if self.near_duplicates is not None else ""
+        near = (
+            f", {number_of(self.near_duplicates, 'near duplicate')} left out"
+            if self.near_duplicates is not None
+            else ""
+        )
         return (
-            f"{self.data_set.name}: {self.facts.source}, {self.facts.rows:,} rows of {rows} text{'s' * (rows > 1)}"
-            f"{near}; {steps:,} steps of batch {batches.batch_size} per epoch; objective {' + '.join(parts)}"
+            f"{self.data_set.name}: {self.facts.source}, {number_of(self.facts.rows, 'row')} of "
+            f"{number_of(rows, 'text')}{near}; {number_of(steps, 'step')} of batch {batches.batch_size} per epoch; "
+            f"objective {' + '.join(parts)}"
+            f"objective {' + '.join(parts)}"
         )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from opencse import io
 from opencse.adapting.continuing import FILE as DOCUMENTS
+from opencse.adapting.saved_questions import FILE as QUESTIONS
 from opencse.crash_safe import folder_versions, remove_leftovers
 from opencse.errors import UserError
 from opencse.model_folder.layout import CALIBRATION
@@ -45,7 +46,7 @@ _MODEL = (
     "README.md",
     CALIBRATION,
 )
-_RESULTS = (METRICS, DOCUMENTS, REPORT, NUMBERS, _OF_A_STUDY, *TRACKED)
+_RESULTS = (METRICS, DOCUMENTS, QUESTIONS, REPORT, NUMBERS, _OF_A_STUDY, *TRACKED)
 _SENTENCE_CONFIG = "config_sentence_transformers.json"
 _MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Normalize)")
 

@@ -314,7 +314,9 @@ def _finish_run(
             try:
                 write_outcome(trainer, plan, folder, record, progress)
             except UserError as error:  # a full disk, for example
-                raise UserError(f"{error}; the same command with --resume continues from the checkpoint") from error
+                saved = folder.has_checkpoint()
+                how = "continues from the checkpoint" if saved else "begins again, as no checkpoint was written"
+                raise UserError(f"{error}; the same command with --resume {how}") from error
     outcome = world.share(record.result)
     if outcome is None:
         raise RuntimeError("the first process shared no outcome")

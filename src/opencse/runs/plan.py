@@ -14,6 +14,7 @@ from opencse.foreign import code_notice
 from opencse.kernels.precision import Precision
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.token_weights import TokenWeights
+from opencse.numerals import number_of
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
 from opencse.runs.data_sets import PreparedSet
@@ -22,6 +23,7 @@ from opencse.text.corpus import CorpusFacts
 from opencse.training.mixture import MixingPlan
 
 _MOST_SHOWN = 12
+_NEAR_REPEATS = ("row that nearly repeats", "rows that nearly repeat")
 _WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf); the weights are saved with the model"
 
 
@@ -65,12 +67,12 @@ class Plan:
     def lines(self) -> list[str]:
         """The plan in lines, for the user."""
         facts, training = self.corpus, self.recipe.training
-        documents = f", {facts.documents:,} documents" if facts.documents else ""
-        duplicates = f"{facts.duplicates:,} duplicate rows" if facts.duplicates else "no duplicate rows"
+        documents = f", {number_of(facts.documents, 'document')}" if facts.documents else ""
+        duplicates = number_of(facts.duplicates, "duplicate row") if facts.duplicates else "no duplicate rows"
         if self.recipe.objective.mask_duplicates:
-            equal_texts = "equal texts in a batch are not each other's negatives"
+            equal_texts = " (equal texts in a batch are not each other's negatives)" if facts.duplicates else ""
         else:
-            equal_texts = "equal texts in a batch ARE negatives (objective.mask_duplicates = false)"
+            equal_texts = "; equal texts in a batch ARE negatives (objective.mask_duplicates = false)"
         preset = f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
         hard = f", {self.hard} hard per example" if self.hard else ""
         if self.reads_hard and not self.hard:
@@ -79,23 +81,27 @@ class Plan:
         if self.dev is None and training.average_with_start != (1.0,):
             selection += " (so there are no averages with the start)"
         if self.dev is not None:
-            selection = f"best on {self.dev.name} ({self.dev.size}), every {training.evaluate_every} steps"
+            evaluated = "step" if training.evaluate_every == 1 else f"{training.evaluate_every} steps"
+            of = {"first": "", "second": " of the second encoder", "better": " of both encoders"}
+            best = f"best{of[self.recipe.objective.saved_encoder]}"
+            selection = f"{best} on {self.dev.name} ({self.dev.size}), every {evaluated}"
             if training.patience is not None:
-                selection += f"; training ends after {training.patience} evaluations without gain"
+                selection += f"; training ends after {number_of(training.patience, 'evaluation')} without gain"
         epochs = self.steps * training.accumulate / self.batches_per_epoch
         part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [
-            f"text       {facts.source}: {facts.rows:,} rows of {facts.width} text{'s' * (facts.width > 1)}"
-            f"{documents}, {duplicates} ({equal_texts})",
+            f"text       {facts.source}: {number_of(facts.rows, 'row')} of {number_of(facts.width, 'text')}"
+            f"{documents}, {duplicates}{equal_texts}",
             *(
-                [f"near       {self.near_duplicates:,} rows that nearly repeat an earlier one, left out"]
+                [f"near       {number_of(self.near_duplicates, *_NEAR_REPEATS)} an earlier one, left out"]
                 if self.near_duplicates is not None
                 else []
             ),
             *self._labels(self.corpus, self.recipe.data.scale),
             *self._data_sets(),
             *self._sample(),
-            f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
+            f"tokens     {facts.tokens:,}; {number_of(facts.at_limit, 'text reaches', 'texts reach')} the limit of "
+            f"{facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
             *self._prompts(),
@@ -105,7 +111,7 @@ class Plan:
             f"recipe     {self.recipe.name} ({preset})",
             *(f"setting    {line}" for line in self.replaced),
             f"steps      {self.steps:,} of {self._batch()}; "
-            f"{self._examples()} are {self.batches_per_epoch:,} batches per epoch, so {epochs:.2f} epochs",
+            f"{self._examples()} are {number_of(self.batches_per_epoch, 'batch')} per epoch, so {epochs:.2f} epochs",
             *(f"limit      {line}" for line in self.bounded),
             *self._passes(),
             *self._chunks(),
@@ -113,7 +119,7 @@ class Plan:
             if self.recipe.objective.negatives
             else "negatives  none: the objective has terms only, no contrast",
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
-            f"rate       {training.learning_rate:g}, {training.schedule} schedule, {training.seeds_in_words}",
+            f"rate       {training.rate_in_words}, {training.seeds_in_words}",
             f"selection  {selection}",
             *self._time(),
         ]
@@ -162,11 +168,11 @@ class Plan:
         if self.seconds_per_step is None:
             return []
         count = self.steps // self.recipe.training.evaluate_every + 1
-        evaluations = "" if self.dev is None else f", and {count:,} evaluations"
+        evaluations = "" if self.dev is None else f", and {number_of(count, 'evaluation')}"
         minutes = self.steps * self.seconds_per_step / 60
-        time = f"about {minutes:,.0f} minutes" if minutes >= 1.5 else f"about {60 * minutes:,.0f} seconds"
+        time = number_of(round(minutes), "minute") if minutes >= 1.5 else number_of(round(60 * minutes), "second")
         each = f"{self.seconds_per_step:.2g} s each, measured"
-        return [f"time       {time} for the steps on this machine ({each}){evaluations}"]
+        return [f"time       about {time} for the steps on this machine ({each}){evaluations}"]
 
     def _data_sets(self) -> list[str]:
         """The further data sets, and how they are mixed."""
@@ -179,7 +185,8 @@ class Plan:
         turns = "in turns" if self.mixture.rule == "round_robin" else "by proportion, in an order drawn every epoch"
         return [
             *lines,
-            f"mixing     {turns}: {self.mixture.steps[0]:,} steps of the text per epoch; one data set a step",
+            f"mixing     {turns}: {number_of(self.mixture.steps[0], 'step')} of the text per epoch; one data set a "
+            "step",
         ]
 
     @staticmethod
@@ -191,14 +198,14 @@ class Plan:
             return [f"labels     scores from 0 to 1: {divided}" + ("" if facts.scale == 1 else f" ({reason})")]
         if facts.classes:
             names = ", ".join(facts.classes[:_MOST_SHOWN]) + ", ..." * (len(facts.classes) > _MOST_SHOWN)
-            return [f"labels     {len(facts.classes):,} classes: {names}"]
+            return [f"labels     {number_of(len(facts.classes), 'class')}: {names}"]
         return []
 
     def _examples(self) -> str:
         if not self.others:
-            return f"{self.examples:,} examples"
+            return number_of(self.examples, "example")
         total = self.examples + sum(len(one.data_set.inputs) for one in self.others)
-        return f"{total:,} examples of {1 + len(self.others)} data sets"
+        return f"{number_of(total, 'example')} of {1 + len(self.others)} data sets"
 
     def _prompts(self) -> list[str]:
         """The prompts before the texts of each column, where the model has any."""
@@ -240,7 +247,9 @@ class Plan:
         chunks, world = self.chunks, self.chunks.world
         lines = []
         if chunks.rows is not None:
-            lines.append(f"chunks     {chunks.rows:,} texts encoded at a time, to save memory ({self.chunks_reason})")
+            lines.append(
+                f"chunks     {number_of(chunks.rows, 'text')} encoded at a time, to save memory ({self.chunks_reason})"
+            )
         elif self.chunks_reason:
             lines.append(f"chunks     none ({self.chunks_reason})")
         if world.several:

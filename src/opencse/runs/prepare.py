@@ -136,6 +136,10 @@ def prepare(
     encoder = build_encoder(recipe, start.model, device, trust_remote_code)
     longest = longest_text(encoder, recipe, model)
     objective = Objective.from_settings(recipe.objective).to(encoder.device)
+    if objective.saved_encoder == "better" and dev is None:
+        raise UserError(
+            "objective.saved_encoder = better needs dev data to choose by; add --dev, or set first or second"
+        )
     own_dropout = recipe.encoder.dropout is None
     objectives = [objective, *(Objective.from_settings(one.objective).to(encoder.device) for one in further)]
     for one in objectives:

@@ -13,11 +13,8 @@ from opencse import io
 from opencse.adapting.selection import DevScore, OwnPoolingScore
 from opencse.environment import Environment
 from opencse.errors import UserError, reason
-from opencse.recipes.overrides import flatten
+from opencse.recipes.comparing import other_setting
 from opencse.version import __version__
-
-DESCRIPTIVE = frozenset({"title", "paper"})
-"""Keys of a recipe that describe it and change no number, so a run may be resumed with other ones."""
 
 
 def now() -> datetime:
@@ -56,10 +53,8 @@ class Identity(_Extensible):
 
     def difference(self, now: Identity) -> str | None:
         """The first difference from ``now``, in words; None if it is the same run."""
-        before, after = flatten(self.recipe), flatten(now.recipe)
-        for key in sorted((before.keys() | after.keys()) - DESCRIPTIVE):
-            if before.get(key) != after.get(key):
-                return f"another recipe.{key} ({before.get(key)!r} then, {after.get(key)!r} now)"
+        if other := other_setting(self.recipe, now.recipe):
+            return str(other._replace(key=f"recipe.{other.key}"))
         if self.precision != now.precision:
             return f"another precision ({self.precision!r} then, {now.precision!r} now)"
         if self.code != now.code:

@@ -20,8 +20,10 @@ from opencse.analysis.report import ReportSection, code, figure, figures, folded
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
-from opencse.evaluation.models.opening import BAG_OF_WORDS, WORDS, open_model
+from opencse.evaluation.models.opening import open_model
 from opencse.foreign import code_notice
+from opencse.model_folder.locate import BAG_OF_WORDS, WORDS
+from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
@@ -36,7 +38,7 @@ from opencse.runs.start import load_start
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
 from opencse.text.given import some_texts
-from opencse.training.metrics import MetricsLog
+from opencse.training.metrics import AVERAGE_OF, MetricsLog
 from opencse.training.settings import TrainingSettings
 
 
@@ -187,8 +189,8 @@ def open_subjects(
 
 
 def series(log: list[dict[str, float]], key: str) -> dict[int, float]:
-    """The values of ``key`` in a log, by step."""
-    return {int(line["step"]): line[key] for line in log if key in line}
+    """The values of ``key`` in a log, by step; without the averages that were evaluated after the last one."""
+    return {int(line["step"]): line[key] for line in log if key in line and AVERAGE_OF not in line}
 
 
 def path_of(log: list[dict[str, float]]) -> list[tuple[float, float]]:
@@ -241,7 +243,11 @@ def settings_of(recipe: Recipe, record: RunRecord) -> ReportSection:
         ["recipe", f"{recipe.name}: {recipe.title}"],
         ["paper", recipe.paper or "-"],
         ["started from", record.identity.model],
-        ["text", f"{corpus.rows:,} rows, {corpus.tokens:,} tokens, {corpus.duplicates:,} duplicate rows"],
+        [
+            "text",
+            f"{number_of(corpus.rows, 'row')}, {corpus.tokens:,} tokens, "
+            f"{number_of(corpus.duplicates, 'duplicate row')}",
+        ],
         ["steps", f"{record.steps:,} of {recipe.training.batch_size}, {recipe.training.seeds_in_words}"],
         ["time", f"{record.seconds or 0:,.0f} s"],
     ]

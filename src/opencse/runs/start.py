@@ -26,9 +26,10 @@ from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
+from opencse.numerals import number_of
 from opencse.progress import Progress
+from opencse.recipes.encoder_settings import EncoderSettings
 from opencse.recipes.recipe import Recipe
-from opencse.recipes.settings import EncoderSettings
 from opencse.streams import seed_of
 from opencse.text.given import TextSource, some_texts
 
@@ -75,7 +76,7 @@ class NewBackbone:
     def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
         """Learns the vocabulary from ``source``, and draws the weights with ``seed``."""
         texts = some_texts(source)
-        progress.say(f"vocabulary learning {self.vocabulary:,} pieces from {len(texts):,} texts")
+        progress.say(f"vocabulary learning {self.vocabulary:,} pieces from {number_of(len(texts), 'text')}")
         tokenizer = train_wordpiece(texts, self.vocabulary, max_length=self.shape.positions)
         create_backbone(tokenizer, self.shape, folder, seed)
 
@@ -214,12 +215,12 @@ def settle(recipe: Recipe, model: str, explicit: Collection[str]) -> Start:
         UserError: if there is no such model, or its own pooling is to be used and is not supported here.
     """
     settings = recipe.encoder
+    mode = settings.pooling or Pooling.MEAN
     if not has_own_pooling(model):
-        return _with_pooling(recipe, model, settings.pooling or Pooling.MEAN, settings.head)
+        return _with_pooling(recipe, model, mode, settings.head)
     if settings.pooling is not None and "encoder.pooling" in explicit:
-        return _with_pooling(recipe, model, settings.pooling, settings.head, "as requested")
+        return _with_pooling(recipe, model, mode, settings.head, "as set (by --set, a preset or your recipe file)")
     if settings.template is not None:
-        mode = settings.pooling or Pooling.MEAN
         return _with_pooling(recipe, model, mode, settings.head, "of the recipe's template")
     pooling = own_pooling(model)
     if pooling is None:

@@ -12,6 +12,7 @@ from typing import Any
 from opencse import io
 from opencse.errors import UserError, require_known
 from opencse.training.callbacks import Callback, Record
+from opencse.training.metrics import AVERAGE_OF
 
 TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb"}
 """The package of each tracker."""
@@ -40,6 +41,11 @@ def _numbers(record: Record) -> dict[str, float]:
     return {key: float(value) for key, value in record.items() if key != "step" and not isinstance(value, str)}
 
 
+def _group(record: Record) -> str:
+    """The name before those of an evaluation's numbers; averages after the last step have one of their own."""
+    return "average" if AVERAGE_OF in record else "dev"
+
+
 class TensorBoard(Callback):
     """Writes ``FOLDER/tensorboard``; look at it with ``tensorboard --logdir FOLDER``."""
 
@@ -59,7 +65,7 @@ class TensorBoard(Callback):
 
     def on_evaluate(self, step: int, record: Record) -> None:
         """Writes every number of the line."""
-        self._write("dev", step, record)
+        self._write(_group(record), step, record)
 
     def on_checkpoint(self, step: int, folder: Path) -> None:
         """Writes what a kill would lose."""
@@ -108,7 +114,8 @@ class WandB(Callback):
 
     def on_evaluate(self, step: int, record: Record) -> None:
         """Writes every number of the line."""
-        self._run.log({f"dev/{name}": value for name, value in _numbers(record).items()} | {"step": step})
+        group = _group(record)
+        self._run.log({f"{group}/{name}": value for name, value in _numbers(record).items()} | {"step": step})
 
     def on_end(self, folder: Path, verdict: str) -> None:
         """Ends the run."""

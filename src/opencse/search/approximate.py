@@ -14,9 +14,9 @@ from opencse.errors import UserError, reason
 from opencse.io import sync
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
-from opencse.ranking import SPARE, PreparedVectors, similarities
+from opencse.ranking import SPARE, PreparedVectors, best_candidates, similarities
 from opencse.search.folder import add_to_list
-from opencse.search.row_database import map_vectors, unique_name
+from opencse.search.row_database import how_to_rebuild, map_vectors, unique_name
 from opencse.search.writer import Writer
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ _PER_CODE = 39
 """Vectors that FAISS needs for each centroid."""
 FEWEST = _CODES * _PER_CODE
 """Rows from which product quantisation can be trained."""
-_NEIGHBOURS, _BREADTH_BUILD, _BREADTH_SEARCH = 32, 200, 128
+NEIGHBOURS, BREADTH_BUILD, BREADTH_SEARCH = 32, 200, 128
 """HNSW: links per node, and candidates when building and searching (M, efConstruction, efSearch)."""
-_PROBED = 0.1
+PROBED = 0.1
 """IVF-PQ: share of the inverted lists that is searched."""
-_REFINED = 10
+REFINED = 10
 """IVF-PQ: candidates per requested row, which are ranked again by their exact vectors."""
 _CHUNK = 65_536
 
@@ -75,9 +75,9 @@ class ApproximateIndex:
         try:
             inner = faiss.read_index(str(path))
         except RuntimeError as error:
-            raise UserError(f"{path}: damaged ({reason(error)[:80]}); build the index again") from None
+            raise UserError(f"{path}: damaged ({reason(error)[:80]}); {how_to_rebuild(path.parent)}") from None
         if inner.ntotal != slots:
-            raise UserError(f"{path}: damaged (of {inner.ntotal:,} rows, not {slots:,}); build the index again")
+            raise UserError(f"{path}: damaged (of {inner.ntotal:,} rows, not {slots:,}); {how_to_rebuild(path.parent)}")
         return cls(inner, similarity)
 
     def search(
@@ -96,22 +96,20 @@ class ApproximateIndex:
         """
         faiss = require_faiss()
         is_ivf = isinstance(self._inner, faiss.IndexIVF)
-        most = min(len(vectors), _REFINED * k if is_ivf else k + SPARE)
+        most = min(len(vectors), REFINED * k if is_ivf else k + SPARE)
         selector = None
         if living is not None:
             mask = np.zeros(len(vectors), dtype=bool)
             mask[living] = True
             selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
         if is_ivf:
-            probed = max(8, math.ceil(_PROBED * self._inner.nlist))
-            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=min(probed, self._inner.nlist))
+            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=probed_lists(self._inner.nlist))
         else:
-            parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=max(_BREADTH_SEARCH, 2 * most))
+            parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=max(BREADTH_SEARCH, 2 * most))
         _, positions = self._inner.search(np.ascontiguousarray(queries), most, params=parameters)
         exact = similarities(queries, vectors, np.maximum(positions, 0), self._similarity)
-        scores = np.where(positions < 0, -np.inf, exact)
-        order = np.lexsort((positions, -scores))[:, :k]
-        return np.take_along_axis(positions, order, axis=1), np.take_along_axis(scores, order, axis=1)
+        exact[positions < 0] = -np.inf
+        return best_candidates(positions, exact, k)
 
 
 def update_approximate_index(writer: Writer, progress: Progress) -> None:
@@ -133,7 +131,7 @@ def update_approximate_index(writer: Writer, progress: Progress) -> None:
         if begin == len(vectors):
             return
     if inner is None:
-        inner = _empty_index(faiss, manifest.kind, vectors, manifest.similarity)
+        inner = empty_index(faiss, manifest.kind, vectors, manifest.similarity)
     if inner is None:
         writer.set_approximate(None)
         return
@@ -181,16 +179,33 @@ def require_metric(kind: str, similarity: Similarity) -> None:
         )
 
 
+def probed_lists(lists: int) -> int:
+    """How many of the inverted lists are searched.
+
+    Example:
+        >>> probed_lists(4_000), probed_lists(20), probed_lists(5)
+        (400, 8, 5)
+    """
+    return min(lists, max(8, math.ceil(PROBED * lists)))
+
+
 def _metric(faiss: ModuleType, similarity: Similarity) -> int:
     return int(faiss.METRIC_INNER_PRODUCT if similarity.is_product else faiss.METRIC_L2)
 
 
-def _empty_index(faiss: ModuleType, kind: str, vectors: PreparedVectors, similarity: Similarity) -> Any:  # noqa: ANN401
-    """An index without rows, its codes trained; None where there are too few rows to train them."""
+def empty_index(faiss: ModuleType, kind: str, vectors: PreparedVectors, similarity: Similarity) -> Any:  # noqa: ANN401
+    """Makes a FAISS index without rows, its codes trained; None where there are too few rows to train them.
+
+    Args:
+        faiss: the module.
+        kind: ``hnsw`` or ``ivfpq``.
+        vectors: (n, d) prepared, of which a sample trains the codes.
+        similarity: the function that compares them.
+    """
     rows, dimension = vectors.shape
     if kind == "hnsw":
-        inner = faiss.index_factory(dimension, f"HNSW{_NEIGHBOURS},Flat", _metric(faiss, similarity))
-        inner.hnsw.efConstruction = _BREADTH_BUILD
+        inner = faiss.index_factory(dimension, f"HNSW{NEIGHBOURS},Flat", _metric(faiss, similarity))
+        inner.hnsw.efConstruction = BREADTH_BUILD
         return inner
     if rows < FEWEST:
         return None

@@ -16,8 +16,10 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.io import write_text
+from opencse.kernels.precision import PrecisionName
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.outputs import made_folder
 from opencse.progress import Progress
 from opencse.search.approximate import (
@@ -41,7 +43,7 @@ from opencse.search.folder import (
 )
 from opencse.search.keyword_index import cache_name
 from opencse.search.passages import PassageSplitter
-from opencse.search.row_database import Manifest, create_database, unique_name, write_errors
+from opencse.search.row_database import Manifest, create_database, how_to_rebuild, unique_name, write_errors
 from opencse.search.row_sources import RowSource
 from opencse.search.rows import IndexRow
 from opencse.search.writer import Writer, id_after
@@ -70,6 +72,7 @@ class BuildSettings:
         overlap: tokens of complete sentences that a passage may share with the one before.
         language: whose word stems a hybrid search compares: ``auto`` (the language of the texts, if it is clear),
             ``none``, or a language by name or code; see `opencse.text.stems`.
+        precision: in which the texts are encoded; queries may be encoded in another one.
     """
 
     kind: IndexKind = "flat"
@@ -77,6 +80,7 @@ class BuildSettings:
     max_length: int | None = None
     overlap: int = 0
     language: str = AUTO
+    precision: PrecisionName = "float32"
 
     def splitter(self, encoder: TextEncoder) -> PassageSplitter | None:
         """Splits long texts; None where texts are not split.
@@ -98,6 +102,7 @@ def build(
     settings: BuildSettings,
     *,
     model: str,
+    model_files: str,
     pooling: str | None,
     overwrite: bool,
     progress: Progress,
@@ -117,7 +122,9 @@ def build(
         manifest = Manifest(
             model=model,
             fingerprint=fingerprint(encoder),
+            model_files=model_files,
             pooling=pooling,
+            precision=settings.precision,
             query_prompt=encoder.prompts.of(Role.QUERY),
             document_prompt=encoder.prompts.of(Role.DOCUMENT),
             dimension=encoder.dimension,
@@ -146,7 +153,9 @@ def build(
             finally:
                 progress.finish()
             if completed != total:
-                raise UserError(f"{source.name}: changed while it was read ({total:,} rows, then {completed:,})")
+                raise UserError(
+                    f"{source.name}: changed while it was read ({number_of(total, 'row')}, then {completed:,})"
+                )
             if settings.language == AUTO:
                 language = language_of(writer.sample_texts(_SAMPLE))
             if writer.manifest.taken is not None or writer.manifest.language != language:
@@ -254,6 +263,7 @@ def _append(
         block = parts[start : start + WINDOW]
         vectors = encoder.encode_document(
             [row.text for row, _ in block],
+            precision=writer.manifest.precision,
             progress=lambda count, _, before=start: progress.advance(done + int(share * (before + count))),  # type: ignore[misc]
         )
         writer.append(block, writer.manifest.similarity.prepared(vectors))
@@ -279,16 +289,27 @@ def _interrupted_build(folder: Path, manifest: Manifest, progress: Progress) -> 
         name = json.loads((folder / BUILDING).read_text(encoding="utf-8"))["rows"]
         with Writer(folder, str(name)) as writer:
             begun = writer.manifest
-        if all(getattr(begun, key) == getattr(manifest, key) for key in _SAME):
-            rows = "all" if begun.taken is None else f"{begun.taken:,}"
-            progress.say(f"{folder}: continuing after {rows} rows")
+        changes = [change for key, called in _SAME.items() if (change := _change(called, begun, manifest, key))]
+        if not changes:
+            rows = "all rows" if begun.taken is None else number_of(begun.taken, "row")
+            progress.say(f"{folder}: continuing after {rows}")
             return str(name)
-        progress.say(f"{folder}: an unfinished build had another text, model or setting; starting again")
+        progress.say(f"{folder}: an unfinished build had another {', '.join(dict.fromkeys(changes))}; starting again")
     return None
 
 
-_SAME = ("fingerprint", "similarity", "dimension", "kind", "max_length", "overlap", "source", "model", "pooling")
-"""Fields of the manifest that an interrupted build must have in common with the call that continues it."""
+_SAME = {"source": "text", "model": "model", "fingerprint": "model", "pooling": "model", "dimension": "model"}
+_SAME |= {key: key for key in ("similarity", "kind", "max_length", "overlap", "precision")}
+"""Fields of the manifest that an interrupted build must have in common with the call that continues it, and what they
+are called in messages."""
+
+
+def _change(called: str, begun: Manifest, manifest: Manifest, key: str) -> str:
+    """What changed since a build was begun, with both values of a setting; empty if nothing did."""
+    before, now = getattr(begun, key), getattr(manifest, key)
+    if before == now:
+        return ""
+    return called if called in ("text", "model") else f"{called} ({before}, now {now})"
 
 
 def _begin_build(folder: Path, manifest: Manifest) -> str:
@@ -331,7 +352,7 @@ def require_same_model(folder: Path, manifest: Manifest, encoder: TextEncoder) -
     if encoder.similarity_fn_name is not manifest.similarity:
         raise UserError(
             f"{folder}: compares vectors by {manifest.similarity}, and the model by {encoder.similarity_fn_name}; "
-            "build the index again (--overwrite)"
+            f"{how_to_rebuild(folder)}"
         )
     current = fingerprint(encoder)
     prompts = encoder.prompts.of(Role.QUERY), encoder.prompts.of(Role.DOCUMENT)
@@ -339,7 +360,7 @@ def require_same_model(folder: Path, manifest: Manifest, encoder: TextEncoder) -
         raise UserError(
             f"{folder}: was built with the prompts {manifest.query_prompt!r} for queries and "
             f"{manifest.document_prompt!r} for documents, and this encoder has {prompts[0]!r} and {prompts[1]!r}; "
-            "query it with the model as it was then, or build the index again"
+            f"query it with the model as it was then, or {how_to_rebuild(folder)}"
         )
     if current != manifest.fingerprint:
         raise UserError(

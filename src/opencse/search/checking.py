@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.search.approximate import ApproximateIndex
 from opencse.search.checksums import PAGE, damaged_pages, file_sum, page_fault
@@ -77,7 +78,7 @@ def _check_rows(snapshot: Snapshot, faults: list[str], progress: Progress) -> in
     manifest, name = snapshot.manifest, snapshot.database
     positions = snapshot.positions_where("1", [])
     if len(positions) != manifest.rows:
-        faults.append(f"{name}: holds {len(positions):,} rows, and should hold {manifest.rows:,}")
+        faults.append(f"{name}: holds {number_of(len(positions), 'row')}, and should hold {manifest.rows:,}")
     progress.start("checking", len(positions))
     for start in range(0, len(positions), _ROWS):
         block = [int(position) for position in positions[start : start + _ROWS]]

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from opencse.errors import OutdatedError
+from opencse.numerals import number_of
 
 PAGE = 1_024
 """Rows of vectors that share a checksum."""
@@ -95,7 +96,7 @@ def require_pages(path: Path, row_bytes: int, slots: int, sums: Mapping[int, int
 def page_fault(name: str, pages: list[int], slots: int) -> str:
     """A clause that names the damaged rows."""
     first, last = pages[0] * PAGE, min(slots, (pages[0] + 1) * PAGE) - 1
-    more = f" and {len(pages) - 1:,} more pages" if len(pages) > 1 else ""
+    more = f" and {number_of(len(pages) - 1, 'more page')}" if len(pages) > 1 else ""
     return f"{name}: rows {first:,} to {last:,}{more} are not as they were written"
 
 

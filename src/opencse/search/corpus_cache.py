@@ -13,6 +13,7 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.ranking import PreparedVectors
 from opencse.search.building import BuildSettings
@@ -58,7 +59,7 @@ def cached_index(folder: Path, texts: Sequence[str], model: str, encoder: TextEn
     try:
         index = Index.open(path, encoder=encoder)
         if index.source == rows.fingerprint():
-            progress.say(f"{path}: {rows.count:,} vectors, encoded before")
+            progress.say(f"{path}: {number_of(rows.count, 'vector')}, encoded before")
             return index
         index.close()
     except UserError:

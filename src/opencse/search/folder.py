@@ -16,7 +16,7 @@ from opencse.crash_safe import append_lines
 from opencse.errors import UserError, reason
 from opencse.io import remove, write_text
 from opencse.outputs import foreign_files_message, held_lock, names_in
-from opencse.search.row_database import write_errors
+from opencse.search.row_database import damage_error, how_to_rebuild, write_errors
 
 FORMAT = 1
 """Version of the folder's format."""
@@ -45,13 +45,15 @@ def current_database(folder: Path) -> str:
             ) from None
         raise UserError(f"{folder}: holds no index (no {NAMES}); make one with opencse index build") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path}: damaged or not of an index ({reason(error)}); build the index again") from None
+        raise UserError(f"{path}: damaged or not of an index ({reason(error)}); {how_to_rebuild(folder)}") from None
     if version != FORMAT:
-        raise UserError(f"{path}: an index of format {version!r}; this version reads format {FORMAT}; build it again")
+        raise UserError(
+            f"{path}: an index of format {version!r}, and this version reads format {FORMAT}; {how_to_rebuild(folder)}"
+        )
     if not isinstance(name, str) or Path(name).name != name:
-        raise UserError(f"{path}: damaged (it names no file in its folder); build the index again")
+        raise UserError(f"{path}: damaged (it names no file in its folder); {how_to_rebuild(folder)}")
     if not (folder / name).is_file():
-        raise UserError(f"{folder}: damaged ({name} is missing); copy the whole folder, or build the index again")
+        raise damage_error(folder, f"{name} is missing")
     return name
 
 

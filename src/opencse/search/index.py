@@ -12,11 +12,12 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.opening import open_text_encoder
+from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
 from opencse.ranking import PreparedVectors
 from opencse.search.building import BuildSettings, add, build, changing, require_same_model, weight_fields
@@ -25,7 +26,7 @@ from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, simil
 from opencse.search.queries import hit_of, prepare_queries, search_hybrid, search_vectors
 from opencse.search.result import Hit, IndexInfo, SearchResult, info_of
 from opencse.search.row_sources import FileRows, MemoryRows, RowSource
-from opencse.search.rows import RowLike
+from opencse.search.rows import RowLike, id_text
 from opencse.search.snapshots import Snapshot, Snapshots, sql_names
 
 
@@ -88,6 +89,7 @@ class Index:
         *,
         how: BuildSettings | None = None,
         model: str = "",
+        model_files: str = "",
         pooling: str | None = None,
         overwrite: bool = False,
         progress: Progress | None = None,
@@ -100,6 +102,7 @@ class Index:
             encoder: encodes them, and later the queries.
             how: the kind of index, and how long texts are split; by default exact, and passages of the model's length.
             model: name or folder from which the encoder was loaded; empty: queries need a loaded encoder.
+            model_files: the `hash_files` of the files that the encoder was opened from; empty: not known.
             pooling: replaced the model's own pooling when it was loaded.
             overwrite: replace an existing index.
             progress: shows the progress.
@@ -114,6 +117,7 @@ class Index:
             encoder,
             how or BuildSettings(),
             model=model,
+            model_files=model_files,
             pooling=pooling,
             overwrite=overwrite,
             progress=progress or Silent(),
@@ -152,7 +156,7 @@ class Index:
                 manifest = snapshot.manifest
             if not manifest.model:
                 raise UserError(f"{self.folder}: names no model; open it with the encoder it was built with")
-            self.encoder = open_text_encoder(manifest.model, pooling=manifest.pooling)
+            self.encoder = load(manifest.model, pooling=manifest.pooling)
         assert self._encoder is not None
         return self._encoder
 
@@ -237,7 +241,7 @@ class Index:
         if hybrid_weight is not None and not 0 <= hybrid_weight <= 1:
             raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
         if vectors is not None and len(vectors) != len(queries):
-            raise UserError(f"vectors: {len(vectors):,} for {len(queries):,} queries; give one for each")
+            raise UserError(f"vectors: {len(vectors):,} for {number_of(len(queries), 'query')}; give one for each")
         encoded = self._encoded(queries if vectors is None else vectors, Role.QUERY)
         with self.snapshot() as snapshot:
             prepared = prepare_queries(encoded, snapshot.manifest)
@@ -262,7 +266,7 @@ class Index:
         with self.snapshot() as snapshot:
             return prepare_queries(encoded, snapshot.manifest)
 
-    def vectors(self, ids: Sequence[str] | None = None) -> PreparedVectors:
+    def vectors(self, ids: Sequence[str | int] | None = None) -> PreparedVectors:
         """(n, d) prepared vectors of all rows in their order, or of the rows with certain ids in the order of the ids.
 
         Raises:
@@ -271,7 +275,7 @@ class Index:
         with self.snapshot() as snapshot:
             if ids is None:
                 return np.array(snapshot.living_vectors)
-            return np.array(snapshot.vectors[[row.position for row in snapshot.rows_with_ids(ids)]])
+            return np.array(snapshot.vectors[[row.position for row in snapshot.rows_with_ids(list(map(id_text, ids)))]])
 
     def vectors_of_hits(self, hits: Sequence[tuple[str, str]]) -> PreparedVectors:
         """(n, d) prepared vectors of hits, each given by id and text (passages of a document share its id)."""
@@ -297,7 +301,9 @@ class Index:
         )
 
     def duplicates(self, threshold: float | None = None, *, progress: Progress | None = None) -> list[Duplicates]:
-        """Groups rows whose texts are equal except for case and white space, or at least as similar as a threshold.
+        """Groups texts that are equal except for case and white space, or at least as similar as a threshold.
+
+        Documents in several passages are compared as a whole: a passage that two of them share makes no duplicates.
 
         Args:
             threshold: lowest similarity; None: equal texts only.
@@ -351,7 +357,7 @@ class Index:
 
     def delete(
         self,
-        ids: Sequence[str] | None = None,
+        ids: Sequence[str | int] | None = None,
         *,
         where: Where | None = None,
         progress: Progress | None = None,
@@ -374,7 +380,7 @@ class Index:
             if ids is None:
                 columns = writer.manifest.columns
                 return writer.remove(*sql_of(where or {}, sql_names(writer.manifest), columns))
-            unique = list(dict.fromkeys(ids))
+            unique = list(dict.fromkeys(map(id_text, ids)))
             missing = sorted(set(unique) - writer.existing_ids(unique))
             if missing:
                 raise UserError(f"{self.folder}: no row has the id {missing[0][:80]!r}; nothing was deleted")

@@ -45,7 +45,7 @@ class SimilarPair:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """A group of rows with the same content.
+    """A group of texts with the same content.
 
     Example:
         >>> group = Duplicates(("0", "3"), ("A cat sleeps.", "a  cat sleeps."), 1.0)
@@ -53,8 +53,9 @@ class Duplicates:
         ('3',)
 
     Attributes:
-        ids: of at least two rows, in the order in which they were added; deleting all but the first leaves one of each.
-        texts: of these rows.
+        ids: of at least two rows or documents, in the order in which they were added; deleting all but the first leaves
+            one of each.
+        texts: of these; of a document in several passages the first one.
         score: the lowest similarity that connects one of them to the others; 1 for equal texts (cosine).
     """
 
@@ -102,15 +103,23 @@ def find_duplicates(
     similarity: Similarity,
     progress: Progress | None,
 ) -> list[Duplicates]:
-    """Groups stored rows with equal or similar texts; see `duplicate_rows` for the arguments."""
+    """Groups stored documents with equal or similar texts; see `duplicate_documents` for the arguments.
+
+    Rows with the same id are the passages of one document.
+    """
+    passages: dict[str, list[int]] = {}
+    for number, row in enumerate(rows):
+        passages.setdefault(row.id, []).append(number)
+    for numbers in passages.values():
+        numbers.sort(key=lambda number: rows[number].part)
+    ids, documents = list(passages), list(passages.values())
     texts = [row.text for row in rows]
     counter = None if progress is None else Counted(progress, "comparing")
-    groups = []
-    for numbers, score in duplicate_rows(vectors, texts, threshold, similarity=similarity, progress=counter):
-        ids = tuple(dict.fromkeys(rows[number].id for number in numbers))
-        if len(ids) > 1:  # otherwise they are passages of one document
-            groups.append(Duplicates(ids, tuple(texts[number] for number in numbers), score))
-    return groups
+    groups = duplicate_documents(vectors, texts, documents, threshold, similarity=similarity, progress=counter)
+    return [
+        Duplicates(tuple(ids[one] for one in group), tuple(texts[documents[one][0]] for one in group), score)
+        for group, score in groups
+    ]
 
 
 def nearest_pairs(
@@ -162,59 +171,78 @@ def nearest_pairs(
     return pairs[order], exact[order]
 
 
-def duplicate_rows(
+def duplicate_documents(
     vectors: PreparedVectors,
     texts: Sequence[str],
+    documents: Sequence[Sequence[int]],
     threshold: float | None,
     *,
     similarity: Similarity = Similarity.COSINE,
     progress: Count | None = None,
 ) -> list[tuple[list[int], float]]:
-    """Groups rows whose texts are equal except for case and white space, or whose similarity reaches a threshold.
+    """Groups documents whose texts are equal except for case and white space, or whose similarity reaches a threshold.
 
-    Rows are in one group if a chain of such pairs connects them.
+    Documents of several passages reach it if their first passages do, and each other passage of either of them does
+    with some passage of the other one. So documents that only share a passage are no duplicates. Documents are in one
+    group if a chain of such pairs connects them.
 
     Example:
-        >>> vectors = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
-        >>> duplicate_rows(vectors, ["A cat.", "Rain.", "a  CAT."], None)
-        [([0, 2], 1.0)]
+        >>> vectors = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], dtype=np.float32)
+        >>> texts = ["A cat.", "Rain.", "a  CAT.", "Rain."]
+        >>> duplicate_documents(vectors, texts, [[0], [1], [2], [3]], None)
+        [([0, 2], 1.0), ([1, 3], 1.0)]
+        >>> duplicate_documents(vectors, texts, [[0, 1], [2], [3]], None)  # the first document is "A cat. Rain."
+        []
 
     Args:
         vectors: (n, d) prepared.
         texts: n texts.
+        documents: of each document the rows of its passages, in their order.
         threshold: lowest similarity; None: equal texts only.
         similarity: the function that vectors are prepared for.
-        progress: called with (rows done, total).
+        progress: called with (documents done, total).
 
     Returns:
-        The rows of each group, ascending, groups by their first row; and the lowest similarity that connects it, for
-        equal texts the similarity of the first row to itself.
+        The documents of each group, ascending, groups by their first document; and the lowest similarity that connects
+        it, for equal texts the similarity of the first one to itself.
 
     Raises:
         UserError: for a threshold that is no cosine above 0, or above 0 for a distance.
     """
     if threshold is not None:
         _require_threshold(threshold, similarity)
-    groups = _Groups(len(texts))
+    groups = _Groups(len(documents))
     first: dict[str, int] = {}
-    for row, text in enumerate(texts):
-        groups.join(first.setdefault(folded(text), row), row, np.inf)
+    for number, rows in enumerate(documents):
+        groups.join(first.setdefault(folded(" ".join(texts[row] for row in rows)), number), number, np.inf)
+    beginnings = np.array([rows[0] for rows in documents], dtype=np.int64)
     if threshold is not None:
         distinct = np.fromiter(first.values(), dtype=np.int64)
-        distinct_vectors = np.asarray(vectors[distinct])
+        distinct_vectors = np.asarray(vectors[beginnings[distinct]])
         slack = similarity.slack(distinct_vectors, distinct_vectors)
         floor = [float(similarity.on_rough_scale(np.array(threshold))) - slack]
         for pairs, _ in _blocks(distinct_vectors, floor, similarity, progress):
             exact = _exact(distinct_vectors, pairs, similarity)
             for (a, b), score in zip(distinct[pairs].tolist(), exact.tolist(), strict=True):
-                if score >= threshold:
-                    groups.join(a, b, score)
+                if score >= threshold and not groups.joined(a, b):
+                    least = min(score, _least_match(vectors, documents[a], documents[b], similarity))
+                    if least >= threshold:
+                        groups.join(a, b, least)
     several = groups.several()
     if similarity is Similarity.COSINE:
-        return [(rows, min(least, 1.0)) for rows, least in several]
-    firsts = np.array([rows[0] for rows, _ in several], dtype=np.int64)
+        return [(members, min(least, 1.0)) for members, least in several]
+    firsts = beginnings[[members[0] for members, _ in several]]
     to_itself = _exact(vectors, np.stack([firsts, firsts], axis=1), similarity)
-    return [(rows, min(least, one)) for (rows, least), one in zip(several, to_itself.tolist(), strict=True)]
+    return [(members, min(least, one)) for (members, least), one in zip(several, to_itself.tolist(), strict=True)]
+
+
+def _least_match(vectors: PreparedVectors, one: Sequence[int], other: Sequence[int], similarity: Similarity) -> float:
+    """Of the passages of both documents, the lowest similarity to the best match in the other one; first ones aside."""
+    if len(one) == len(other) == 1:
+        return math.inf
+    pairs = np.array([(a, b) for a in one for b in other], dtype=np.int64)
+    scores = _exact(vectors, pairs, similarity).reshape(len(one), len(other))
+    return float(min(scores.max(axis=1)[1:].min(initial=np.inf), scores.max(axis=0)[1:].min(initial=np.inf)))
 
 
 def _require_threshold(threshold: float, similarity: Similarity) -> None:
@@ -226,11 +254,11 @@ def _require_threshold(threshold: float, similarity: Similarity) -> None:
 
 
 class _Groups:
-    """Connects rows into groups (union-find), with the lowest similarity that connects each."""
+    """Connects documents into groups (union-find), with the lowest similarity that connects each."""
 
-    def __init__(self, rows: int) -> None:
-        self._parents = list(range(rows))
-        self._least = [np.inf] * rows
+    def __init__(self, documents: int) -> None:
+        self._parents = list(range(documents))
+        self._least = [np.inf] * documents
 
     def join(self, a: int, b: int, score: float) -> None:
         a, b = sorted((self._root(a), self._root(b)))
@@ -238,17 +266,20 @@ class _Groups:
             self._parents[b] = a
             self._least[a] = min(self._least[a], self._least[b], score)
 
+    def joined(self, a: int, b: int) -> bool:
+        return self._root(a) == self._root(b)
+
     def several(self) -> list[tuple[list[int], float]]:
         members: dict[int, list[int]] = {}
-        for row in range(len(self._parents)):
-            members.setdefault(self._root(row), []).append(row)
-        return [(rows, self._least[root]) for root, rows in members.items() if len(rows) > 1]
+        for number in range(len(self._parents)):
+            members.setdefault(self._root(number), []).append(number)
+        return [(group, self._least[root]) for root, group in members.items() if len(group) > 1]
 
-    def _root(self, row: int) -> int:
-        while self._parents[row] != row:
-            self._parents[row] = self._parents[self._parents[row]]
-            row = self._parents[row]
-        return row
+    def _root(self, number: int) -> int:
+        while self._parents[number] != number:
+            self._parents[number] = self._parents[self._parents[number]]
+            number = self._parents[number]
+        return number
 
 
 def _blocks(

@@ -72,6 +72,7 @@ class IndexInfo:
         version: number of changes.
         megabytes: size of the vectors.
         language: whose word stems a hybrid search compares; None: no stemming.
+        precision: in which the texts were encoded: float32 or bf16.
         hybrid: weight of the vectors in a hybrid search, and what it was fitted on.
     """
 
@@ -92,6 +93,7 @@ class IndexInfo:
     megabytes: float
     similarity: str = "cosine"
     language: str | None = None
+    precision: str = "float32"
     hybrid: HybridWeight = field(default_factory=HybridWeight)
 
 
@@ -114,6 +116,7 @@ def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
         overlap=manifest.overlap,
         version=manifest.version,
         language=manifest.language,
+        precision=manifest.precision,
         hybrid=manifest.hybrid,
         megabytes=4e-6 * manifest.slots * manifest.dimension,
     )

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from opencse.errors import OutdatedError, UserError, reason
+from opencse.kernels.precision import PrecisionName
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.similarity import Similarity
 from opencse.search.rows import Value
@@ -38,7 +40,9 @@ class Manifest(Settings):
         version: number of changes so far.
         model: name or folder of the encoder; empty for an encoder that was passed as an object.
         fingerprint: of the encoder; see `opencse.encoder.fingerprint`.
+        model_files: a hash of the files that the encoder was opened from; empty where that is not known.
         pooling: replaces the model's own pooling, or None.
+        precision: in which the texts are encoded.
         query_prompt: prefix of queries.
         document_prompt: prefix of the texts of the index.
         dimension: of a vector.
@@ -63,7 +67,9 @@ class Manifest(Settings):
     version: int = 0
     model: str
     fingerprint: str
+    model_files: str = ""
     pooling: str | None = None
+    precision: PrecisionName = "float32"
     query_prompt: str = ""
     document_prompt: str = ""
     dimension: int
@@ -227,9 +233,19 @@ def unique_name(prefix: str, suffix: str) -> str:
     return f"{prefix}{uuid.uuid4().hex[:12]}{suffix}"
 
 
+def how_to_rebuild(folder: Path, model: str = "") -> str:
+    """The fix for an index that cannot be used, within a message.
+
+    >>> how_to_rebuild(Path("my index"), "opencse-mini")
+    "rebuild it with: opencse index build 'my index' opencse-mini TEXT --overwrite"
+    """
+    name = quote(model) if model else "MODEL"
+    return f"rebuild it with: opencse index build {quote(str(folder))} {name} TEXT --overwrite"
+
+
 def damage_error(folder: Path, problem: str) -> OutdatedError:
     """The error for a damaged index."""
-    return OutdatedError(f"{folder}: damaged ({problem}); copy the whole folder again, or build the index again")
+    return OutdatedError(f"{folder}: damaged ({problem}); copy the whole folder again, or {how_to_rebuild(folder)}")
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.search.rows import IndexRow, RowLike, checked, checked_rows
 from opencse.text.documents import Collection, ReadingNotes
 from opencse.text.readers import Source
@@ -51,7 +52,7 @@ class MemoryRows:
 
     def __init__(self, rows: Iterable[RowLike]) -> None:
         self._rows = list(checked_rows(rows))
-        self.name = f"{len(self._rows):,} rows"
+        self.name = number_of(len(self._rows), "row")
         self.count = len(self._rows)
         self.notes = ReadingNotes()
 

@@ -90,7 +90,7 @@ def checked(row: IndexRow, where: str) -> IndexRow:
         UserError: for an empty text or id, half a surrogate pair, or a value that cannot be stored.
     """
     text = _text(row.text, where, "the text")
-    name = None if row.id is None else _text(str(row.id), where, "the id")
+    name = None if row.id is None else _text(id_text(row.id), where, "the id")
     values: dict[str, object] = {}
     for key, value in row.metadata.items():
         column = _text(key, where, "the name of a column")
@@ -98,6 +98,16 @@ def checked(row: IndexRow, where: str) -> IndexRow:
             raise UserError(f"{where}: {column!r} is no metadata but part of the row; rename the column")
         values[column] = plain(value, where, column)
     return IndexRow(text, name, values)
+
+
+def id_text(name: str | int) -> str:
+    """The id under which a row is stored: text without white space around it.
+
+    Example:
+        >>> id_text(7), id_text(" a1 ")
+        ('7', 'a1')
+    """
+    return str(name).strip()
 
 
 def plain(value: object, where: str, column: str) -> Value:

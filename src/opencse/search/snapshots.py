@@ -32,6 +32,7 @@ from opencse.search.row_database import (
     connect,
     damage_error,
     has_checksums,
+    how_to_rebuild,
     map_vectors,
     read_errors,
     read_manifest,
@@ -287,10 +288,12 @@ class Snapshots:
         self.fingerprint = ""
         self._latest: Snapshot | None = None
         self._block = threading.local()
+        self._closed = False
         self._connect()
 
     def close(self) -> None:
-        """Closes the files."""
+        """Closes the files; reading after it is refused."""
+        self._closed = True
         self._reader.close()
 
     @contextmanager
@@ -300,6 +303,8 @@ class Snapshots:
         Raises:
             OutdatedError: if the index is gone, damaged, or was built again with another model.
         """
+        if self._closed:
+            raise UserError(f"{self.folder}: this index has been closed; open it again with Index.open")
         outer: Snapshot | None = getattr(self._block, "snapshot", None)
         if outer is not None:
             yield outer
@@ -319,7 +324,7 @@ class Snapshots:
                 finally:
                     self._block.snapshot = None
                 return
-        raise OutdatedError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
+        raise damage_error(self.folder, f"{Path(missing).name} is missing")
 
     def require_same(self, manifest: Manifest) -> None:
         """Refuses an index whose vectors are of another encoder than those of the index that was opened.
@@ -359,7 +364,9 @@ class Snapshots:
             if (*self._names_stamp(), self._database_stamp()) != self._identity:
                 self._connect()
         except (FileNotFoundError, NotADirectoryError):
-            raise OutdatedError(f"{self.folder}: the index is gone; put it back, or build it again") from None
+            raise OutdatedError(
+                f"{self.folder}: the index is gone; put it back, or {how_to_rebuild(self.folder)}"
+            ) from None
         except OutdatedError:
             raise
         except UserError as error:

@@ -19,6 +19,7 @@ from starlette.staticfiles import StaticFiles
 
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity, unit_rows
+from opencse.numerals import number_of
 from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Keys, RequestGuard
 from opencse.serving.metrics import CONTENT_TYPE
@@ -37,8 +38,8 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
     """Creates the application that serves ``service``, for any ASGI server.
 
     Example:
-        >>> from opencse.encoder.encoder import SentenceEncoder
-        >>> service = Service({"mini": SentenceEncoder.load(device="cpu")})
+        >>> import opencse
+        >>> service = Service({"mini": opencse.load(device="cpu")})
         >>> app = create_app(service, keys=["secret"])
         >>> "/v1/embeddings" in {route.path for route in app.routes}
         True
@@ -70,7 +71,8 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
     async def tokens(model: ServedModel, texts: Sequence[Any], role: Role, truncate: bool | None) -> TokenizedTexts:
         most = service.limits.texts
         if len(texts) > most:
-            message = f"{len(texts):,} texts are more than the {most:,} of one request; send them in several requests"
+            sent = number_of(len(texts), "text is", "texts are")
+            message = f"{sent} more than the {most:,} of one request; send them in several requests"
             raise ApiError(400, message, code="too_many_texts")
         prompt = model.encoder.prompts.of(role)
         return await model.read(texts, prompt=prompt, truncate=service.cut if truncate is None else truncate)

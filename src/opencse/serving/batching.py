@@ -9,14 +9,14 @@ from concurrent.futures import Future
 from typing import Protocol
 
 import numpy as np
-import torch
 
 from opencse.arrays import Embeddings
 from opencse.encoder.batches import token_batches
 from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.damage import require_sound_vectors
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.text.tokenizer import Ids
+from opencse.encoder.text_encoder import TextEncoder
+from opencse.kernels.precision import PrecisionName
+from opencse.text.rust_tokenizer import Ids
 
 _ROUND = 4
 """Batches that are selected together, so that their texts can be sorted by length; later requests wait for them."""
@@ -53,13 +53,22 @@ class Batcher:
     waiting request has its share of a round, so that a short request does not wait for a long one before it.
 
     Attributes:
-        encoder: in evaluation mode; from now on only this thread may use it.
+        encoder: from now on only this thread may use it.
+        precision: arithmetic of the vectors.
     """
 
-    def __init__(self, encoder: SentenceEncoder, listener: BatchListener, *, token_budget: int | None = None) -> None:
-        self.encoder = encoder.eval()
+    def __init__(
+        self,
+        encoder: TextEncoder,
+        listener: BatchListener,
+        *,
+        precision: PrecisionName = "float32",
+        token_budget: int | None = None,
+    ) -> None:
+        self.encoder = encoder
+        self.precision: PrecisionName = precision
         self._listener = listener
-        self._budget = token_budget or budget_of(encoder.device)
+        self._budget = token_budget or budget_of(encoder.device_kind)
         self._jobs: list[_Job] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -112,11 +121,10 @@ class Batcher:
         self._thread.join()
 
     def _run(self) -> None:
-        with torch.inference_mode():
-            while texts := self._next():
-                lengths = [len(job.rows[row]) for job, row in texts]
-                for batch in token_batches(lengths, self._budget):
-                    self._encode([texts[i] for i in batch.tolist()])
+        while texts := self._next():
+            lengths = [len(job.rows[row]) for job, row in texts]
+            for batch in token_batches(lengths, self._budget):
+                self._encode([texts[i] for i in batch.tolist()])
 
     def _next(self) -> list[tuple[_Job, int]]:
         """The (job, row) pairs of the next round; empty after `close`, when all is encoded."""
@@ -150,9 +158,8 @@ class Batcher:
             started = time.perf_counter()
             if filled:
                 rows = [job.rows[row] for job, row in filled]
-                tokens = self.encoder.tokenizer.pad(rows).leaving_out([job.unpooled for job, _ in filled])
-                tokens = tokens.to(self.encoder.device)
-                vectors = self.encoder.embed(tokens).float().cpu().numpy()
+                unpooled = [job.unpooled for job, _ in filled]
+                vectors = self.encoder.encode_ids(rows, unpooled, precision=self.precision)
                 require_sound_vectors(self.encoder, vectors)
                 for (job, row), vector in zip(filled, vectors, strict=True):
                     job.vectors[row] = vector

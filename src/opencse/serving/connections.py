@@ -149,9 +149,10 @@ class Connection(asyncio.Protocol):
 
     @property
     def at_work(self) -> bool:
-        """Whether a request has arrived whose answer is not complete."""
+        """Whether a request has arrived whose answer is not complete, or waits for the client to read it."""
         cycle = self._inner.cycle
-        return cycle is not None and not cycle.response_complete
+        unsent = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return unsent > 0 or (cycle is not None and not cycle.response_complete)
 
     def close(self) -> None:
         """Closes the connection at once."""

@@ -93,7 +93,9 @@ class RequestGuard:
 
         try:
             self._check(Headers(scope=scope), path)
-            await self._app(scope, receive, sending)
+            # HEAD is answered as GET; the server leaves the body out
+            as_get = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+            await self._app(as_get, receive, sending)
         except ApiError as error:
             await error.response()(scope, receive, sending)
         except ClientDisconnect:

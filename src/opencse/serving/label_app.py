@@ -58,11 +58,12 @@ class QueryText(LabelBody):
 
 
 class Mark(LabelBody):
-    """The mark of a text for a query: 2 right, 1 partly, 0 not, null none."""
+    """The mark of a text for a query: 2 right, 1 partly, 0 not, null none; ``digest`` is that of the text shown."""
 
     number: Number
     id: str
     level: Literal[0, 1, 2] | None
+    digest: str | None = None
 
 
 class Finished(LabelBody):
@@ -140,7 +141,7 @@ def create_label_app(session: LabelSession, *, about: Mapping[str, str]) -> Fast
     @app.post("/labels/mark")
     async def mark(request: Request) -> Response:
         """Marks a text for a query."""
-        return await change(request, Mark, lambda body: session.mark(body.number, body.id, body.level))
+        return await change(request, Mark, lambda body: session.mark(body.number, body.id, body.level, body.digest))
 
     @app.post("/labels/finish")
     async def finish(request: Request) -> Response:
@@ -148,9 +149,12 @@ def create_label_app(session: LabelSession, *, about: Mapping[str, str]) -> Fast
         return await change(request, Finished, lambda body: session.finish(body.number, body.finished))
 
     @app.get("/labels/text")
-    async def text(text_id: Annotated[str, Query(alias="id", max_length=10_000)]) -> Response:
+    async def text(
+        text_id: Annotated[str, Query(alias="id", max_length=10_000)],
+        digest: Annotated[str | None, Query(max_length=100)] = None,
+    ) -> Response:
         """Returns all of a document's text."""
-        return await answer({"text": await worker.call(lambda: session.text_of(text_id))})
+        return await answer({"text": await worker.call(lambda: session.text_of(text_id, digest))})
 
     @app.get("/labels/scores")
     async def scores() -> Response:

@@ -26,6 +26,7 @@ class Limits:
         reranked: texts that the cross-encoder scores for one request, those of all its queries together (beyond: 400).
         read_seconds: for the body of a request to arrive (beyond: 408).
         headers_seconds: for the headers of a request to arrive; then the connection is closed.
+        write_seconds: in which a client takes nothing of its answer; then the connection is closed (on Linux).
         connections: open at a time; fewer where the system allows few file descriptors. Beyond them the connection that
             has been idle longest is closed, or the new one is refused (503).
         map_points: points of the map; larger indexes are sampled.
@@ -40,6 +41,7 @@ class Limits:
     reranked: int = 10_000
     read_seconds: float = 30.0
     headers_seconds: float = 20.0
+    write_seconds: float = 30.0
     connections: int = 1_024
     map_points: int = 2_000
 

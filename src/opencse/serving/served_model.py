@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import torch
 
 from opencse.arrays import Embeddings
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.text_encoder import TextEncoder
+from opencse.kernels.precision import PrecisionName
+from opencse.numerals import number_of
 from opencse.serving.batching import Batcher
 from opencse.serving.errors import ApiError, overloaded
 from opencse.serving.limits import Limits
 from opencse.serving.metrics import Metrics
 from opencse.serving.worker import Worker
-from opencse.text.tokenizer import Ids
+from opencse.text.rust_tokenizer import Ids
 
 _SLICE = 64
 """Texts that are tokenised at a time, so that a short request does not wait for a long one."""
@@ -84,15 +85,24 @@ class ServedModel:
         fingerprint: of the model's weights and settings.
     """
 
-    def __init__(self, name: str, encoder: SentenceEncoder, limits: Limits, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        name: str,
+        encoder: TextEncoder,
+        limits: Limits,
+        metrics: Metrics,
+        *,
+        precision: PrecisionName = "float32",
+    ) -> None:
         self.name = name
         self.encoder = encoder
         self.fingerprint = fingerprint(encoder)
-        encoder.encode("Makes the encoder build what it builds at the first text, before two threads use it.")
+        first = "Makes the encoder build what it builds at the first text, before two threads use it."
+        encoder.encode(first, precision=precision)
         self._limits = limits
         self._metrics = metrics
-        self._ids = len(torch.as_tensor(encoder.backbone.get_input_embeddings().weight))
-        self._batcher = Batcher(encoder, metrics.of_model(name))
+        self._ids = encoder.id_count
+        self._batcher = Batcher(encoder, metrics.of_model(name), precision=precision)
         self._tokenizing = Worker("opencse-tokenizer")
         self._tokenizer = threading.Lock()
         metrics.watch_waiting(name, lambda: self._batcher.waiting)
@@ -128,7 +138,7 @@ class ServedModel:
         return TokenizedTexts(rows, long, self.encoder.unpooled(prompt) if are_texts else 0)
 
     async def vectors(self, texts: TokenizedTexts) -> Embeddings:
-        """Encodes texts: (n, dimension) float32, the same as from `SentenceEncoder.encode`.
+        """Encodes texts: (n, dimension) float32, as `SentenceEncoder.encode` does in the precision of this model.
 
         Raises:
             ApiError: if too many texts wait.
@@ -150,7 +160,8 @@ class ServedModel:
         waiting = self._batcher.waiting
         if waiting >= self._limits.waiting_texts:
             seconds = min(60, round(self._batcher.seconds_left))
-            raise overloaded(f"{waiting:,} texts are waiting for {self.name}; try again in a while", seconds)
+            texts = number_of(waiting, "text is", "texts are")
+            raise overloaded(f"{texts} waiting for {self.name}; try again in a while", seconds)
 
     async def _tokens(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
         """Tokenises short texts directly if the tokenizer is free, because a change of threads takes longer."""

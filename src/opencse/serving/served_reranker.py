@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from opencse.numerals import number_of
 from opencse.reranking.second_stage import SecondStage
 from opencse.serving.errors import ApiError, overloaded
 from opencse.serving.limits import Limits
@@ -58,13 +59,14 @@ class ServedReranker:
         if queries * count > self._limits.reranked:
             most = self._limits.reranked
             message = (
-                f"{queries:,} x {count:,} texts to re-rank are more than the {most:,} of one request; send fewer "
-                "queries, a lower k or rerank_depth, or rerank: false"
+                f"{queries:,} x {count:,} texts to re-rank are more than the {most:,} of one request; send "
+                "fewer queries, a lower k or rerank_depth, or rerank: false"
             )
             raise ApiError(400, message, code="too_many_pairs")
         if self._waiting >= self._limits.waiting_texts:
             seconds = min(60, round(self._waiting / self._rate)) if self._rate else 1
-            raise overloaded(f"{self._waiting:,} texts wait for the cross-encoder; try again in a while", seconds)
+            texts = number_of(self._waiting, "text waits", "texts wait")
+            raise overloaded(f"{texts} for the cross-encoder; try again in a while", seconds)
         return count
 
     async def rerank(

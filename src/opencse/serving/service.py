@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import nearest, shortened
+from opencse.kernels.precision import PrecisionName
 from opencse.reranking.second_stage import SecondStage
 from opencse.serving.errors import ApiError
 from opencse.serving.limits import Limits
@@ -21,8 +22,8 @@ class Service:
     """Models by name, each with its index; requests that name no model get the first one.
 
     Example:
-        >>> from opencse.encoder.encoder import SentenceEncoder
-        >>> service = Service({"mini": SentenceEncoder.load(device="cpu")})
+        >>> import opencse
+        >>> service = Service({"mini": opencse.load(device="cpu")})
         >>> service.model(None).name
         'mini'
         >>> service.close()
@@ -33,23 +34,29 @@ class Service:
         limits: of requests.
         stage: the cross-encoder that re-ranks the hits of searches; None: they are not re-ranked.
         cut: truncate texts that are too long unless a request says otherwise; False: refuse them.
+        precisions: arithmetic of models by name; ``float32`` for those that are not named.
     """
 
     def __init__(
         self,
-        models: Mapping[str, SentenceEncoder],
+        models: Mapping[str, TextEncoder],
         indexes: Mapping[str, Searchable] | None = None,
         *,
         stage: SecondStage | None = None,
         limits: Limits | None = None,
         cut: bool = True,
+        precisions: Mapping[str, PrecisionName] | None = None,
     ) -> None:
         self.limits = limits or Limits()
         self.cut = cut
         self.metrics = Metrics()
         self.held = HeldBytes(self.limits)
         self.metrics.watch_held(lambda: self.held.bytes)
-        self.models = {name: ServedModel(name, encoder, self.limits, self.metrics) for name, encoder in models.items()}
+        of_model: Mapping[str, PrecisionName] = precisions or {}
+        self.models = {
+            name: ServedModel(name, encoder, self.limits, self.metrics, precision=of_model.get(name, "float32"))
+            for name, encoder in models.items()
+        }
         self.indexes = {name: ServedIndex(index, self.limits.map_points) for name, index in (indexes or {}).items()}
         self.reranker = None if stage is None else ServedReranker(stage, self.limits, self.metrics)
 

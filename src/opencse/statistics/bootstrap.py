@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opencse.arrays import Floats, Integers, Vectors
+from opencse.numerals import number_of
 from opencse.statistics.difference import ALPHA, Difference
 
 BLOCK = 1 << 17
@@ -29,7 +30,7 @@ class PairedBootstrap(Difference):
 
     def over(self) -> str:
         """The number of pairs."""
-        return f"{self.n:,} pairs"
+        return number_of(self.n, "pair")
 
 
 class PairedBootstrapTasks(PairedBootstrap):
@@ -43,7 +44,7 @@ class PairedBootstrapTasks(PairedBootstrap):
 
     def over(self) -> str:
         """The number of pairs and tasks."""
-        return f"{self.n:,} pairs of {len(self.tasks)} task{'s' * (len(self.tasks) > 1)}"
+        return f"{number_of(self.n, 'pair')} of {number_of(len(self.tasks), 'task')}"
 
 
 def paired_bootstrap(

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 
 from pydantic import Field, FiniteFloat
 
+from opencse.numerals import number_of
 from opencse.settings import Settings
 
 ALPHA = 0.05
@@ -155,7 +156,7 @@ def verdict(difference: Difference) -> str:
         text += f"; p {_p_text(p)}"
     if p is not None and difference.holm is not None:
         count = difference.holm.comparisons
-        text += f" after Holm over {count} comparison{'s' * (count > 1)}"
+        text += f" after Holm over {number_of(count, 'comparison')}"
     return f"{text}: {difference.direction() or difference.undecided()}"
 
 

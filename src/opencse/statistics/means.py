@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from opencse.arrays import Floats
+from opencse.numerals import number_of
 from opencse.statistics.difference import ALPHA, Difference, Interval
 
 RESAMPLES = 10_000
@@ -29,7 +30,7 @@ class PairedQueries(Difference):
 
     def over(self) -> str:
         """The number of queries."""
-        return f"{self.n:,} queries"
+        return number_of(self.n, "query")
 
 
 def resampled_means(values: Floats, resamples: int = RESAMPLES, seed: int = 0) -> Floats:

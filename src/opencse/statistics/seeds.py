@@ -10,6 +10,7 @@ from pydantic import FiniteFloat
 
 from opencse.arrays import Floats
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.statistics.difference import ALPHA, Difference, Interval, Probability
 
@@ -67,7 +68,7 @@ class PairedSeeds(Difference):
 
     def over(self) -> str:
         """The number of seeds used."""
-        return f"{len(self.seeds)} paired seed{'s' * (len(self.seeds) > 1)}"
+        return f"{number_of(len(self.seeds), 'paired seed')}"
 
     def decides(self) -> bool:
         """Whether there are at least ``LEAST_SEEDS`` seeds."""

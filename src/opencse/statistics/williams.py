@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
+from opencse.numerals import number_of
 from opencse.statistics.difference import Difference
 
 LEAST = 4
@@ -32,7 +33,7 @@ class DependentCorrelations(Difference):
 
     def over(self) -> str:
         """The pairs and the test."""
-        return f"{self.n:,} pairs ({self.test.capitalize()} test)"
+        return f"{number_of(self.n, 'pair')} ({self.test.capitalize()} test)"
 
     def undecided(self) -> str:
         """See ``Difference``."""

@@ -10,6 +10,7 @@ from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
 from opencse.adapting.selection_by_transfer import is_transfer
 from opencse.errors import UserError
 from opencse.evaluation.sts.score import Grouping
+from opencse.numerals import number_of
 from opencse.recipes.judged import Judged
 from opencse.recipes.recipe import resolve_recipe
 from opencse.statistics import Summary, summary
@@ -62,7 +63,7 @@ class PaperRow:
         if self.start != self.paper_start:
             differences.append(f"the start is {self.start}, the paper's {self.paper_start}")
         if settings:
-            differences.append(f"{settings} setting{'s' * (settings > 1)} changed by --set")
+            differences.append(f"{number_of(settings, 'setting')} changed by --set")
         if (selected_on := _not_stsb(dev)) is not None and self.judged.trained:
             differences.append(f"selection on {selected_on}, not STS-B dev")
         return [

@@ -26,13 +26,15 @@ from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import SUITES, suite_named
 from opencse.evaluation.transforms import postprocessed, refitted_each_call
 from opencse.io import writing
+from opencse.numerals import number_of
 from opencse.outputs import LOCK, names_in, require_empty
 from opencse.progress import Counted, Progress, Silent
+from opencse.recipes.comparing import OtherSetting, other_setting
 from opencse.recipes.overrides import flatten
 from opencse.records import save_json
 from opencse.runs.folder import FolderState, RunFolder, locked
 from opencse.runs.lock import require_free, was_locked
-from opencse.runs.record import DESCRIPTIVE, changed_files
+from opencse.runs.record import changed_files
 from opencse.runs.start import Reading
 from opencse.studies.record import Contents, StudyRecord
 from opencse.studies.study import RunSpec, Study
@@ -314,20 +316,34 @@ def _require_same_content(record: StudyRecord, now: Contents, suites: Suites, fo
 
 
 def _require_same_request(record: StudyRecord, request: dict[str, Any], folder: Path) -> None:
-    before, now = flatten(record.asked), flatten(request)
-    for key in (before.keys() | now.keys()) - {f"recipe.{name}" for name in DESCRIPTIVE}:
-        if before.get(key) != now.get(key):
-            raise UserError(
-                f"{folder}: was made with another {key} ({before.get(key)!r} then, {now.get(key)!r} now); "
-                "choose another --out, or remove that folder to make the run again"
-            )
+    """Refuses a record of another request; what a record of an earlier version does not know has its default."""
+    other = other_setting(record.asked.get("recipe", {}), request.get("recipe", {}))
+    if other is not None:
+        other = other._replace(key=f"recipe.{other.key}")
+    else:
+        before, now = (
+            flatten({key: value for key, value in one.items() if key != "recipe"}) for one in (record.asked, request)
+        )
+        different = (key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
+        other = next(
+            (
+                OtherSetting(key, before.get(key), now.get(key))
+                for key in different
+                if key in before or now[key] is not False
+            ),
+            None,
+        )
+    if other is not None:
+        raise UserError(
+            f"{folder}: was made with {other}; choose another --out, or remove that folder to make the run again"
+        )
 
 
 def _in_parallel(
     study: Study, missing: Sequence[RunSpec], workers: int, progress: Progress
 ) -> dict[RunSpec, StudyRecord]:
     threads = max(1, cores() // workers)
-    progress.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")
+    progress.say(f"{number_of(len(missing), 'run')}, {workers} at a time with {number_of(threads, 'thread')} each")
     with started(workers, _in_worker, _begin_worker, study, threads, finish=True) as pool:
         return _reported(pool.done(missing, lambda: None), len(missing), progress)
 
@@ -356,7 +372,7 @@ def _on_ray(
         at_a_time = min(len(missing), workers or (cluster.gpus if gpu else cluster.cores))
         cores = 1 if workers is None or gpu else max(1, cluster.cores // workers)
         progress.say(
-            f"{len(missing)} runs, {at_a_time} at a time with {cores} core{'s' * (cores > 1)} each"
+            f"{number_of(len(missing), 'run')}, {at_a_time} at a time with {number_of(cores, 'core')} each"
             f"{' and a GPU' * gpu}, on a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs"
         )
         finished = cluster.each(partial(_on_node, study, cores), missing, at_a_time=at_a_time, cores=cores, gpu=gpu)

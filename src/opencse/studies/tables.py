@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opencse.errors import printable
 from opencse.markdown import as_text
+from opencse.numerals import number_of
 from opencse.statistics import Summary, brief
 from opencse.studies.comparison import Comparison, Row
 from opencse.studies.record import StudyRecord
@@ -71,8 +72,9 @@ def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: st
     by_task = [
         [row.start, row.recipe, *(mean_and_sd(row.metrics.get(name)) for name in tasks)] for row in comparison.rows
     ]
+    recipes = number_of(len({row.recipe for row in comparison.rows}), "recipe")
     lines = [
-        f"# {comparison.metric}: {len({row.recipe for row in comparison.rows})} recipes against {baseline}",
+        f"# {comparison.metric}: {recipes} against {baseline}",
         "",
         f"    {printable(command)}",
         "",
@@ -218,6 +220,6 @@ def _provenance(records: Sequence[StudyRecord]) -> str:
     scoring = sum(record.judge_seconds for record in records)
     facts = ", ".join(f"{key} {value}" for key, value in last.model_dump(mode="json").items() if value is not None)
     return (
-        f"{len(runs)} runs, {train / 3600:.2f} h of training and {scoring / 3600:.2f} h of evaluation; opencse "
-        f"{records[-1].opencse}, {facts}; {max(record.created for record in records):%Y-%m-%d}."
+        f"{number_of(len(runs), 'run')}, {train / 3600:.2f} h of training and {scoring / 3600:.2f} h of evaluation; "
+        f"opencse {records[-1].opencse}, {facts}; {max(record.created for record in records):%Y-%m-%d}."
     )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
+from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.text.documents import Collection
 from opencse.text.duplicates import find_near_duplicates
@@ -24,12 +25,15 @@ from opencse.text.files.formats import HTML_TAG, column_like
 from opencse.text.files.kinds import SECTIONED
 from opencse.text.folders import holds_documents
 from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
+from opencse.text.labels import graded_pairs
 from opencse.text.readers import Source, Texts
+from opencse.text.rust_tokenizer import TokenCounter
 from opencse.text.scripts import count_words
-from opencse.text.tokenizer import Tokenizer
 
 PAIRS_RECIPE = "simcse-supervised"
 """The recipe for rows of two or three texts."""
+GRADED_RECIPE = "cosent"
+"""The recipe for pairs with a score."""
 SAMPLE = 20_000
 """Texts whose tokens and scripts are examined; everything else is counted over all texts."""
 NEAR_EMPTY = 3
@@ -104,7 +108,7 @@ class CorpusCheck(Settings):
 
 def check_corpus(
     texts: Texts,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: TokenCounter | None = None,
     *,
     max_length: int = 32,
     near_duplicates: float | None = None,
@@ -203,17 +207,17 @@ def _script(letter: str) -> str:
 
 
 def _tokens(
-    sample: Sequence[str], words: NDArray[np.int64], tokenizer: Tokenizer | None, max_length: int
+    sample: Sequence[str], words: NDArray[np.int64], tokenizer: TokenCounter | None, max_length: int
 ) -> tuple[float | None, float | None, float | None]:
     """Share of unknown tokens, share of texts over the limit, tokens for each of the ``words`` of texts read whole."""
     if tokenizer is None:
         return None, None, None
     limit = max(max_length + 1, 512)
     ids = tokenizer.encode(sample, limit)
-    special = set(tokenizer.hf.all_special_ids) - {tokenizer.hf.unk_token_id}
+    unknown_id = tokenizer.unknown_id
+    special = tokenizer.special_ids - {unknown_id}
     plain = [row[~np.isin(row, list(special))] for row in ids]
     tokens = sum(len(row) for row in plain)
-    unknown_id = tokenizer.hf.unk_token_id
     unknown = 0 if unknown_id is None else sum(int((row == unknown_id).sum()) for row in plain)
     truncated = sum(len(row) > max_length for row in ids) / len(ids)
     complete = [number for number, row in enumerate(ids) if len(row) < limit]
@@ -275,14 +279,15 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
     if len(scripts) > 1 and result.with_tags <= _SOME_DUPLICATES and scripts[1][1] > _SECOND_SCRIPT:
         shares = ", ".join(f"{name.title()} {share:.0%}" for name, share in scripts[:3])
         advice.append(f"several scripts ({shares}): see that the model was made for all of them")
-    if result.width == 1 and result.documents:
+    if result.width == 1 and 0 < result.documents < result.rows:  # else no sentence follows another one
         advice.append(
-            f"running text ({result.documents:,} documents): adapting, and --recipe next-sentence in training, learn "
-            "from which sentence follows which"
+            f"running text ({number_of(result.documents, 'document')}): adapting, and --recipe next-sentence in "
+            "training, learn from which sentence follows which"
         )
     if result.rows < _FEW:
         advice.append(
-            f"{result.rows:,} examples are few: expect little, and select on graded pairs of your own (--dev)"
+            f"{number_of(result.rows, 'example is', 'examples are')} few: expect little, and select on graded pairs of "
+            "your own (--dev)"
         )
     return advice
 
@@ -305,12 +310,14 @@ class TextToCheck:
         command: the command that trains on it; options can be appended.
         read_as: what the files were recognised as, and what was left out of them; one line each.
         advice: which fields have to be named to read it so.
+        recipe: that the command names; None: the one for documents or single texts.
     """
 
     texts: Texts
     command: str
     read_as: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
+    recipe: str | None = None
 
 
 def read_to_check(
@@ -336,6 +343,11 @@ def read_to_check(
         source = Source(location, None, split or "train", keep_code=keep_code)
         if source.is_file and source.kind.name not in (*SECTIONED, "text"):
             present = source.present()
+            graded = graded_pairs(source) if column_like("negative", present) is None else None
+            if graded is not None:
+                command = _command_for_rows(location, None, GRADED_RECIPE)
+                kind = f"read as {source.kind}; pairs with a score each"
+                return TextToCheck(graded.read(), command, (kind,), recipe=GRADED_RECIPE)
             if column_like("anchor", present) is None or column_like("positive", present) is None:
                 if column_like("text", present) is None and column_like("sentence", present) is None:
                     fields = suggest_fields(source) or None
@@ -355,17 +367,21 @@ def read_to_check(
     advice = (f"no column is called text; name the documents' title and text: {command}",) if guessed else ()
     if isinstance(opened, DocumentTexts):
         return TextToCheck(texts, command, tuple(" ".join(line.split()) for line in opened.notes.lines()), advice)
-    kind = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()
-    return TextToCheck(texts, command, kind, advice)
+    kinds = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()
+    return TextToCheck(texts, command, kinds, advice)
 
 
 def _training_command(
     location: str, width: int, columns: Sequence[str] | None, fields: Sequence[str] | None, keep_code: bool
 ) -> str:
     if width > 1:
-        column_options = [] if columns is None else ["--columns", ",".join(columns)]
-        return shlex.join(["opencse", "train", location, *column_options, "--recipe", PAIRS_RECIPE, "--out", "trained"])
+        return _command_for_rows(location, columns, PAIRS_RECIPE)
     of_documents = fields or columns
     column_options = [] if of_documents is None else ["--fields", ",".join(of_documents)]
     code = ["--keep-code"] if keep_code else []
     return shlex.join(["opencse", "adapt", location, *column_options, *code, "--out", "adapted"])
+
+
+def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str) -> str:
+    column_options = [] if columns is None else ["--columns", ",".join(columns)]
+    return shlex.join(["opencse", "train", location, *column_options, "--recipe", recipe, "--out", "trained"])

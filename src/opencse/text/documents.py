@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shlex
 from collections import Counter
@@ -13,17 +14,19 @@ from pathlib import Path
 
 from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
+from opencse.numerals import number_of
 from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
+from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT
 from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_known
 from opencse.text.files.lines import suffix_of
 from opencse.text.folders import PROSE, files_in, find_corpus
 from opencse.text.readers import Source
-from opencse.text.scripts import is_unicode
+from opencse.text.scripts import is_unicode, normalised
 from opencse.text.sentences import split_sentences
 
 _UNTYPED: tuple[KindName, ...] = ("table", "xml")
-_EMPTY = "documents without a title and a text"
+_EMPTY = ("document", "without a title and a text")
 
 GivenDocument = str | tuple[str, str]
 """A document in memory: its text, or its title and its text."""
@@ -49,6 +52,11 @@ class Document:
     def body(self) -> str:
         """The sentences as one text."""
         return " ".join(self.sentences)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the words of title and text: 16 hexadecimal digits."""
+        return hashlib.blake2b(normalised(f"{self.title} {self.body}").encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -78,23 +86,24 @@ class ReadingNotes:
 
     Attributes:
         taken_for: what each kind of file was recognised as, with the fields that were read, and the number of files.
-        left_out: why documents or files were left out, and how many.
+        left_out: what was left out (``document``, ``file``) and why, and how many.
         only_titles: documents with a title and no text.
     """
 
     taken_for: Counter[str] = field(default_factory=Counter)
-    left_out: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
     only_titles: int = 0
 
     def lines(self) -> list[str]:
         """One line per note."""
         lines = [
-            f"read as    {description}" + (f" ({files:,} files)" if files > 1 else "")
+            f"read as    {description}" + (f" ({number_of(files, 'file')})" if files > 1 else "")
             for description, files in self.taken_for.items()
         ]
         if self.only_titles:
-            lines.append(f"titles     {self.only_titles:,} documents have a title and no text: the title is their text")
-        return lines + [f"left out   {count:,} {description}" for description, count in self.left_out.items()]
+            documents = number_of(self.only_titles, "document has", "documents have")
+            lines.append(f"titles     {documents} a title and no text: the title is their text")
+        return lines + [f"left out   {number_of(n, noun)} {why}".rstrip() for (noun, why), n in self.left_out.items()]
 
 
 @dataclass(frozen=True)
@@ -162,6 +171,13 @@ class Collection:
         location = self.location if path == Path(self.location) else str(path)
         return Source(location, None, self.split, self.skip_lines, self.keep_code)
 
+    @cached_property
+    def _keys(self) -> tuple[str, ...]:
+        """The keys of the objects in all files together; one file may lack a key that others have."""
+        sources = [source for source, _ in self._sources(ReadingNotes())]
+        objects = [source for source in sources if source.is_file and source.kind.name in OBJECTS]
+        return tuple(dict.fromkeys(name for source in objects for name in source.present()))
+
     @property
     def is_untyped(self) -> bool:
         """Whether all values are texts, even numbers, as in tables and XML."""
@@ -197,7 +213,7 @@ class Collection:
         files_there = files_in(path)
         files = [file for file in files_there if file.stat().st_size]
         if len(files) < len(files_there):
-            notes.left_out["empty files"] += len(files_there) - len(files)
+            notes.left_out["empty file", ""] += len(files_there) - len(files)
         if not files:
             raise UserError(
                 f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
@@ -209,14 +225,14 @@ class Collection:
             suffix = suffix_of(file)
             if not is_known(suffix) or how_to_convert(suffix):
                 fix = f"; {how_to_convert(suffix)}" if how_to_convert(suffix) else ""
-                notes.left_out[f"files of a kind that is not read ({suffix or 'no suffix'}{fix})"] += 1
+                notes.left_out["file", f"of a kind that is not read ({suffix or 'no suffix'}{fix})"] += 1
                 continue
             try:
                 if source.kind.name not in PROSE:
                     with_fields += 1
                     choose_fields(source, self.fields, self.ids)
             except MissingColumnError as error:
-                notes.left_out[f"file without such fields ({error})"] += 1
+                notes.left_out["file", f"without such fields ({error})"] += 1
                 continue
             sources.append((source, file.relative_to(path).as_posix()))
         if selects_fields and not with_fields:
@@ -251,7 +267,10 @@ class Collection:
     def _of_rows(self, source: Source, notes: ReadingNotes) -> Iterator[TitledText]:
         """The documents of a table, of objects, or of a data set."""
         names = choose_fields(source, self.fields, self.ids)
-        require_columns(source, self.metadata)
+        present = source.present()
+        if source.is_file and source.kind.name in OBJECTS and not set(self.metadata) <= set(present):
+            present = (*present, *self._keys)
+        require_columns(source, self.metadata, present)
         kind = str(source.kind) if source.is_file else "a data set"
         hint = ""
         if self.fields is None and names.title is None and len(likely := suggest_fields(source)) == 2:
@@ -265,13 +284,12 @@ class Collection:
             texts = [_text(values[name], name, where) for name in names.texts]
             if not title and all(values[name] is ABSENT for name in names.texts):
                 raise UserError(f"{where}: no {names.texts[0]!r}; name the documents' title and text with --fields")
-            metadata = {name: values[name] for name in self.metadata}
+            # a column that no row of the first hundred has was refused above
+            metadata = {name: None if values[name] is ABSENT else values[name] for name in self.metadata}
             if source.is_file and source.kind.name in _UNTYPED:
                 metadata = {
-                    name: None if value is ABSENT else str(value).strip() or None for name, value in metadata.items()
+                    name: None if value is None else str(value).strip() or None for name, value in metadata.items()
                 }
-            if missing := next((name for name, value in metadata.items() if value is ABSENT), ""):
-                raise MissingColumnError(f"{where}: no column {missing!r}")
             yield TitledText(
                 where,
                 " ".join(title.split()),

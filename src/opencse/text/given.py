@@ -12,6 +12,7 @@ from itertools import repeat
 from pathlib import Path
 
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.text.documents import Collection, Document, ReadingNotes
 from opencse.text.files.encodings import UTF_8
@@ -276,7 +277,8 @@ def open_texts(
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
             raise UserError(
-                f"text[{number}] has {len(row)} texts, but text[0] has {len(rows[0])}; give all rows the same number"
+                f"text[{number}] has {number_of(len(row), 'text')}, but text[0] has {len(rows[0])}; give all rows the "
+                "same number"
             )
     return GivenTexts(rows, labels=numbers)
 
@@ -327,7 +329,9 @@ def _row(row: object, where: str) -> tuple[str, ...]:
     if not isinstance(values, tuple | list) or not all(isinstance(value, str) for value in values):
         raise TypeError(f"{where} is a text, or a tuple of two or three, not {type(row).__name__} {str(row)[:40]!r}")
     if not 1 <= len(values) <= len(ROLES):
-        raise UserError(f"{where} has {len(values)} texts; give one (a sentence), two (a pair) or three (a triple)")
+        raise UserError(
+            f"{where} has {number_of(len(values), 'text')}; give one (a sentence), two (a pair) or three (a triple)"
+        )
     texts = tuple(value.strip() for value in values)
     for text in texts:
         if not text:

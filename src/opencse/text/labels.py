@@ -272,6 +272,24 @@ class LabelledTexts:
         return self.source.records(self.columns)
 
 
+def graded_pairs(source: Source) -> LabelledTexts | None:
+    """The pairs of a file and their scores, if its columns say that it holds such pairs; None for other files.
+
+    A column called ``label`` may hold classes, so it is not enough.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
+    pairs = LabelledTexts(source, "score")
+    try:
+        if pairs.columns[-1].casefold() == "label":
+            return None
+        pairs.row_labels()
+    except UserError:
+        return None
+    return pairs
+
+
 def _is_graded(first_row: Sequence[str]) -> bool:
     """Whether the first row of a table is a score and two texts."""
     if len(first_row) != 3:

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opencse.errors import UserError, reason, require_once
-from opencse.numerals import is_number, whole_number
+from opencse.numerals import is_number, number_of, whole_number
 from opencse.text.files.data_sets import data_set_columns, read_data_set
 from opencse.text.files.formats import Columns, RawRow, present_columns, read_records, without_markup
 from opencse.text.files.kinds import SECTIONED, FileKind, is_known, recognise
@@ -86,7 +86,9 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.columns is not None and not 1 <= len(self.columns) <= len(ROLES):
-            raise UserError(f"{len(self.columns)} columns given; name one (sentences), two (pairs) or three (triples)")
+            raise UserError(
+                f"{number_of(len(self.columns), 'column')} given; name one (sentences), two (pairs) or three (triples)"
+            )
         require_once(self.columns or (), "column")
 
     @property
@@ -296,7 +298,8 @@ class Source:
                 number, last = number + 1, record.document if running else last + 1
                 if width not in (0, len(record.values)):
                     raise UserError(
-                        f"{file.name}: {len(record.values)} texts per row, but {width} in the files before it"
+                        f"{file.name}: {number_of(len(record.values), 'text')} per row, but {width} in the files "
+                        "before it"
                     )
                 width = len(record.values)
                 yield record._replace(number=number, document=document + last if some_run else 0), texts

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,29 @@ _TRUNCATING = threading.Lock()
 """One lock for all tokenizers: a tokenizer with a lock of its own could not be copied."""
 _MANY = 64
 """Number of texts from which a table of words saves time."""
+
+
+class TokenCounter(Protocol):
+    """Turns texts into ids; a `RustTokenizer`, or a `Tokenizer` of `opencse.text.tokenizer`."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Entries of the vocabulary."""
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """The ids of the special tokens."""
+
+    @property
+    def unknown_id(self) -> int | None:
+        """The id of the unknown token."""
+
+    @property
+    def reads_from_left(self) -> bool:
+        """Whether a text that is too long loses its end."""
+
+    def encode(self, texts: Sequence[str], max_length: int | None) -> list[Ids]:
+        """Tokenises each text, with special tokens."""
 
 
 class RustTokenizer:
@@ -78,6 +101,11 @@ class RustTokenizer:
     def special_count(self) -> int:
         """Number of special tokens around every text."""
         return int(self.backend.num_special_tokens_to_add(is_pair=False))
+
+    @property
+    def reads_from_left(self) -> bool:
+        """Whether a text that is too long loses its end, so that its first words decide its ids."""
+        return self.truncation_side == "right"
 
     @property
     def special_ids(self) -> frozenset[int]:

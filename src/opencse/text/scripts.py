@@ -41,7 +41,6 @@ _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _SPACED = re.compile(r"\S+")
 _PIECE = re.compile(rf"{_CHARACTER}|(?:(?![{_UNSPACED}])\S)+")
 
-
 _INVISIBLE = re.compile(
     "["
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, grapheme joiner, empty letters
@@ -58,6 +57,15 @@ _OPTIONAL = re.compile(  # marks that the same word is written with and without
     "|(?<=i)\u0307+"  # of the Turkish capital I with a dot
 )
 _SIGNS = str.maketrans({"\u2122": " ", "\u2120": " ", "\u0153": "oe", "\u0152": "oe"})  # TM, SM; the French oe
+
+
+def normalised(text: str) -> str:
+    """The words of a text in lower case, without punctuation; a text without words is unchanged.
+
+    >>> normalised("Fill it: slowly!")
+    'fill it slowly'
+    """
+    return " ".join(re.findall(r"\w+", text.casefold())) or text
 
 
 def folded(text: str) -> str:

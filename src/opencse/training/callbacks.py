@@ -29,7 +29,10 @@ class Callback:
         """Called with each line of the log (every ``training.log_every`` steps): loss, its parts, learning rate."""
 
     def on_evaluate(self, step: int, record: Record) -> None:
-        """Called after each evaluation of the encoder, with ``dev`` and its parts; step 0 is the start."""
+        """Called after each evaluation of the encoder, with ``dev`` and its parts; step 0 is the start.
+
+        Averages that are evaluated after the last step (``training.averages_at_end``) have ``average_of_step`` too.
+        """
 
     def on_checkpoint(self, step: int, folder: Path) -> None:
         """Called after a checkpoint was written, from which the run can be resumed."""

@@ -12,6 +12,8 @@ from opencse.errors import UserError, reason
 from opencse.training.callbacks import Record
 
 METRICS = "metrics.jsonl"
+AVERAGE_OF = "average_of_step"
+"""Key of the records of averages that were evaluated after the last step: the step whose weights were averaged."""
 
 
 class MetricsLog:
@@ -36,12 +38,12 @@ class MetricsLog:
         self._replace(b"")
 
     def rewind(self, step: int) -> None:
-        """Drops the records after ``step``, and an incomplete last line.
+        """Drops the records after ``step``, those of averages after the last step, and an incomplete last line.
 
         Raises:
             UserError: as `read`.
         """
-        lines = [line for line, record in self._lines() if record["step"] <= step]
+        lines = [line for line, record in self._lines() if record["step"] <= step and AVERAGE_OF not in record]
         self._replace(b"".join(line + b"\n" for line in lines))
 
     def read(self) -> list[dict[str, float]]:

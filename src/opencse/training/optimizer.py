@@ -1,4 +1,4 @@
-"""AdamW and the schedule of its learning rate, a function of the step alone."""
+"""The optimizer, and the schedule of its learning rate, a function of the step alone."""
 
 from __future__ import annotations
 
@@ -68,8 +68,14 @@ class TransformersAdamW(torch.optim.Optimizer):
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Makes AdamW (eps 1e-8), with weight decay for matrices and without for other weights."""
+    """Makes AdamW (eps 1e-8), with weight decay for matrices and without for other weights; or RMSprop.
+
+    RMSprop has TensorFlow's defaults, with which CT was trained: ``v <- .9 v + .1 g^2``, then
+    ``w <- w - lr * g / (sqrt(v) + 1e-7)``.
+    """
     trained = [p for p in dict.fromkeys(parameters) if p.requires_grad]  # networks may share weights
+    if settings.optimizer == "rmsprop":
+        return torch.optim.RMSprop(trained, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
@@ -84,6 +90,8 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
 def learning_rate(step: int, steps: int, settings: TrainingSettings) -> float:
     """The rate of ``step`` (from 0) of ``steps``: linear warm-up over the first share, then the schedule.
 
+    Rates that change at given steps leave the warm-up as it is.
+
     Example:
         >>> settings = TrainingSettings(learning_rate=1.0, warmup=0.2)
         >>> [round(learning_rate(step, 10, settings), 3) for step in range(10)]
@@ -93,5 +101,6 @@ def learning_rate(step: int, steps: int, settings: TrainingSettings) -> float:
     if step < warmup:
         return settings.learning_rate * (step + 1) / warmup
     if settings.schedule == "constant":
-        return settings.learning_rate
+        reached = [rate for first, rate in settings.rate_changes if first <= step + 1]
+        return reached[-1] if reached else settings.learning_rate
     return settings.learning_rate * (steps - step) / max(1, steps - warmup)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from opencse.settings import Settings
 from opencse.training.worst_case import WorstCaseSettings
@@ -33,9 +33,11 @@ class TrainingSettings(Settings):
             ``auto`` takes as many as fit into half of the free memory. See docs/scale.md.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
-        learning_rate: peak of AdamW's rate.
+        learning_rate: peak of the optimizer's rate.
         schedule: ``linear`` decays to 0 at the last step (the authors' code), ``constant`` does not.
         warmup: share of the steps over which the rate rises linearly from 0.
+        rate_changes: with ``constant``: steps (from 1, ascending) and the rate from each on: ``[[502, 8e-6], ...]``.
+        optimizer: ``adamw``, or ``rmsprop`` (with a moving average of .9 and eps 1e-7, as TensorFlow has it; CT's).
         adamw: ``torch`` is AdamW as published; ``transformers`` is that of transformers 4, with which the authors' code
             trains: eps is added before the bias correction, which makes it count more in the first steps.
         betas: AdamW's decay rates of the moving averages of the gradient and of its square.
@@ -74,6 +76,8 @@ class TrainingSettings(Settings):
     learning_rate: float = Field(default=3e-5, gt=0, le=1_000)
     schedule: Literal["linear", "constant"] = "linear"
     warmup: float = Field(default=0.0, ge=0, lt=1)
+    rate_changes: tuple[tuple[Annotated[int, Field(ge=2)], Annotated[float, Field(gt=0, le=1_000)]], ...] = ()
+    optimizer: Literal["adamw", "rmsprop"] = "adamw"
     adamw: Literal["torch", "transformers"] = "torch"
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
@@ -91,6 +95,17 @@ class TrainingSettings(Settings):
     data_seed: int | None = Field(default=None, ge=0)
     dropout_seed: int | None = Field(default=None, ge=0)
 
+    @model_validator(mode="after")
+    def _optimizer_has_its_own_settings(self) -> TrainingSettings:
+        if self.rate_changes and self.schedule != "constant":
+            raise ValueError("rate_changes are of a constant rate; set schedule = constant")
+        steps = [step for step, _ in self.rate_changes]
+        if steps != sorted(set(steps)):
+            raise ValueError("the steps of rate_changes ascend")
+        if self.optimizer == "rmsprop" and (self.weight_decay or self.adamw != "torch" or self.betas != (0.9, 0.999)):
+            raise ValueError("adamw, betas and weight_decay are AdamW's, not of optimizer = rmsprop; leave them out")
+        return self
+
     @property
     def seed_of_order(self) -> int:
         """The seed of the order of the examples: ``data_seed`` where it is set."""
@@ -100,6 +115,18 @@ class TrainingSettings(Settings):
     def seed_of_dropout(self) -> int:
         """The seed of the dropout masks: ``dropout_seed`` where it is set."""
         return self.seed if self.dropout_seed is None else self.dropout_seed
+
+    @property
+    def rate_in_words(self) -> str:
+        """The learning rate, for the user.
+
+        Example:
+            >>> TrainingSettings(schedule="constant", rate_changes=((502, 8e-6),), optimizer="rmsprop").rate_in_words
+            '3e-05, from step 502 8e-06, constant schedule, RMSprop'
+        """
+        changes = "".join(f", from step {step:,} {rate:g}" for step, rate in self.rate_changes)
+        rmsprop = ", RMSprop" if self.optimizer == "rmsprop" else ""
+        return f"{self.learning_rate:g}{changes}, {self.schedule} schedule{rmsprop}"
 
     @property
     def seeds_in_words(self) -> str:

@@ -19,6 +19,7 @@ from opencse.encoder.together import evaluate_together
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.kernels.precision import Precision
 from opencse.model_folder.adapters import shares_the_start
+from opencse.numerals import number_of
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
@@ -38,7 +39,7 @@ from opencse.training.checkpoint import (
     restore_random_states,
     save_checkpoint,
 )
-from opencse.training.metrics import METRICS, MetricsLog
+from opencse.training.metrics import AVERAGE_OF, METRICS, MetricsLog
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.settings import TrainingSettings
@@ -101,6 +102,7 @@ class Trainer:
         averaged = self.settings.averages_at_end or any(share < 1 for share in self.settings.average_with_start)
         weights = self._weights() if averaged else {}
         self.start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
+        self.tries_weights = bool(self.start_weights) or self.objective.saved_encoder != "first"
         self.probes = probes_of(self.inputs.corpus)
         self.sets = (DataSet(FIRST, self.objective, self.inputs, self.batches), *self.others)
         parameters = [p for one in self.sets for p in one.objective.parameters()]
@@ -155,10 +157,11 @@ class Trainer:
         self.last_step = step
         if self.dev is not None and self.settings.averages_at_end:
             self._evaluate_between(step, self.dev)
+        if self.objective.saved_encoder == "second":
+            self.encoder.load_state_dict(self.objective.candidates(self._weights())[0])
         if step < self.steps:
-            self.progress.say(
-                f"stopped    at step {step:,} of {self.steps:,}: no gain in {self.history.without_gain} evaluations"
-            )
+            without_gain = number_of(self.history.without_gain, "evaluation")
+            self.progress.say(f"stopped    at step {step:,} of {self.steps:,}: no gain in {without_gain}")
         return self.history
 
     @property
@@ -237,13 +240,13 @@ class Trainer:
 
     def _evaluate(self, step: int, dev: Selector) -> None:
         weights = self._weights()
-        first, *others = self.settings.average_with_start
-        best, best_weights = self._score_average(weights, first, dev)
-        for share in others:
-            score, averaged = self._score_average(weights, share, dev)
+        candidates = [(one, s) for one in self.objective.candidates(weights) for s in self.settings.average_with_start]
+        best, best_weights = self._score_average(*candidates[0], dev)
+        for candidate, share in candidates[1:]:
+            score, averaged = self._score_average(candidate, share, dev)
             if score.beats(best):
                 best, best_weights = score, averaged
-        if self.start_weights:
+        if self.tries_weights:
             self.encoder.load_state_dict(weights)
         if not self.world.first:
             return
@@ -259,21 +262,24 @@ class Trainer:
     ) -> tuple[DevScore, dict[str, Tensor]]:
         """Scores the average of ``weights`` with the start's, which the encoder then has; also returns the average."""
         averaged = weights if share == 1 else average(self.start_weights, weights, share)
-        if self.start_weights:
+        if self.tries_weights:
             self.encoder.load_state_dict(averaged)
         return replace(evaluate_together(self.encoder, self.world, dev.score), share=share), averaged
 
     def _evaluate_between(self, last_step: int, dev: Selector) -> None:
         """Tries further averages of the best step's weights; of the last step's where the guard accepted no step."""
         last_weights, best_step = self._weights(), self.history.best_step
-        step, share, weights = last_step, 1.0, last_weights
+        step, share, weights = last_step, 1.0, self.objective.candidates(last_weights)[0]
         if best_step:
             step, share, weights = best_step, self.history.by_step[best_step].share, self.best
         step, share, weights = self.world.share((step, share, weights))
         for one, averaged in points_between(self.start_weights, weights, share, self.settings.averages_at_end):
             self.encoder.load_state_dict(averaged)
             score = replace(evaluate_together(self.encoder, self.world, dev.score), share=one)
-            if not self.world.first or not score.beats(self.history.by_step[step]):
+            if not self.world.first:
+                continue
+            self.metrics.write({"step": last_step, AVERAGE_OF: step, **score.record()})
+            if not score.beats(self.history.by_step[step]):
                 continue
             if self.history.add(step, score):
                 self.best = averaged

@@ -89,7 +89,7 @@ def test_words_that_python_would_split(tmp_path: Path) -> None:
         ("a 1 2\n\nb inf 1\n", ["line 3", "not finite"]),
         ("a 1 1e39\n", ["line 1", "not finite"]),
         ("3 2\na 1 2\nb 1 2\n", ["promises 3 vectors, but 2 follow"]),
-        ("1 2\na 1 2\nb 1 2\n", ["promises 1 vectors, but 2 follow"]),
+        ("1 2\na 1 2\nb 1 2\n", ["promises 1 vector, but 2 follow"]),
         ("5 2\n", ["holds no word vector"]),
         ("\n\n", ["holds no word vector"]),
         ("", ["is empty"]),

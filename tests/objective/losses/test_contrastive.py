@@ -17,6 +17,7 @@ from fuzzing import examples
 from opencse.objective.columns import LogitColumns
 from opencse.objective.losses import (
     SimilarityKind,
+    binary_from_logits,
     info_nce,
     info_nce_from_logits,
     pairwise_similarity,
@@ -307,3 +308,42 @@ def test_another_column_never_lowers_the_loss(seed: int, logit: float, log_weigh
 def test_the_sources_are_what_the_recipes_name() -> None:
     kinds = [type(part) for part in Case(hard=1).objective().negatives]
     assert kinds == [InBatch, Hard]
+
+
+@pytest.mark.parametrize("tau", [1.0, 0.05, 0.002])
+def test_the_binary_loss_by_loops(tau: float) -> None:
+    random = torch.Generator().manual_seed(2)
+    positive, first, second = (torch.randn(N, *k, generator=random, dtype=torch.float64) for k in ((), (3,), (2,)))
+    second[1, 0] = -torch.inf
+    inputs = [positive.requires_grad_(), first.requires_grad_(), second.requires_grad_()]
+    total = torch.zeros((), dtype=torch.float64)
+    for i in range(N):
+        logits = torch.stack([value for value in [positive[i], *first[i], *second[i]] if torch.isfinite(value)]) / tau
+        q = logits.softmax(dim=0)
+        others = [q[torch.arange(len(q)) != k].sum().clamp(min=1e-300).log() for k in range(1, len(q))]
+        total = total - (logits.log_softmax(dim=0)[0] + sum(others)) / len(q)
+    ours = binary_from_logits(positive / tau, first / tau, second / tau).sum()
+    gradients = torch.autograd.grad(ours, inputs)
+    assert all(torch.isfinite(gradient).all() for gradient in gradients)
+    if tau > 0.1:  # else some q round to 1
+        torch.testing.assert_close(ours, total, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(gradients, torch.autograd.grad(total, inputs), rtol=1e-10, atol=1e-10)
+
+
+def test_the_binary_loss_of_rows_in_which_one_negative_has_all_probability() -> None:
+    positive, negatives = (torch.tensor(v, requires_grad=True) for v in ([-200.0], [[200.0, -torch.inf]]))
+    loss = binary_from_logits(positive, negatives).sum()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(g).all() for g in torch.autograd.grad(loss, (positive, negatives)))
+
+
+def test_an_objective_with_the_binary_loss() -> None:
+    random = torch.Generator().manual_seed(4)
+    reps = Representations.of(*torch.randn(2, N, D, generator=random, dtype=torch.float64))
+    logits = pairwise_similarity(reps.anchor, reps.positive, "cosine") / 0.05
+    others = logits.masked_fill(torch.eye(N, dtype=torch.bool), -torch.inf)
+    wanted = binary_from_logits(logits.diagonal(), others).mean()
+    for tile_bytes in (1, 2**24):  # never in tiles
+        data = {"loss": "binary", "tile_bytes": tile_bytes}
+        made = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
+        torch.testing.assert_close(made(reps).total, wanted, rtol=1e-12, atol=0)

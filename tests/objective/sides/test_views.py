@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.objective import Objective, Positive
+from opencse.objective.objective import Objective
+from opencse.objective.positive import Positive
 from opencse.objective.sides.views import Anchors, Views
 from opencse.objective.vectors.requests import Sentences
 from opencse.objective.vectors.step import Representations

@@ -63,6 +63,27 @@ def test_shuffled_tokens_are_the_same_tokens_between_the_special_ones() -> None:
     assert plain is ids
 
 
+@pytest.mark.parametrize(("rate", "length"), [(0.3, 8), (0.0, 12), (0.95, 1)])
+def test_a_span_of_the_tokens_stays_and_the_others_are_padding(
+    rate: float, length: int, encoder: SentenceEncoder
+) -> None:
+    ids = np.arange(10, 22, dtype=np.int32)
+    texts = [TokenisedText(ids, np.array([-1, *range(10), -1], dtype=np.int32))] * 60
+    changes = view("none", "span", rate)
+    with pytest.raises(RuntimeError, match="not begun"):
+        changes.positives(texts, np.random.default_rng(0))
+    changes.begin(encoder, batch_size=N, seed=0)
+    padding, starts = encoder.tokenizer.hf.pad_token_id, set()
+    for one in changes.positives(texts, np.random.default_rng(0)):
+        (places,) = np.nonzero(one != padding)
+        assert places.tolist() == list(range(places[0], places[0] + length))
+        assert one[places].tolist() == ids[places].tolist()
+        assert one.dtype == ids.dtype
+        starts.add(int(places[0]))
+    assert starts == set(range(12 - length + 1)), "every place that it fits in"
+    assert changes.changed_anchors(texts, np.random.default_rng(0))[0] is ids
+
+
 @pytest.mark.parametrize("side", ["anchor", "positive"])
 @pytest.mark.parametrize("change", ["token_cutoff", "feature_cutoff"])
 def test_each_side_has_its_own_change(

@@ -96,7 +96,7 @@ def test_sections_of_pages_and_paragraphs_of_texts(folder: Path) -> None:
     assert [line.split("(")[0].strip() for line in notes.lines()] == [
         "read as    a text file as one document, UTF-8",
         "read as    Markdown, UTF-8",
-        "left out   1 empty files",
+        "left out   1 empty file",
         "left out   1 file without such fields",
     ]
 

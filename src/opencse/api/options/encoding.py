@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import DocumentOptions, EngineOptions, ModelOptions
+from opencse.api.options.shared import DocumentOptions, EngineOptions, ModelOptions, PrecisionOptions
 
 
-class InMemoryOptions(DocumentOptions, ModelOptions, total=False):
+class InMemoryOptions(DocumentOptions, PrecisionOptions, ModelOptions, total=False):
     """How texts are encoded into memory."""
 
     column: Annotated[str | None, Option(None, "Column to read, by name or position; each of its texts is one vector.")]
@@ -32,10 +32,6 @@ class InMemoryOptions(DocumentOptions, ModelOptions, total=False):
             least=1,
             rank=4,
         ),
-    ]
-    precision: Annotated[
-        Literal["float32", "bf16"],
-        Option("float32", "Arithmetic; bf16 is faster where the processor has it, and almost as exact.", rank=5),
     ]
     overwrite: Annotated[
         bool,

@@ -36,11 +36,11 @@ class SuiteOptions(FastOptions, IdenticalIdOptions, ModelOptions, total=False):
         ),
     ]
     transform: Annotated[
-        Literal["whitening", "all-but-the-top", "flow"] | None,
+        Literal["whitening", "all-but-the-top", "flow", "ranks"] | None,
         Option(
             None,
             "Baseline that is applied after the model: whitening, all-but-the-top (without the mean and the first "
-            "principal components), or BERT-flow.",
+            "principal components), BERT-flow, or ranks (RankEncoder: how similarly two texts rank those of --fit).",
             rank=2,
         ),
     ]
@@ -50,6 +50,16 @@ class SuiteOptions(FastOptions, IdenticalIdOptions, ModelOptions, total=False):
             None,
             "Components that --transform all-but-the-top removes; by default a hundredth of the dimensions.",
             least=0,
+            rank=2,
+        ),
+    ]
+    cosine_share: Annotated[
+        float | None,
+        Option(
+            None,
+            "Share of the cosine in the similarity of --transform ranks, 0 to 1; by default 0.9.",
+            least=0,
+            most=1,
             rank=2,
         ),
     ]

@@ -12,6 +12,7 @@ from opencse.api.options.shared import (
     DocumentOptions,
     IdenticalIdOptions,
     ModelOptions,
+    PrecisionOptions,
     ProgressOptions,
     RerankOptions,
     SplitOptions,
@@ -72,7 +73,7 @@ class ConditionOptions(TypedDict, total=False):
     ]
 
 
-class BuildOptions(RowOptions, ModelOptions, total=False):
+class BuildOptions(RowOptions, PrecisionOptions, ModelOptions, total=False):
     """How an index is built."""
 
     kind: Annotated[

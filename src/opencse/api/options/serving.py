@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import ModelOptions, RerankOptions
+from opencse.api.options.shared import ModelOptions, PrecisionOptions, RerankOptions
 
 
-class ServeOptions(ModelOptions, RerankOptions, total=False):
+class ServeOptions(PrecisionOptions, ModelOptions, RerankOptions, total=False):
     """What a server serves, to whom, and within which limits."""
 
     index: Annotated[

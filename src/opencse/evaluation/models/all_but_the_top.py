@@ -10,6 +10,7 @@ import numpy as np
 from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation.models.whitening import LinearMap, principal_axes
+from opencse.numerals import number_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +56,7 @@ class AllButTheTop(LinearMap):
         count = remove or 0
         if not 0 <= count < len(variances):
             raise UserError(
-                f"removing {count} components would leave nothing: these {len(vectors):,} vectors of "
+                f"removing {count} components would leave nothing: these {number_of(len(vectors), 'vector')} of "
                 f"{len(mean)} dimensions vary along {len(variances)}; remove fewer, or give more texts"
             )
         top = axes[:, :count]

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.opening import load
+from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
 from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import checks_trust, code_notice
+from opencse.model_folder.locate import BAG_OF_WORDS, DITTO, WORDS
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say
 from opencse.text.files.lines import require_file
 
 if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
     from opencse.kernels.precision import PrecisionName  # which needs torch
-
-WORDS = "words:"
-BAG_OF_WORDS = "bag-of-words"
-DITTO = ("ditto:", "ditto-")
 
 
 @runtime_checkable
@@ -101,8 +101,10 @@ def open_model(
     if device is not None:
         raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
     ours = sys.modules.get("opencse.encoder.encoder")  # nothing heavy is loaded to find out whether it is one of ours
-    if ours is not None and isinstance(model, ours.SentenceEncoder):
-        return _open_encoder(model, type(model.backbone).__name__, layer, progress, precision)
+    if isinstance(model, StaticEncoder) or (ours is not None and isinstance(model, ours.SentenceEncoder)):
+        if isinstance(model, StaticEncoder):
+            _require_no_layer(model.network_name, layer)
+        return _open_encoder(model, model.network_name, layer, progress, precision)
     _require_float32(type(model).__name__, precision)
     _require_no_layer(type(model).__name__, layer)
     return _open_object(model)
@@ -139,9 +141,8 @@ def _open_named(
         _require_no_layer(model, layer)
         return _open_ditto(model, pooling, device, progress, trust_remote_code)
     if not words and model != BAG_OF_WORDS:
-        from opencse.encoder.encoder import SentenceEncoder
-
-        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        opened = load if layer is None else _network
+        encoder = opened(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code and say is not None:
             say(code_notice(encoder.own_code))
         return _open_encoder(encoder, model, layer, progress, precision)
@@ -165,6 +166,15 @@ def _open_named(
         return means
 
     return EmbeddingModel(model, encode, pooling="mean", device="cpu")
+
+
+def _network(
+    name: str, *, pooling: str | None = None, device: str | None = None, trust_remote_code: bool = False
+) -> SentenceEncoder:
+    """Opens an encoder whose layers are read."""
+    from opencse.encoder.encoder import SentenceEncoder
+
+    return SentenceEncoder.load(name, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
 
 
 def _open_ditto(
@@ -237,9 +247,9 @@ def _open_encoder(
         label,
         method,
         pooling=str(encoder.pooling),
-        device=str(encoder.device),
+        device=encoder.device_kind if isinstance(encoder, StaticEncoder) else str(encoder.device),
         code=encoder.own_code,
-        layers=_layers_of(encoder, progress) if layer is None else None,
+        layers=None if layer is not None or isinstance(encoder, StaticEncoder) else _layers_of(encoder, progress),
         searching=searching,
         similarity=encoder.similarity_fn_name,
         hybrid_weight=encoder.hybrid_weight,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
+from opencse.numerals import number_of
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -99,7 +100,8 @@ class Whitening(LinearMap):
         if not 0 < count <= rank:
             raise UserError(
                 f"whitening to {dimension or 'any'} dimensions needs vectors that vary along as many directions, but "
-                f"these {n:,} vectors of {d} dimensions vary along {rank}; give more texts or a smaller dimension"
+                f"these {number_of(n, 'vector')} of {d} dimensions vary along {rank}; give more texts or a smaller "
+                "dimension"
             )
         return cls(mean, directions[:, :count] / np.sqrt(values[:count]), d - rank)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.environment import require_packages
 from opencse.errors import UserError
+from opencse.numerals import number_of
 from opencse.progress import Count
 from opencse.text.files.lines import read_lines
 
@@ -109,7 +110,8 @@ class WordVectors:
             raise UserError(f"{path}: holds no word vector; lines of a word and its values are expected")
         if promised is not None and read != promised:
             raise UserError(
-                f"{path}: its first line promises {promised:,} vectors, but {read:,} follow; fetch the file again"
+                f"{path}: its first line promises {number_of(promised, 'vector')}, but {read:,} follow; fetch the "
+                "file again"
             )
         return cls(words, np.frombuffer(values, dtype=np.float32).reshape(len(words), size))
 

@@ -25,6 +25,7 @@ from opencse.evaluation.probing.data import PROBING_TASKS, ProbingData, ProbingE
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.suite import Options, Suite
 from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.numerals import number_of
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
         line = f"{task.task.title}: accuracy {score.accuracy:.2f}, majority {score.majority:.2f} "
         line += f"({net}, l2 {score.l2:g}; {task.counted()}; {score.seconds:.1f} s)"
         if score.dropped:
-            line += f"; {score.dropped:,} lines dropped, their sentences being in the test set"
+            line += f"; {number_of(score.dropped, 'line')} dropped, their sentences being in the test set"
         if not score.complete:
             line += " (not the published parts, so this does not compare with published values)"
         return line

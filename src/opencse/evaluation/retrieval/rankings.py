@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.evaluation.retrieval.rankers import ByVectors, Ranker
+from opencse.numerals import number_of
 
 
 @dataclass(frozen=True)
@@ -63,11 +64,13 @@ class OwnDocuments:
         notes = []
         if self.count:
             notes.append(
-                f"{self.count:,} documents with their query's own id left out (--keep-identical-ids keeps them)"
+                f"{number_of(self.count, 'document')} with their query's own id left out (--keep-identical-ids keeps "
+                "them)"
             )
         if self.relevant:
             notes.append(
-                f"{self.relevant:,} documents with their query's own id ranked, since they are judged relevant"
+                f"{number_of(self.relevant, 'document')} with their query's own id ranked, since they are judged "
+                "relevant"
             )
         return "; ".join(notes)
 

@@ -26,6 +26,7 @@ from opencse.evaluation.retrieval.rankings import OwnDocuments, Ranked, rankings
 from opencse.evaluation.suite import Options, Suite
 from opencse.evaluation.table import Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
+from opencse.numerals import number_of
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
 from opencse.statistics.difference import Interval, verdict
 from opencse.statistics.means import PairedQueries, intervals_of_means, paired_queries
@@ -214,13 +215,14 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         low_high = score.intervals.get("ndcg_at_10")
         interval = "" if low_high is None else f" (95% interval {low_high[0]:.2f} to {low_high[1]:.2f})"
         line = f"{task.name}: nDCG@10 {score.ndcg_at_10:.2f}{interval}, recall@100 {score.recall_at_100:.2f} over "
-        line += f"{score.queries:,} queries, {score.documents:,} documents"
+        line += f"{number_of(score.queries, 'query')}, {number_of(score.documents, 'document')}"
         if task.without_relevant:
-            line += f"; {task.without_relevant:,} more queries have no relevant document and are left out"
+            without = "more query has no relevant document and is", "more queries have no relevant document and are"
+            line += f"; {number_of(task.without_relevant, *without)} left out"
         empty = sum(not text for text in task.documents)
         note = OwnDocuments.of(task, self.keep_identical_ids).note()
         more = [
-            *([f"{empty:,} documents are empty"] if empty else []),
+            *([number_of(empty, "document is empty", "documents are empty")] if empty else []),
             *([note] if note else []),
             *task.notes,
         ]
@@ -243,7 +245,9 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
                 left_out = (
                     f"; {score.identical_ids:,} with their query's own id left out" if score.identical_ids else ""
                 )
-                notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents{left_out}"] = None
+                notes[
+                    f"{name}: {number_of(score.queries, 'query')}, {number_of(score.documents, 'document')}{left_out}"
+                ] = None
             if len(result.retrieval) > 1:
                 rows.append([label, "average", Cell(result.average), *[Cell(None)] * 5])
         for label, result in results.items():

@@ -23,6 +23,7 @@ from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.sts.data import HUB, TASKS, StsData, TaskPairs, load_sts, load_sts_hub
 from opencse.evaluation.suite import Options, Suite
 from opencse.evaluation.table import ABSENT, Cell, TableRow, results_table
+from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.statistics.correlation import pearson, spearman
 
@@ -219,9 +220,9 @@ class Sts(Suite[TaskPairs, TaskScore, StsResult]):
 
     def line(self, task: TaskPairs, score: TaskScore) -> str:
         """See ``Suite``."""
-        line = f"{task.task.title}: Spearman {score.spearman.all:.2f} over {score.n:,} pairs"
+        line = f"{task.task.title}: Spearman {score.spearman.all:.2f} over {number_of(score.n, 'pair')}"
         if not score.complete:
-            line += f" (published: {task.task.pairs:,} pairs, so this does not compare with published values)"
+            line += f" (published: of {task.task.pairs:,} pairs, so this does not compare with published values)"
         return line
 
     @classmethod

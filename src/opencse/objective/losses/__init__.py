@@ -11,6 +11,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from opencse.objective.losses.contrastive import (
+    binary_from_logits,
     info_nce,
     info_nce_from_logits,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "barlow_twins",
     "barlow_twins_rank",
     "bidirectional_margin",
+    "binary_from_logits",
     "bounded_mse",
     "contrastive_tension",
     "cosent",

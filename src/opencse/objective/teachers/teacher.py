@@ -127,7 +127,7 @@ class Teacher(nn.Module):
             ids = [row[:length] for row, length in zip(tokens.input_ids.tolist(), lengths, strict=True)]
             texts: list[str] = self._decoder.hf.batch_decode(ids, skip_special_tokens=True)
             prompt = model.prompts.requested(Role.PLAIN, None, None)
-            vectors = encode_in_batches(model, texts, Batching(token_budget(model.device), prompt=prompt))
+            vectors = encode_in_batches(model, texts, Batching(token_budget(model.device_kind), prompt=prompt))
             return torch.from_numpy(vectors).to(tokens.input_ids.device)
         length = tokens.input_ids.shape[1]
         if length > model.max_length:

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import Encoded
-from opencse.objective.losses.tokens import masked_lm
 from opencse.objective.vectors.generator import seeded
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.processes import ALONE, Processes
@@ -97,10 +96,9 @@ class Chunks:
         """
         if self.undivided:
             change = None if disturb is None else _of_rows(disturb, 0)
-            only = None if masked is None else masked.masked
-            encoded = encoder(tokens, layers=layers, masked=only, disturb=change, dropout=dropout)
-            losses = None if masked is None else masked_lm(encoded.masked_logits, masked.labels)
-            return Encoded(encoded.sentence, encoded.layers, masked_losses=losses)
+            only = None if masked is None else masked.labelled
+            encoded: Encoded = encoder(tokens, layers=layers, masked=only, disturb=change, dropout=dropout)
+            return encoded
         draw = self.draw(encoder, encoder.device)
         sentences = (
             []
@@ -317,8 +315,7 @@ def _sentences(
 
 def _masked(encoder: SentenceEncoder, copy: MaskedCopy) -> Run:
     def run() -> tuple[Tensor, ...]:
-        logits = encoder(None, masked=copy.masked).masked_logits
-        return (masked_lm(logits, copy.labels),)
+        return (encoder(None, masked=copy.labelled).masked_losses,)
 
     return run
 

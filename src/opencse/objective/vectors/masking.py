@@ -30,6 +30,11 @@ class MaskedCopy:
     masked: MaskedTokens
     labels: Tensor
 
+    @property
+    def labelled(self) -> MaskedTokens:
+        """The copy for a forward that returns losses."""
+        return replace(self.masked, labels=self.labels)
+
     def to(self, device: torch.device) -> MaskedCopy:
         """The same on ``device``; the positions stay where they can be counted without waiting for a GPU."""
         return MaskedCopy(replace(self.masked, tokens=self.masked.tokens.to(device)), moved(self.labels, device))

@@ -19,6 +19,9 @@ export function report(element, text, wrong = false) {
 
 export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
+// A word of a command line, as a shell reads it.
+export const quoted = (word) => (/^[\w@%+=:,./~-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);
+
 export function later(wait, work) {
   let timer = 0;
   return (...inputs) => {

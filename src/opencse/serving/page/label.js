@@ -1,7 +1,7 @@
 // The page of `opencse label`: a query, the texts that three kinds of search find, and the marks; saved one by one.
 
 import { ask } from "./api.js";
-import { at, counted, make, report } from "./dom.js";
+import { at, counted, make, quoted, report } from "./dom.js";
 import { drawScores } from "./label_scores.js";
 import { Texts } from "./label_texts.js";
 
@@ -35,13 +35,14 @@ function show(latest) {
   at("queries").replaceChildren(...state.queries.map(listed));
   at("undo").disabled = undos.length === 0;
   at("use").hidden = answered === 0;
-  const model = state.model === "" ? "MODEL" : state.model;
+  const model = state.model === "" ? "MODEL" : quoted(state.model);
+  const [index, folder] = [quoted(state.index), quoted(state.folder)];
   const forDev = state.queries.filter((query) => query.right + query.partly > 0 && (state.split === null || query.split === "dev"));
   const commands = [
-    `opencse evaluate ${model} --suite retrieval --data ${state.folder}`,
-    `opencse adapt DOCUMENTS --dev ${state.folder} --out my-model`,
+    `opencse evaluate ${model} --suite retrieval --data ${folder}`,
+    `opencse adapt DOCUMENTS --dev ${folder} --out my-model`,
   ];
-  if (forDev.length >= TUNED) commands.push(`opencse index tune ${state.index} --dev ${state.folder}`);
+  if (forDev.length >= TUNED) commands.push(`opencse index tune ${index} --dev ${folder}`);
   at("use-commands").textContent = commands.join("\n");
 }
 
@@ -76,12 +77,13 @@ async function open(number) {
 function mark(index, level) {
   const text = texts.list[index];
   if (current === null || text === undefined || text.gone) return;
-  const before = { number: current, id: text.id, level: text.level };
+  const { id, digest } = text; // the digest keeps the mark with this text where ids have moved
+  const before = { number: current, id, digest, level: text.level };
   texts.setLevel(index, level);
   queued(async () => {
     try {
       undos.push(before);
-      await send("mark", { number: before.number, id: text.id, level });
+      await send("mark", { number: before.number, id, digest, level });
       report(at("status"), "Saved.");
     } catch (error) {
       undos.pop();
@@ -124,10 +126,15 @@ const undo = () =>
   queued(async () => {
     const last = undos.pop();
     if (last === undefined) return;
-    if (last.id === undefined) await send("finish", { number: last.number, finished: last.finished });
-    else await send("mark", { number: last.number, id: last.id, level: last.level });
+    try {
+      if (last.id === undefined) await send("finish", { number: last.number, finished: last.finished });
+      else await send("mark", last);
+    } catch (error) {
+      if (error.code === "no_answer") undos.push(last); // it can be tried again
+      throw error;
+    }
     if (current !== last.number) await open(last.number);
-    const index = texts.list.findIndex((text) => text.id === last.id);
+    const index = texts.list.findIndex((text) => text.id === last.id && text.digest === last.digest);
     if (index >= 0) {
       texts.setLevel(index, last.level);
       texts.focus(index);
@@ -163,8 +170,10 @@ at("edit-form").addEventListener("submit", (event) => {
   event.preventDefault();
   at("edit-dialog").close();
   const number = current;
+  const text = at("edit-text").value.trim();
+  if (text === "") return;
   queued(async () => {
-    await send("edit", { number, text: at("edit-text").value });
+    await send("edit", { number, text });
     await open(number);
   });
 });

@@ -92,7 +92,7 @@ export class Texts {
     const button = make("button", { type: "button", className: "more" }, "Show all");
     button.addEventListener("click", async () => {
       try {
-        const answer = await ask(`labels/text?id=${encodeURIComponent(text.id)}`);
+        const answer = await ask(`labels/text?id=${encodeURIComponent(text.id)}&digest=${text.digest}`);
         body.textContent = answer.text;
         body.classList.add("all");
         body.tabIndex = 0;

@@ -1,7 +1,7 @@
 // Search as you type, by every model that has an index, side by side.
 
 import { ask } from "./api.js";
-import { at, counted, later, make, report } from "./dom.js";
+import { at, counted, later, make, quoted, report } from "./dom.js";
 
 let models = [];
 let running = null;
@@ -19,7 +19,11 @@ export function startSearch(served, examples, reranker) {
   at("filter-column").hidden = columns.length === 0;
   reranks = reranker !== null;
   at("rerank-choice").hidden = !reranks;
-  if (reranks) at("rerank-choice").title = `The first ${reranker.depth} results, by ${reranker.id}`;
+  if (reranks) {
+    at("rerank-choice").title = `The first ${reranker.depth} results, by ${reranker.id}`;
+    for (const bound of ["min", "max"]) at("threshold").removeAttribute(bound); // its scores may be any numbers
+    at("threshold").step = "any";
+  }
   at("column").append(...columns.map((name) => make("option", { value: name }, name)));
   invite(examples);
 
@@ -41,7 +45,7 @@ function noIndex(model) {
     { className: "state" },
     make("h2", {}, "This server has no index yet"),
     make("p", {}, "Build one from a file with one text per line, and start the server with it:"),
-    make("pre", { tabIndex: 0 }, `opencse index build my-index ${model} texts.txt\nopencse serve ${model} --index my-index`),
+    make("pre", { tabIndex: 0 }, `opencse index build my-index ${quoted(model)} texts.txt\nopencse serve ${quoted(model)} --index my-index`),
     make("p", { className: "muted" }, "Similarity works without an index."),
   );
 }
@@ -122,7 +126,7 @@ function show(lists, { hybrid, rerank }) {
   const texts = lists.map((hits) => new Set(hits.map((hit) => hit.text)));
   const scores = lists.flat().map((hit) => hit.score);
   const [low, best] = [Math.min(...scores), Math.max(...scores)];
-  const share = ({ score }) => (rerank ? (score - low) / (best - low || 1) : hybrid ? score / Math.max(best, 1e-9) : score);
+  const share = ({ score }) => (rerank ? (best > low ? (score - low) / (best - low) : 1) : hybrid ? score / Math.max(best, 1e-9) : score);
   const alone = (hit) => texts.filter((some) => some.has(hit.text)).length === 1;
   const rare = lists.flat().filter(alone).length * 2 < lists.flat().length; // the fewer of the two kinds are marked
   const mark = (hit) => (!side ? "" : rare && alone(hit) ? "only here" : !rare && !alone(hit) ? "in both" : "");

@@ -1,4 +1,4 @@
-"""What the tables ``[data]`` and ``[encoder]`` accept."""
+"""What the table ``[encoder]`` accepts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from opencse.modules.pooling import Pooling
-from opencse.recipes.settings import DataSettings, EncoderSettings
+from opencse.recipes.encoder_settings import EncoderSettings
 
 
 def test_own_is_unset() -> None:
@@ -14,7 +14,9 @@ def test_own_is_unset() -> None:
     assert EncoderSettings.model_validate({"pooling": "cls"}).pooling is Pooling.CLS
 
 
-@pytest.mark.parametrize(("layers", "part"), [(None, ""), (0, "embeddings alone"), (2, "first 2 layers")])
+@pytest.mark.parametrize(
+    ("layers", "part"), [(None, ""), (0, "embeddings alone"), (1, "first layer"), (2, "first 2 layers")]
+)
 def test_the_used_part_in_words(layers: int | None, part: str) -> None:
     assert EncoderSettings(layers=layers).part == part
 
@@ -22,10 +24,3 @@ def test_the_used_part_in_words(layers: int | None, part: str) -> None:
 def test_adapters_need_all_layers() -> None:
     with pytest.raises(ValidationError, match="none of its layers can be left out"):
         EncoderSettings.model_validate({"lora": {}, "layers": 2})
-
-
-def test_lengths() -> None:
-    assert DataSettings.model_validate({"max_length": "auto"}).max_length == "auto"
-    for wrong in (2, "long"):
-        with pytest.raises(ValidationError):
-            DataSettings.model_validate({"max_length": wrong})

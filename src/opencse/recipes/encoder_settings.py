@@ -1,8 +1,8 @@
-"""The tables ``[data]`` and ``[encoder]`` of a recipe: how a text is read, and what of a model is trained."""
+"""The table ``[encoder]`` of a recipe: what of a model is trained."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,37 +13,6 @@ from opencse.modules.dense import HeadSettings
 from opencse.modules.pooling import Pooling
 from opencse.settings import Settings
 from opencse.text.template import MASK, Template
-
-
-class DataSettings(Settings):
-    """The ``[data]`` table.
-
-    Attributes:
-        max_length: longest training text in ids, special tokens included; longer ones are truncated. ``auto``: as
-            many as the model reads, at most 256.
-        near_duplicates: leave out rows that overlap with an earlier one by this much or more (Jaccard of five-character
-            pieces, for instance 0.8; see `opencse.text.duplicates`). Unset uses all rows.
-        scale: of graded pairs: the largest possible score, by which scores are divided. Unset: scores that are all from
-            0 to 1 stay as they are, others are divided by the largest one in the data.
-        rows: train on so many rows, drawn at random from those that are not left out otherwise; unset uses all. Of a
-            view whose examples are several rows (``next_sentence``), it counts the anchors'. Further data sets
-            are used in full.
-        share: instead of ``rows``: this share of them.
-        sample_seed: of that draw, whatever ``training.seed`` is; with one seed a smaller sample is part of a larger.
-    """
-
-    max_length: Annotated[int, Field(ge=3, le=1_048_576)] | Literal["auto"] = 32
-    near_duplicates: float | None = Field(default=None, gt=0, le=1)
-    scale: float | None = Field(default=None, gt=0)
-    rows: int | None = Field(default=None, ge=2)
-    share: float | None = Field(default=None, gt=0, le=1)
-    sample_seed: int = Field(default=0, ge=0)
-
-    @model_validator(mode="after")
-    def _one_size(self) -> DataSettings:
-        if self.rows is not None and self.share is not None:
-            raise ValueError("data.rows and data.share both say how many rows are trained on; set one of them")
-        return self
 
 
 class EncoderSettings(Settings):
@@ -122,4 +91,6 @@ class EncoderSettings(Settings):
         """The used part of the backbone, in words; empty if all of it is used."""
         if self.layers is None:
             return ""
+        if self.layers == 1:
+            return "first layer"
         return f"first {self.layers} layers" if self.layers else "embeddings alone"
