@@ -89,7 +89,7 @@ def step_of(run: Prepared, chunks: Chunks) -> Callable[[int], None]:
     step = Step(encoder, run.objective, run.plan.precision)
 
     def make(number: int) -> None:
-        step.gradients(step_inputs(run.inputs, run.batches, number, 1, encoder.device, chunks))
+        step.gradients(step_inputs(run.inputs, run.batches, number, 1, encoder, chunks))
         torch.nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()

@@ -203,7 +203,7 @@ def our_step(model: str, text: str, precision: str, way: str, length: int = LENG
     encoder.train()
 
     def make(number: int) -> None:
-        made.gradients(step_inputs(prepared.inputs, prepared.batches, number, 1, encoder.device))
+        made.gradients(step_inputs(prepared.inputs, prepared.batches, number, 1, encoder))
         torch.nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()

@@ -13,6 +13,7 @@ import torch
 
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
+from opencse.runs.job import device_of_process
 from opencse.text import sample
 from steps import gap, gradients, prepared
 
@@ -27,7 +28,7 @@ def main() -> None:
     model, folder, out, *names = sys.argv[1:]
     sentences = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
     found: dict[str, list[float]] = {}
-    with joined("cpu") as world:
+    with joined(device_of_process(None) or "") as world:
         for name in names:
             with world.first_alone():
                 run = prepared(name, Path(model), Path(folder), sentences)

@@ -195,7 +195,7 @@ def gradients(run: Prepared, chunks: Chunks, *, dropout: bool) -> list[dict[str,
     torch.manual_seed(3)
     found = []
     for number in range(STEPS):
-        step.gradients(step_inputs(run.inputs, run.batches, number, training.accumulate, encoder.device, chunks))
+        step.gradients(step_inputs(run.inputs, run.batches, number, training.accumulate, encoder, chunks))
         found.append({name: p.grad.clone() for name, p in trained.items() if p.grad is not None})
         for parameter in trained.values():
             parameter.grad = None

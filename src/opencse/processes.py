@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ class Processes:
     Attributes:
         rank: number of this process, from 0; the first one evaluates, writes and reports.
         count: number of all processes.
-        local: number of this process on its machine, which is also the number of its GPU.
+        local: number of this process on its machine; see `gpu_of`.
         on_machine: number of processes on its machine.
     """
 
@@ -64,9 +65,10 @@ class Processes:
         most = max(counts)
         padded = rows.new_zeros(most, *rows.shape[1:])
         padded[: len(rows)] = rows
+        padded = padded.to(_exchange_device(rows))
         parts = [torch.empty_like(padded) for _ in counts]
         self._together(lambda dist: dist.all_gather(parts, padded))
-        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)]).to(rows.device)
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
         """Replaces each of ``tensors`` by its sum over all processes, in a few large messages.
@@ -78,7 +80,7 @@ class Processes:
         import torch
 
         for bucket in _buckets(tensors):
-            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket]).to(_exchange_device(bucket[0]))
             self._together(partial(_add_up, flat))
             at = 0
             for tensor in bucket:
@@ -132,6 +134,21 @@ class Processes:
 ALONE = Processes()
 
 
+def _exchange_device(tensor: Tensor) -> torch.device:
+    """Where ``tensor`` is exchanged: where it is, or on the CPU if processes share a GPU, which NCCL refuses."""
+    import torch
+    import torch.distributed as dist
+
+    return tensor.device if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
+def gpu_of(process: Processes) -> int:
+    """The number of the process's GPU on its machine; processes share them if there are more."""
+    import torch
+
+    return process.local % max(1, torch.cuda.device_count())
+
+
 def started() -> Processes:
     """This process, by the variables that ``torchrun`` sets (WORLD_SIZE, RANK, LOCAL_RANK); no other is contacted.
 
@@ -164,7 +181,7 @@ def joined(device: str) -> Iterator[Processes]:
     """Connects the processes of this run within the block.
 
     Args:
-        device: ``cuda`` exchanges tensors by NCCL, anything else by Gloo.
+        device: ``cuda`` exchanges tensors by NCCL if each process has a GPU of its own, anything else by Gloo.
 
     Raises:
         UserError: if the others cannot be reached.
@@ -178,7 +195,8 @@ def joined(device: str) -> Iterator[Processes]:
 
     gpu = device.startswith("cuda")
     if gpu:
-        torch.cuda.set_device(this.local)
+        torch.cuda.set_device(gpu_of(this))
+        gpu = this.on_machine <= torch.cuda.device_count()
     ours = not dist.is_initialized()
     try:
         if ours:

@@ -36,7 +36,7 @@ def test_the_training_forward_without_dropout_gives_the_vectors_of_inference(
     tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS))
     with torch.no_grad():
         inferred = encoder.embed(tokens)
-        for encoder.packed in (False, True):
+        for encoder.computation in ("transformers", "packed"):
             output = encoder(tokens, layers=[1])
             assert output.sentence is not None
             assert (output.sentence - inferred).abs().max() < 1e-5

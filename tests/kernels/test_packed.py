@@ -308,10 +308,10 @@ def test_other_backbones_take_the_plain_way(family: str, pooling: str, tiny_fold
 
 def test_where_it_is_not_asked_for_packed_is_chosen(tiny_folder: Path, tmp_path: Path) -> None:
     auto = job(tiny_folder, "simcse", "training.packed=auto").prepare(Stopped(0))
-    assert auto.encoder.packed
+    assert auto.encoder.computation == "packed"
     assert "attention packed, no padding" in "\n".join(auto.plan.lines())
     refused = job(tiny_folder, "simcse", "training.packed=false").prepare(Stopped(0))
-    assert not refused.encoder.packed
+    assert refused.encoder.computation == "transformers"
     assert refused.plan.attention == "sdpa (padded: training.packed = false)"
 
 
@@ -321,7 +321,7 @@ def test_a_fixed_mask_is_the_same_for_both_copies(tiny_folder: Path) -> None:
     for shared in (True, False):
         view = f'objective.view={{kind="dropout",shared_mask={str(shared).lower()}}}'
         made = job(tiny_folder, "simcse", *fixed, view).prepare(Stopped(0))
-        assert made.encoder.packed
+        assert made.encoder.computation == "packed"
         made.encoder.train()
         reps = made.objective.represent(made.encoder, made.inputs.build(made.batches.batch(0), 0))
         apart = float((reps.anchor - reps.positive).detach().abs().max())

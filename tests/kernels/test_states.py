@@ -15,7 +15,7 @@ TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun."]
 def test_packed_states_are_the_plain_ones_at_tokens(encoder: SentenceEncoder) -> None:
     tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS))
     plain = plain_states(encoder.backbone, tokens, need_all=True)
-    packed = trained_states(encoder.backbone, tokens, [0, 2, 3])
+    packed = trained_states(encoder.backbone, tokens, [0, 2, 3], "packed")
     mask = tokens.attention_mask.bool()
     for layer, states in zip([0, 2, 3], packed, strict=True):
         assert (states[mask] - plain[layer][mask]).abs().max() < 1e-5
@@ -25,7 +25,7 @@ def test_leading_vectors_replace_the_first_token_in_both(encoder: SentenceEncode
     tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS))
     leading = torch.randn(2, 32)
     (plain,) = plain_states(encoder.backbone, tokens, leading=leading)
-    (packed,) = trained_states(encoder.backbone, tokens, [3], leading=leading)
+    (packed,) = trained_states(encoder.backbone, tokens, [3], "packed", leading=leading)
     mask = tokens.attention_mask.bool()
     assert (packed[mask] - plain[mask]).abs().max() < 1e-5
     with pytest.raises(UserError, match="vectors of 5 dimensions cannot replace"):

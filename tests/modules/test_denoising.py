@@ -45,9 +45,10 @@ def test_vectors_are_less_those_of_their_templates(
             vector = encoder.backbone(input_ids=text).last_hidden_state[0, int((text[0] == mask).nonzero()[-1])]
             noise = encoder.backbone(input_ids=alone, position_ids=positions).last_hidden_state
             expected.append(vector - noise[0, int((alone[0] == mask).nonzero()[-1])])
-        encoder.packed, encoder.alone = packed, TemplatesAlone(slot, [own, other])
+        encoder.computation = "packed" if packed else "transformers"
+        encoder.alone = TemplatesAlone(slot, [own, other])
         vectors = encoder(encoder.tokenizer.pad(rows)).vectors
-        encoder.packed, encoder.alone = False, None
+        encoder.computation, encoder.alone = "transformers", None
     torch.testing.assert_close(vectors, torch.stack(expected), atol=1e-5, rtol=0)
 
 

@@ -78,7 +78,7 @@ def test_training_layers_and_inference_agree(encoder: SentenceEncoder) -> None:
     expected = encoder.encode(TEXTS[:3])
     tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS[:3]))
     for packed in (False, True):
-        encoder.packed = packed
+        encoder.computation = "packed" if packed else "transformers"
         encoded = encoder(tokens, layers=[encoder.depth])
         assert encoded.sentence is not None
         assert np.abs(encoded.sentence.detach().numpy() - expected).max() < 1e-5

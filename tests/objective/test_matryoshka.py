@@ -115,7 +115,7 @@ def test_chunks_give_the_gradient_of_the_whole_batch(
     found = []
     for chunks in (WHOLE, Chunks(5)):
         encoder.zero_grad()
-        step.gradients(step_inputs(run.inputs, run.batches, 0, 1, encoder.device, chunks))
+        step.gradients(step_inputs(run.inputs, run.batches, 0, 1, encoder, chunks))
         found.append([p.grad.clone() for p in encoder.parameters() if p.grad is not None])
     assert len(found[0]) > 10
     assert max(float(one.abs().max()) for one in found[0]) > 1e-3

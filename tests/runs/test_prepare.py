@@ -33,9 +33,11 @@ def test_one_example_is_refused(tiny_folder: Path) -> None:
 
 def test_packing_is_switched_on_where_it_can_be(encoder: SentenceEncoder) -> None:
     assert "training.packed = false" in choose_forward(encoder, False)
-    assert not encoder.packed
+    assert str(encoder.computation) == "transformers"
     assert choose_forward(encoder, "auto") == "packed, no padding"
-    assert encoder.packed
+    with pytest.raises(UserError, match=r"^training\.compile: on cpu nothing is compiled; leave it out$"):
+        choose_forward(encoder, "auto", compiled=True)
+    assert str(encoder.computation) == "packed"
 
 
 def test_near_duplicates_are_looked_for_only_where_the_recipe_says_so() -> None:

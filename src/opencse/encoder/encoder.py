@@ -48,7 +48,7 @@ class SentenceEncoder(EncoderNetwork):
         similarity_fn_name: the function that vectors are compared by.
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
         alone: the templates whose vectors training subtracts, before the dense layers and the training head.
-        packed: whether the training forward computes no padding; see `opencse.kernels.packed`.
+        computation: what computes the training forward: transformers, or one of `opencse.kernels`.
         own_code: the classes from its folder's own Python code that it uses, if that code was trusted; see `load`.
         own_dropout: the dropout rates of the folder it was opened from; these are saved, not those of training.
         adapted: whether the backbone has adapters that are trained (`opencse.model_folder.adapters`).

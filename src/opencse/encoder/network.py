@@ -18,7 +18,7 @@ from opencse.errors import UserError
 from opencse.kernels.inference import InferenceForward
 from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
 from opencse.kernels.precision import PrecisionName
-from opencse.kernels.states import plain_states, trained_states
+from opencse.kernels.states import Computation, plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_at, dropout_rates
 from opencse.model_folder.static_folder import StaticParts
@@ -79,7 +79,7 @@ class EncoderNetwork(nn.Module):
         self.similarity_fn_name = parts.similarity_fn_name
         self.hybrid_weight = parts.hybrid_weight
         self.lower_case = parts.lower_case
-        self.packed = False
+        self.computation: Computation = "transformers"
         self.fast = InferenceForward()
         self.own_code = parts.own_code
         self.own_dropout = dict(parts.own_dropout)
@@ -265,7 +265,7 @@ class EncoderNetwork(nn.Module):
             first_only = self.pooling is Pooling.CLS and not intermediate
             with nullcontext() if dropout is None else dropout_at(self.backbone, dropout):
                 states = self._states(
-                    tokens, need_all=bool(intermediate), disturb=disturb, packed=self.packed, first=first_only
+                    tokens, need_all=bool(intermediate), disturb=disturb, computation=self.computation, first=first_only
                 )
             sentence = self._pool(states, tokens)
             by_layer = {layer: self.pool([states[layer]], tokens) for layer in intermediate}
@@ -331,16 +331,18 @@ class EncoderNetwork(nn.Module):
         *,
         need_all: bool = False,
         disturb: Disturb | None = None,
-        packed: bool = False,
+        computation: Computation = "transformers",
         first: bool = False,
     ) -> Sequence[Tensor]:
-        """Hidden states, of all layers or the last; of ``first`` tokens alone where a ``packed`` forward can."""
+        """Hidden states, of all layers or the last; of ``first`` tokens alone where ``computation`` is of our own."""
         if torch.is_grad_enabled():
             self.fast.forget()
         need_all = need_all or self._needs_all_layers()
-        if packed:
+        if computation != "transformers":
             layers = self._layers(need_all=need_all)
-            return trained_states(self.backbone, tokens, layers, first=first, disturb=disturb, dropout=self.training)
+            return trained_states(
+                self.backbone, tokens, layers, computation, first=first, disturb=disturb, dropout=self.training
+            )
         return plain_states(self.backbone, tokens, need_all=need_all, disturb=disturb)
 
     def _pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
@@ -368,8 +370,10 @@ class EncoderNetwork(nn.Module):
         if self.alone is None:
             return sentence, by_layer
         templates, which = self.alone.of(tokens, self.tokenizer.pad_id)
-        packed = self.packed and templates.input_ids.shape[1] <= _PACKED_WITH_GAPS
-        states = self._states(templates, need_all=bool(by_layer), packed=packed)
+        computation = self.computation
+        if computation == "packed" and templates.input_ids.shape[1] > _PACKED_WITH_GAPS:
+            computation = "transformers"
+        states = self._states(templates, need_all=bool(by_layer), computation=computation)
         sentence = sentence - self._pool(states, templates)[which]
         return sentence, {
             layer: vectors - self.pool([states[layer]], templates)[which] for layer, vectors in by_layer.items()
@@ -379,7 +383,7 @@ class EncoderNetwork(nn.Module):
         """The masked-LM head, and the last hidden states (M, hidden) of the masked positions."""
         if self.lm_head is None:
             raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
-        hidden = self._states(masked.tokens, packed=self.packed)[-1]
+        hidden = self._states(masked.tokens, computation=self.computation)[-1]
         positions = masked.positions.flatten().nonzero().squeeze(1)
         return self.lm_head, hidden.flatten(0, 1).index_select(0, moved(positions, hidden.device))
 

@@ -1,10 +1,10 @@
-"""Hidden states of a backbone in training: by transformers' own forward or by the packed one."""
+"""Hidden states of a backbone in training: by transformers' own forward or by one of ours."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +12,15 @@ from torch import Tensor, nn
 from opencse.errors import UserError
 from opencse.kernels.outputs import Disturb
 from opencse.kernels.packed import pack
+from opencse.kernels.padded import padded_states
 from opencse.text.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+Computation = Literal["transformers", "packed", "padded", "compiled"]
+"""What computes the training forward: transformers; without padding (`opencse.kernels.packed`, on a CPU); with padding
+in few kernels (`opencse.kernels.padded`, on a GPU); the same with compiled layers."""
 
 
 def plain_states(
@@ -110,24 +115,40 @@ def trained_states(
     backbone: PreTrainedModel,
     tokens: Tokens,
     layers: Sequence[int],
+    computation: Computation,
     *,
     first: bool = False,
     disturb: Disturb | None = None,
     dropout: bool = False,
     leading: Tensor | None = None,
 ) -> Sequence[Tensor]:
-    """(rows, length, hidden) of each of ``layers``, packed and with gradient.
+    """(rows, length, hidden) of each of ``layers`` with gradient, by a forward of ours.
 
     Args:
         backbone: one of BERT's shape.
         tokens: of the texts.
         layers: from 0 (the embeddings' output) to the last.
+        computation: ``packed``, ``padded`` or ``compiled``.
         first: of the last layer compute the first token alone.
         disturb: changes the token embeddings, if given.
-        dropout: draw it, from a seed that torch's generator gives.
+        dropout: draw it; packed, from a seed that torch's generator gives.
         leading: (rows, hidden) vectors that replace the embeddings' output at the first token, if given.
     """
     ids, mask = tokens.input_ids, tokens.attention_mask
+    if computation != "packed":
+        compiled = computation == "compiled"
+        by_layer = padded_states(
+            backbone,
+            ids,
+            mask,
+            layers,
+            first_only=first,
+            dropout=dropout,
+            disturb=disturb,
+            leading=leading,
+            compiled=compiled,
+        )
+        return [by_layer[layer] for layer in layers]
     seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None
     states = pack(backbone).states(ids, mask, layers, first_only=first, seed=seed, disturb=disturb, leading=leading)
     return [states[layer] for layer in layers]

@@ -144,7 +144,7 @@ class Objective(nn.Module):
         _assign_names("negatives", self.negatives)
         _assign_names("terms", self.terms)
         contrasted = self.positive.reads if self.negatives else frozenset[Request[Any]]()
-        self.reads = frozenset(contrasted).union(*(part.reads for part in self._all_parts))
+        self.reads = frozenset(contrasted).union(*(part.reads for part in self.all_parts))
         self.check(Context(self))
 
     @classmethod
@@ -202,7 +202,7 @@ class Objective(nn.Module):
     @property
     def networks(self) -> list[nn.Module]:
         """The trained networks of the parts that run over the rows of a step; see `Part.networks`."""
-        return [network for part in self._all_parts for network in part.networks]
+        return [network for part in self.all_parts for network in part.networks]
 
     def check(self, context: Context) -> None:
         """Lets every part and every request refuse what it cannot be combined with; see `Part.check`.
@@ -239,11 +239,12 @@ class Objective(nn.Module):
                 raise UserError(f"the term {kind!r} is given {kinds.count(kind)} times; give it once")
         for request in sorted(self.reads, key=str):
             request.check(context)
-        for part in self._all_parts:
+        for part in self.all_parts:
             part.check(context)
 
     @property
-    def _all_parts(self) -> list[Part]:
+    def all_parts(self) -> list[Part]:
+        """View, sides, negative sources and terms."""
         return [self.view, *([self.positive.of] if self.negatives else []), *self.negatives, *self.terms]
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int, classes: int = 0) -> None:
@@ -263,7 +264,7 @@ class Objective(nn.Module):
             self.second = encoder.twin()
             self.second.lm_head = None  # masked copies go through the first encoder
         batch_size *= self.view.anchors
-        for part in self._all_parts:
+        for part in self.all_parts:
             part.classes = classes
             repeated = "#" in part.name  # a second part of a kind has draws of its own
             part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if repeated else seed)
@@ -296,7 +297,7 @@ class Objective(nn.Module):
             disturb=disturb,
         )
         reps = self.view.represent(passes)
-        computed = {part.name: part.compute(inputs, reps) for part in self._all_parts}
+        computed = {part.name: part.compute(inputs, reps) for part in self.all_parts}
         return replace(reps, computed={name: value for name, value in computed.items() if value is not None})
 
     def forward(self, reps: Representations) -> StepLosses:
@@ -365,13 +366,13 @@ class Objective(nn.Module):
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
         """Lets parts update their state (queues, momentum encoders), once per step; see `Part.after_backward`."""
-        for part in self._all_parts:
+        for part in self.all_parts:
             part.after_backward(encoder, inputs, reps)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """Figures for the log that are too expensive for every step."""
         figures: dict[str, Tensor] = {}
-        for part in self._all_parts:
+        for part in self.all_parts:
             figures |= part.diagnose(reps)
         return figures
 

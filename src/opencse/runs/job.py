@@ -18,7 +18,7 @@ from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN
 from opencse.objective.objective import Objective
 from opencse.outputs import made_folder
-from opencse.processes import ALONE, Processes, joined, started
+from opencse.processes import ALONE, Processes, gpu_of, joined, started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe, Resolved, resolve_recipe
 from opencse.runs.best_so_far import after_kill, after_stop
@@ -327,7 +327,7 @@ def _finish_run(
 
 
 def device_of_process(requested: str | None) -> str | None:
-    """The device of this process: each of several processes on a machine with GPUs has its own.
+    """The device of this process: each of several processes on a machine has its own GPU, if there are enough.
 
     Raises:
         UserError: for one numbered GPU, which several processes cannot share.
@@ -340,7 +340,7 @@ def device_of_process(requested: str | None) -> str | None:
             f"--device {requested}: {process.count} processes need a GPU each; use --device cuda, or leave it out"
         )
     kind = str(default_device()) if requested is None else requested
-    return str(usable_device(f"cuda:{process.local}")) if kind == "cuda" else kind
+    return str(usable_device(f"cuda:{gpu_of(process)}")) if kind == "cuda" else kind
 
 
 def report_idle_gpus(device: torch.device, progress: Progress) -> None:

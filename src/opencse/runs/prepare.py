@@ -14,6 +14,7 @@ from opencse.arrays import Flags
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.packed import pack, why_not_packed
+from opencse.kernels.padded import MULTIPLE
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.model_folder.locate import locate
 from opencse.model_folder.masked_lm import load_masked_lm_head
@@ -145,7 +146,7 @@ def prepare(
     for one in objectives:
         one.check(Context(one, encoder=encoder, model=start.model, own_dropout=own_dropout))
     _add_masked_lm_head(encoder, objectives, start.model, trust_remote_code)
-    attention = choose_forward(encoder, recipe.training.packed)
+    attention = choose_forward(encoder, recipe.training.packed, compiled=recipe.training.compile)
     corpus = _tokenised(text, encoder, objective, longest, world, progress)
     weights = None
     if recipe.encoder.token_weights is not None:
@@ -255,23 +256,32 @@ def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
     return limit
 
 
-def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) -> str:
-    """Switches padding-free computation on where ``training.packed`` and the model allow it, and says why or why not.
+def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"], *, compiled: bool = False) -> str:
+    """Chooses what computes the training forward, as far as ``training.packed`` and the model allow, and says why.
 
     Args:
         encoder: changed by this call.
         setting: the value of ``training.packed``.
+        compiled: the value of ``training.compile``.
+
+    Raises:
+        UserError: for a setting that has no effect on this device or with this model.
     """
     plain = str(encoder.backbone.config._attn_implementation)
     if setting is False:
         return f"{plain} (padded: training.packed = false)"
-    obstacle = why_not_packed(encoder.backbone) if encoder.device.type == "cpu" else f"on {encoder.device.type}"
-    if setting == "auto" and obstacle is not None:
-        return f"{plain} (padded: {obstacle})"
-    if encoder.device.type != "cpu":
+    kind, obstacle = encoder.device.type, why_not_packed(encoder.backbone)
+    if compiled and (kind != "cuda" or obstacle is not None):
+        raise UserError(f"training.compile: {obstacle or f'on {kind} nothing is compiled'}; leave it out")
+    if setting == "auto" and (obstacle is not None or kind not in ("cpu", "cuda")):
+        return f"{plain} (padded: {obstacle or f'on {kind}'})"
+    if setting is True and kind != "cpu":
         raise UserError("training.packed needs a CPU; set it to auto, or add --device cpu")
     pack(encoder.backbone)
-    encoder.packed = True
+    if kind == "cuda":
+        encoder.computation = "compiled" if compiled else "padded"
+        return f"in {encoder.computation} layers, lengths multiples of {MULTIPLE}"
+    encoder.computation = "packed"
     return "packed, no padding"
 
 

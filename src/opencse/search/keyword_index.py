@@ -23,6 +23,7 @@ from opencse.arrays import Floats, Integers
 from opencse.io import sync
 from opencse.search.checksums import file_sum
 from opencse.search.folder import add_to_list, listed
+from opencse.text.keyword_package import keyword_package
 from opencse.text.scripts import search_words
 from opencse.text.stems import rules_version, stems_of
 
@@ -62,9 +63,7 @@ class KeywordIndex:
         words = [stems(search_words(text)) for text in texts]
         if not any(words):
             return cls(None, len(texts), language)
-        import bm25s
-
-        inner = bm25s.BM25(method="lucene")
+        inner = keyword_package().BM25(method="lucene")
         inner.index(words, show_progress=False)
         return cls(inner, len(texts), language)
 
@@ -75,9 +74,7 @@ class KeywordIndex:
         Raises:
             ValueError, OSError, LookupError, TypeError: if it is damaged.
         """
-        import bm25s
-
-        inner = bm25s.BM25.load(folder, mmap=True)
+        inner = keyword_package().BM25.load(folder, mmap=True)
         scores = inner.scores
         entries, ends = len(scores["indices"]), scores["indptr"]
         if len(scores["data"]) != entries or len(ends) <= max(inner.vocab_dict.values()) or int(ends[-1]) != entries:

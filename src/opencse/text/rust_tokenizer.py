@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.text.word_ids import WordIds
+from opencse.workers import cores
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -22,6 +24,16 @@ _TRUNCATING = threading.Lock()
 """One lock for all tokenizers: a tokenizer with a lock of its own could not be copied."""
 _MANY = 64
 """Number of texts from which a table of words saves time."""
+_THREADS = 8
+"""Number of threads from which the tokenizers library is faster than a table of words, which uses one."""
+
+
+def threads() -> int:
+    """Threads that the tokenizers library uses: one for each core, unless the environment says otherwise."""
+    if os.environ.get("TOKENIZERS_PARALLELISM", "").lower() in ("0", "off", "false", "f", "no", "n"):
+        return 1
+    count = os.environ.get("RAYON_NUM_THREADS", "")
+    return int(count) if count.isdecimal() and int(count) else cores()
 
 
 class TokenCounter(Protocol):
@@ -134,7 +146,8 @@ class RustTokenizer:
         if len(texts) == 0:
             return []
         texts = self._shortened(texts, max_length)
-        if len(texts) >= _MANY and (by_word := self.by_word()) is not None:
+        one_thread = len(texts) >= _MANY and threads() < _THREADS
+        if one_thread and (by_word := self.by_word()) is not None:
             limit = sys.maxsize // 2**16 if max_length is None else max_length
             if limit > by_word.special:
                 return by_word.encode(texts, limit, from_left=self.truncation_side == "left")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from opencse.errors import UserError, nearest
+from opencse.text.keyword_package import keyword_package
 from opencse.text.scripts import search_words
 
 LANGUAGES = {
@@ -88,7 +89,7 @@ def language_of(texts: Iterable[str]) -> str | None:
         >>> language_of(["Das ist der Kessel, und er ist mit dem Wasser auf dem Herd."])
         'german'
     """
-    from bm25s import stopwords
+    stopwords = keyword_package().stopwords
 
     lists = {
         "danish": stopwords.STOPWORDS_DANISH,

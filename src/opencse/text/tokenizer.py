@@ -82,6 +82,14 @@ class Tokens:
         """The first tokens of every row."""
         return Tokens(self.input_ids[:, :length], self.attention_mask[:, :length], self.unpooled)
 
+    def padded(self, multiple: int, pad_id: int) -> Tokens:
+        """The same batch, of a length that ``multiple`` divides."""
+        spare = -self.input_ids.shape[1] % multiple
+        if not spare:
+            return self
+        ids = torch.nn.functional.pad(self.input_ids, (0, spare), value=pad_id)
+        return Tokens(ids, torch.nn.functional.pad(self.attention_mask, (0, spare)), self.unpooled)
+
     def leaving_out(self, unpooled: int | Sequence[int]) -> Tokens:
         """The same batch; pooling leaves out the first tokens of each row: one number for all rows, or one per row."""
         counts = torch.as_tensor(unpooled, dtype=torch.int64).expand(len(self)).clone()

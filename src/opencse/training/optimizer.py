@@ -84,7 +84,19 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
     if settings.adamw == "transformers":
         return TransformersAdamW(groups, settings.learning_rate, betas=settings.betas)
     fused = all(p.device.type in ("cpu", "cuda") for p in trained)
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=settings.betas, fused=fused)
+    on_gpu = bool(trained) and all(p.device.type == "cuda" for p in trained)
+    rate = torch.tensor(settings.learning_rate, device=trained[0].device) if on_gpu else settings.learning_rate
+    # a rate in a tensor can be changed between two replays of a recorded step
+    return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, fused=fused, capturable=on_gpu)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the learning rate of the next step."""
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def learning_rate(step: int, steps: int, settings: TrainingSettings) -> float:

@@ -15,7 +15,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.mixture import DataSet, MixingPlan
-from opencse.training.optimizer import build_optimizer
+from opencse.training.optimizer import build_optimizer, set_rate
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
@@ -50,8 +50,7 @@ def seconds_per_step(
     buffers = [(buffer, buffer.clone()) for buffer in encoder.buffers()]
     state = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
     optimizer = build_optimizer([*encoder.parameters(), *objective.parameters()], settings)
-    for group in optimizer.param_groups:
-        group["lr"] = 0.0
+    set_rate(optimizer, 0.0)
     last = max(0, batches.steps_per_epoch // settings.accumulate - 1)
     spread = np.linspace(0, last, _WARM_UP + _TIMED).astype(int)
     order = np.random.default_rng(settings.seed).permutation(spread)
@@ -68,7 +67,7 @@ def seconds_per_step(
         if most_seconds is not None and number > _WARM_UP and time.perf_counter() - started > most_seconds:
             timed = number - _WARM_UP
             break
-        trial.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder.device, chunks))
+        trial.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder, chunks))
         optimizer.step()
         optimizer.zero_grad()
     _wait(encoder.device)

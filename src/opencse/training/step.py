@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.kernels.padded import MULTIPLE
 from opencse.kernels.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, StepLosses
@@ -96,10 +97,14 @@ def step_inputs(
     batches: Batches,
     step: int,
     accumulate: int,
-    device: torch.device,
+    encoder: SentenceEncoder,
     chunks: Chunks = WHOLE,
 ) -> list[StepInputs]:
-    """Builds the inputs of ``step`` (from 0): its ``accumulate`` batches, on ``device``, encoded in ``chunks``."""
+    """Builds the inputs of ``step`` (from 0): its ``accumulate`` batches, on the device of ``encoder``.
+
+    Where layers are computed with padding, all lengths are multiples of what they are padded to.
+    """
     numbers = range(step * accumulate, (step + 1) * accumulate)
-    built = (inputs.build(batches.batch(number), number).to(device) for number in numbers)
-    return [replace(batch, chunks=chunks) for batch in built]
+    multiple = MULTIPLE if encoder.computation in ("padded", "compiled") else 1
+    built = (inputs.build(batches.batch(n), n).padded(multiple, encoder.tokenizer.pad_id) for n in numbers)
+    return [replace(batch.to(encoder.device), chunks=chunks) for batch in built]

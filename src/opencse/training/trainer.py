@@ -41,10 +41,12 @@ from opencse.training.checkpoint import (
 )
 from opencse.training.metrics import AVERAGE_OF, METRICS, MetricsLog
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
-from opencse.training.optimizer import build_optimizer, learning_rate
+from opencse.training.optimizer import build_optimizer, learning_rate, set_rate
+from opencse.training.recorded import RecordedUpdate, why_not_recorded
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
+from opencse.training.update import Update
 from opencse.training.worst_case import WorstCase
 
 _FIX = "lower training.learning_rate, or train in float32 (training.precision=float32)"
@@ -108,12 +110,8 @@ class Trainer:
         parameters = [p for one in self.sets for p in one.objective.parameters()]
         self.optimizer = build_optimizer([*self.encoder.parameters(), *parameters], self.settings)
         worst_case = self.settings.worst_case
-        self.step = Step(
-            self.encoder,
-            self.objective,
-            self.precision,
-            worst_case=None if worst_case is None else WorstCase(worst_case, self._trained()),
-        )
+        moved = None if worst_case is None else WorstCase(worst_case, self._trained())
+        self.updates = [self._update(Step(self.encoder, one.objective, self.precision, moved)) for one in self.sets]
 
     @property
     def world(self) -> Processes:
@@ -178,23 +176,27 @@ class Trainer:
             self.history.add(0, self.start)
             self.metrics.write({"step": 0, **self.start.record()})
 
+    def _update(self, step: Step) -> Update | RecordedUpdate:
+        """Makes the steps of a data set, recorded where that is possible and the settings allow it."""
+        update = Update(step, self.optimizer, self.settings.max_grad_norm)
+        on_gpu = self.encoder.device.type == "cuda" and self.encoder.computation != "transformers"
+        if not (self.settings.graphs and on_gpu) or why_not_recorded(step.objective, self.settings, self.chunks):
+            return update
+        return RecordedUpdate(update)
+
     def _make_step(self, step: int) -> StepLosses:
         number, own_step = self._set_of(step)
         data_set = self.sets[number]
         self.encoder.train()
         data_set.objective.train()
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(step, self.steps, self.settings)
+        set_rate(self.optimizer, learning_rate(step, self.steps, self.settings))
         inputs = step_inputs(
-            data_set.inputs, data_set.batches, own_step, self.settings.accumulate, self.encoder.device, self.chunks
+            data_set.inputs, data_set.batches, own_step, self.settings.accumulate, self.encoder, self.chunks
         )
-        reps, outcome = replace(self.step, objective=data_set.objective).gradients(inputs)
-        with torch.no_grad():
-            figures = data_set.objective.diagnose(reps) if self._logged(step + 1) else {}
-        norm = nn.utils.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return StepLosses(outcome.losses, outcome.report | figures | {"gradient_norm": norm})
+        update = self.updates[number]
+        updated = update(inputs, diagnose=self._logged(step + 1))
+        update.clear()
+        return updated.losses
 
     def _logged(self, step: int) -> bool:
         """Whether the log has a line for ``step`` (from 1): every few steps of each data set."""

@@ -80,7 +80,7 @@ def naive_loss(term: LocalGlobal, tokens: Tokens) -> Tensor:
 def test_loss_and_gradients_are_those_of_loops(
     packed: bool, chunks: Chunks, encoder: SentenceEncoder, tokens: Tokens
 ) -> None:
-    encoder.packed = packed
+    encoder.computation = "packed" if packed else "transformers"
     encoder.double()
     term = begun(encoder).double()
     results: list[dict[str, Tensor]] = []

@@ -184,10 +184,10 @@ def gradients(loss: Tensor, term: ReplacedTokens, vectors: Tensor) -> dict[str, 
 def test_loss_and_gradients_are_those_of_loops(
     packed: bool, padding: str, chunks: Chunks, encoder: SentenceEncoder, tokens: Tokens
 ) -> None:
-    encoder.packed = packed
+    encoder.computation = "packed" if packed else "transformers"
     term = begun(encoder, padding=padding, rate=0.4).double().eval()
     assert term.discriminator is not None
-    assert term.discriminator.packed is (packed and padding == "ignored")
+    assert (term.discriminator.computation == "packed") is (packed and padding == "ignored")
     vectors = torch.randn(2 * N, 32, generator=torch.Generator().manual_seed(1)).double().requires_grad_()
     inputs, reps = step(term, tokens, vectors, chunks)
     ids = edited(term, inputs, reps)

@@ -94,7 +94,7 @@ def guesses(encoder: SentenceEncoder, masked: list[int]) -> Tensor:
 def test_the_best_guess_everywhere(
     masking: str, packed: bool, chunks: Chunks, encoder: SentenceEncoder, tokens: Tokens
 ) -> None:
-    encoder.packed = packed
+    encoder.computation = "packed" if packed else "transformers"
     term = begun(encoder, masking=masking, pick="best", places="all", rate=0.5)
     inputs, reps = step(term, tokens, torch.zeros(2 * N, 32), chunks)
     ids = edited(term, inputs, reps)

@@ -134,7 +134,7 @@ def test_a_run_reports_equal_views(tiny_folder: Path, tmp_path: Path, shared: bo
 @pytest.mark.parametrize("packed", [False, True])
 def test_each_view_has_its_own_rate(packed: bool, tiny_folder: Path, sentences: list[str]) -> None:
     encoder = SentenceEncoder.load(tiny_folder, dropout=0.1, device="cpu")
-    encoder.packed = packed
+    encoder.computation = "packed" if packed else "transformers"
     tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:6] * 2))
     inputs = StepInputs(tokens, 6, torch.arange(6).unsqueeze(1).repeat(1, 2), noise_seed=0)
 

@@ -46,6 +46,8 @@ class Hard(NegativeSource):
                 [0.7071, 1.4003]])
     """
 
+    recordable = True
+
     of_both_sides = False
 
     class Settings(PartSettings):

@@ -65,6 +65,7 @@ class InBatch(NegativeSource):
         self.sides: Sides = build(self.settings.of)
         guide = self.settings.guide
         self.guide = None if guide is None else Guide(guide, f"{self.kind} negatives", "views")
+        self.recordable = self.guide is None and self.sides.recordable
 
     @property
     def reads(self) -> Set[Request[Any]]:

@@ -52,6 +52,8 @@ class Layers(NegativeSource):
                 [0.7071, 0.7071]])
     """
 
+    recordable = True
+
     class Settings(PartSettings):
         """Settings of `Layers`."""
 

@@ -27,6 +27,8 @@ class CleanSides(Sides):
         (True, [[1.0, 1.0], [1.0, 1.0]])
     """
 
+    recordable = True
+
     of_positives = False
     texts = ("anchor", "anchor")
 

@@ -23,6 +23,8 @@ class Views(Sides):
         [[1.0, 1.0], [1.0, 1.0]]
     """
 
+    recordable = True
+
     class Settings(PartSettings):
         """Settings of `Views`."""
 

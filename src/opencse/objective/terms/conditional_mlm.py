@@ -18,7 +18,7 @@ from opencse.objective.losses.tokens import masked_lm
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.generator import seeded
 from opencse.objective.vectors.masking import Masking
-from opencse.objective.vectors.network import through
+from opencse.objective.vectors.network import sums_by_row, through
 from opencse.objective.vectors.requests import LmHead, MaskedViews, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
@@ -194,7 +194,7 @@ class ConditionalMLM(Term):
             row, column = (moved(one, states.device) for one in positions[start:stop].nonzero(as_tuple=True))
             losses = masked_lm(reader.head(states[row, column]), copied.labels[starts[start] : starts[stop]])
             columns = torch.stack([losses, torch.ones_like(losses)], dim=1)
-            return columns.new_zeros(stop - start, 2).index_add(0, row, columns)
+            return sums_by_row(columns, row, column, states.shape[:2])
 
         return through(reader, predict, vectors, inputs.chunks)
 

@@ -58,6 +58,8 @@ class DCL(Term):
         tensor(0.4028)
     """
 
+    recordable = True
+
     class Settings(PartSettings):
         """Settings of `DCL`.
 

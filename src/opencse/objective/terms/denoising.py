@@ -15,7 +15,7 @@ from opencse.objective.context import Context
 from opencse.objective.losses.tokens import masked_lm
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.decoder import CopiedDecoder, NewDecoder
-from opencse.objective.vectors.network import through
+from opencse.objective.vectors.network import sums_by_row, through
 from opencse.objective.vectors.requests import AnchorTexts, AnchorVectors, LmHead, PositiveTexts, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
@@ -176,7 +176,7 @@ class Denoising(Term):
             losses = masked_lm(logits, labels)
             right = (logits.detach().argmax(dim=1) == labels).to(losses.dtype)
             columns = torch.stack([losses, torch.ones_like(losses), right], dim=1)
-            return columns.new_zeros(len(rows), 3).index_add(0, row, columns)
+            return sums_by_row(columns, row, column, real.shape)
 
         return through(decoder, reconstruct, reps.anchor, inputs.chunks)
 

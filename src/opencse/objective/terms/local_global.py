@@ -30,7 +30,7 @@ class _Convolutions(nn.Module):
 
     Attributes:
         backbone: the encoder's, whose weights it shares.
-        packed: whether padding is left out of the backbone's computation.
+        computation: of the backbone's states.
         convolutions: one per window, newly initialised as torch does, without activation.
     """
 
@@ -38,7 +38,7 @@ class _Convolutions(nn.Module):
         super().__init__()
         weights: dict[int, Any] = {id(p): p for p in encoder.backbone.parameters()}
         self.backbone = copy.deepcopy(encoder.backbone, weights)
-        self.packed = encoder.packed
+        self.computation = encoder.computation
         hidden, count = int(encoder.backbone.config.hidden_size), len(windows)
         edges = [hidden * i // count for i in range(count + 1)]
         with seeded(seed, torch.device("cpu")):
@@ -50,9 +50,9 @@ class _Convolutions(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """(rows, length, hidden); padding is read as zeros."""
-        if self.packed:
+        if self.computation != "transformers":
             depth = int(self.backbone.config.num_hidden_layers)
-            states = trained_states(self.backbone, tokens, [depth], dropout=self.training)[-1]
+            states = trained_states(self.backbone, tokens, [depth], self.computation, dropout=self.training)[-1]
         else:
             states = plain_states(self.backbone, tokens)[-1]
         read = (states * tokens.attention_mask.unsqueeze(2).to(states.dtype)).transpose(1, 2)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.states import embedding_module, plain_states, trained_states
+from opencse.kernels.states import Computation, embedding_module, plain_states, trained_states
 from opencse.objective.context import Context
 from opencse.objective.losses.tokens import replaced_tokens
 from opencse.objective.terms.base import Term
@@ -36,18 +36,18 @@ class _Discriminator(nn.Module):
     Attributes:
         backbone: a copy of the encoder's, trained.
         classify: Linear(hidden, 2), with torch's own initialisation.
-        packed: whether padding is left out of the computation; its logits mean nothing then.
+        computation: of the backbone's states; ``packed`` ones mean nothing at padding.
 
     Args:
         encoder: gives the first weights.
         seed: the seed of the last layer's first weights.
-        packed: whether to leave padding out.
+        computation: of the backbone's states.
     """
 
-    def __init__(self, encoder: SentenceEncoder, seed: int, *, packed: bool) -> None:
+    def __init__(self, encoder: SentenceEncoder, seed: int, computation: Computation) -> None:
         super().__init__()
         self.backbone = copy.deepcopy(encoder.backbone)
-        self.packed = packed
+        self.computation = computation
         hidden = int(encoder.backbone.config.hidden_size)
         self.classify = nn.Linear(hidden, 2)
         bound, generator = 1 / math.sqrt(hidden), torch.Generator().manual_seed(seed)
@@ -64,9 +64,11 @@ class _Discriminator(nn.Module):
             vectors: (rows, hidden), read in place of the first token: after the embeddings' LayerNorm and dropout, and
                 without a position.
         """
-        if self.packed:
+        if self.computation != "transformers":
             depth = int(self.backbone.config.num_hidden_layers)
-            states = trained_states(self.backbone, tokens, [depth], dropout=self.training, leading=vectors)
+            states = trained_states(
+                self.backbone, tokens, [depth], self.computation, dropout=self.training, leading=vectors
+            )
         else:
             states = plain_states(self.backbone, tokens, leading=vectors)
         logits: Tensor = self.classify(states[-1])
@@ -188,8 +190,9 @@ class ReplacedTokens(Term):
             dropout=settings.generator_dropout,
             reader=f"{self.kind} term",
         )
-        packed = encoder.packed and settings.padding == "ignored"  # logits at padding need a padded forward pass
-        self.discriminator = _Discriminator(encoder, seed_of(seed, self.name), packed=packed)
+        packed_away = encoder.computation == "packed" and settings.padding == "counted"  # logits at padding count
+        computation: Computation = "transformers" if packed_away else encoder.computation
+        self.discriminator = _Discriminator(encoder, seed_of(seed, self.name), computation)
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(rows, 6) for each of the views' texts.

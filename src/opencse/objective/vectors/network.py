@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -111,3 +111,22 @@ class _Through(torch.autograd.Function):
                 total[start:stop] = leaf.grad
         ctx.run.chunks.world.add_up([total])
         return None, total, None
+
+
+def sums_by_row(values: Tensor, row: Tensor, column: Tensor, shape: Sequence[int]) -> Tensor:
+    """(rows, d): the sums of what is at each row's columns; the same bits every time, on a GPU too.
+
+    Args:
+        values: (T, d).
+        row: (T,) of each value.
+        column: (T,) of each value; no place occurs twice.
+        shape: (rows, columns).
+
+    Example:
+        >>> one = torch.ones(3, 1)
+        >>> sums_by_row(one, torch.tensor([0, 0, 2]), torch.tensor([1, 3, 0]), (3, 4)).tolist()
+        [[2.0], [0.0], [1.0]]
+    """
+    grid = values.new_zeros(*shape, values.shape[1])
+    grid[row, column] = values  # adding to one row at a time is done in any order by a GPU
+    return grid.sum(dim=1)

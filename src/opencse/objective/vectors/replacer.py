@@ -92,7 +92,8 @@ class Replacer(nn.Module):
         model.lm_head = load_masked_lm_head(locate(generator), words, instead="choose another generator").to(
             encoder.device
         )
-        model.packed = encoder.packed and why_not_packed(model.backbone) is None
+        if why_not_packed(model.backbone) is None:
+            model.computation = encoder.computation
         return cls(model, pick=pick, positions=positions, dropout=dropout)
 
     def train(self, mode: bool = True) -> Self:

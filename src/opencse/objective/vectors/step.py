@@ -62,6 +62,13 @@ class StepInputs:
         """A new generator for the draws called ``name`` in this step, on the texts' device."""
         return _generator(self.noise_seed, name, self.keys.device)
 
+    def padded(self, multiple: int, pad_id: int) -> StepInputs:
+        """The same texts, padded to a multiple of ``multiple`` ids: batches then have few lengths."""
+        length, tokens = self.anchor_length, self.tokens.padded(multiple, pad_id)
+        if length is not None:
+            length = min(length + -length % multiple, tokens.input_ids.shape[1])
+        return replace(self, tokens=tokens, anchor_length=length)
+
     def to(self, device: torch.device) -> StepInputs:
         """The same inputs on ``device``."""
         prepared = {request: value.to(device) for request, value in self.prepared.items()}

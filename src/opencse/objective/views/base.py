@@ -240,6 +240,8 @@ class TokenView(ChangesTokens, SentenceView):
     encoder reads. Both views go through dropout too; without dropout they still differ.
     """
 
+    recordable = True
+
     def __init__(self, settings: PartSettings | None = None) -> None:
         super().__init__(settings)
         self._longest: int | None = None

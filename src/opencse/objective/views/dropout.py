@@ -53,6 +53,7 @@ class Dropout(SentenceView):
             return self
 
     settings: Settings
+    recordable = True
 
     @property
     def two_passes(self) -> str:

@@ -25,6 +25,8 @@ class Pair(View):
         127
     """
 
+    recordable = True
+
     class Settings(PartSettings):
         """Settings of `Pair`."""
 

@@ -1,0 +1,67 @@
+"""Moves the weights by one step: gradients, clipping, optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from opencse.objective.objective import Objective, StepLosses
+from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.training.step import Step
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What one step gave, at the weights before it.
+
+    Attributes:
+        reps: the last batch's vectors, without gradient.
+        losses: the mean losses and figures, with the norm of the gradient before it was clipped.
+    """
+
+    reps: Representations
+    losses: StepLosses
+
+    def with_figures(self, objective: Objective) -> Updated:
+        """The same with the figures that `Objective.diagnose` gives of the vectors."""
+        with torch.no_grad():
+            figures = objective.diagnose(self.reps)
+        return Updated(self.reps, StepLosses(self.losses.losses, self.losses.report | figures))
+
+
+@dataclass(frozen=True)
+class Update:
+    """Makes steps: the gradients of ``step``, clipped together, and one move of the optimizer.
+
+    Attributes:
+        step: gives the gradients.
+        optimizer: moves the weights.
+        max_norm: the gradients are clipped to this norm.
+    """
+
+    step: Step
+    optimizer: torch.optim.Optimizer
+    max_norm: float
+
+    def __call__(self, batches: Sequence[StepInputs], *, diagnose: bool = False) -> Updated:
+        """Makes a step on ``batches``; the gradients stay until `clear`.
+
+        Args:
+            batches: of the step.
+            diagnose: add the figures that are too expensive for every step.
+        """
+        reps, outcome = self.step.gradients(batches)
+        updated = Updated(reps, outcome)
+        if diagnose:
+            updated = updated.with_figures(self.step.objective)
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        norm = nn.utils.clip_grad_norm_(trained, self.max_norm)
+        self.optimizer.step()
+        return Updated(reps, StepLosses(outcome.losses, updated.losses.report | {"gradient_norm": norm}))
+
+    def clear(self) -> None:
+        """Drops the gradients."""
+        self.optimizer.zero_grad(set_to_none=True)

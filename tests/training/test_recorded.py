@@ -1,0 +1,132 @@
+"""Recorded steps are the plain ones; what cannot be recorded is made plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from opencse.objective.vectors.chunks import Chunks
+from opencse.progress import Silent
+from opencse.recipes.recipe_files import recipe_names
+from opencse.runs.job import TrainJob
+from opencse.runs.prepare import Prepared
+from opencse.text.given import open_texts
+from opencse.training.recorded import RecordedUpdate, why_not_recorded
+from opencse.training.trainer import Trainer
+from opencse.training.update import Update, Updated
+from steps import VARIANTS, prepared
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+STEPS = 12
+RECORDED = {"simcse", "nt-xent", "esimcse-repetition", "simcse++", "simcse++-off-dropout", "sscl", "simcse-supervised"}
+"""Recipes that are among the recorded ones."""
+
+
+def simcse(model: Path, sentences: list[str], *settings: str) -> Prepared:
+    """SimCSE in batches of 6 texts of several lengths."""
+    asked = (
+        "training.batch_size=6",
+        "training.precision=float32",
+        "training.log_every=1",
+        "training.epochs=4",
+        *settings,
+    )
+    texts = open_texts(sorted(sentences, key=len)[::6][: 6 * STEPS])
+    return TrainJob(text=texts, model=str(model), settings=asked, dev=None).prepare(Silent())
+
+
+def losses(made: Prepared, folder: Path, record: Callable[..., Callable[[], Updated]] | None) -> list[Tensor]:
+    """The losses and figures of all steps, and the weights after them; plainly without ``record``."""
+    taken = made.trainer(folder, Silent(), dev=None, start=None)
+    (update,) = taken.updates
+    plain = update if isinstance(update, Update) else update.update
+    taken.updates = [plain if record is None else RecordedUpdate(plain, record)]
+    torch.manual_seed(1)
+    found = []
+    for step in range(4 * STEPS):
+        outcome = taken._make_step(step)
+        found += [one.detach().cpu().clone() for one in (*outcome.losses.values(), *outcome.report.values())]
+    return [*found, *(one.detach().cpu().clone() for one in taken.encoder.state_dict().values())]
+
+
+def test_of_each_shape_all_steps_but_the_first_are_replayed(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    recorded: list[object] = []
+    replayed: list[object] = []
+
+    def record(step: Callable[[], Updated]) -> Callable[[], Updated]:
+        recorded.append(step)
+
+        def again() -> Updated:
+            replayed.append(step)
+            return step()
+
+        return again
+
+    plain = losses(simcse(tiny_folder, sentences), tmp_path, None)
+    again = losses(simcse(tiny_folder, sentences), tmp_path, record)
+    assert all(torch.equal(a, b) for a, b in zip(again, plain, strict=True))
+    assert 1 < len(recorded) < len(replayed) < 4 * STEPS
+
+
+def test_steps_that_cannot_be_recorded_are_made_plainly(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    tried: list[object] = []
+
+    def fail(step: Callable[[], Updated]) -> Callable[[], Updated]:
+        tried.append(step)
+        torch.rand(3)
+        raise RuntimeError("a step that copies from the processor cannot be recorded")
+
+    plain = losses(simcse(tiny_folder, sentences), tmp_path, None)
+    again = losses(simcse(tiny_folder, sentences), tmp_path, fail)
+    assert all(torch.equal(a, b) for a, b in zip(again, plain, strict=True))
+    assert len(tried) == 1
+
+
+def reason(name: str, model: Path, folder: Path, sentences: list[str], chunks: Chunks | None = None) -> str | None:
+    made = prepared(name, model, folder, sentences)
+    return why_not_recorded(made.objective, made.plan.recipe.training, chunks or made.plan.chunks)
+
+
+def test_what_is_recorded(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
+    named = [name for name in recipe_names() if reason(name, tiny_folder, tmp_path, sentences) is None]
+    assert set(named) >= RECORDED
+    assert (
+        reason("simcse", tiny_folder, tmp_path, sentences, Chunks(rows=2)) == "of several batches, chunks or processes"
+    )
+    assert reason("shared-mask", tiny_folder, tmp_path, sentences) == "of several passes or a learned temperature"
+    assert reason("esimcse", tiny_folder, tmp_path, sentences) == "negatives.momentum_queue cannot be recorded"
+    assert reason("output-noise", tiny_folder, tmp_path, sentences) == "view cannot be recorded"
+
+
+@GPU
+@pytest.mark.parametrize("name", [*recipe_names(), *VARIANTS])
+def test_a_gpu_replays_the_plain_steps_bit_for_bit(
+    name: str, tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    runs: list[list[Tensor]] = []
+    for graphs in ("false", "true"):
+        made = prepared(name, tiny_folder, tmp_path, sentences, f"training.graphs={graphs}", "training.epochs=20")
+        made.encoder.float()
+        made.objective.float()
+        if graphs == "true" and why_not_recorded(made.objective, made.plan.recipe.training, made.plan.chunks):
+            pytest.skip("not recorded")
+        taken: Trainer = made.trainer(tmp_path, Silent(), dev=None, start=None)
+        torch.manual_seed(1)
+        found: list[Tensor] = []
+        for step in range(STEPS):
+            found += [one.detach().cpu().clone() for one in taken._make_step(step).losses.values()]
+        runs.append([*found, *(one.detach().cpu().clone() for one in taken.encoder.state_dict().values())])
+        if graphs == "true":
+            for update in taken.updates:
+                assert isinstance(update, RecordedUpdate)
+                assert update.refusal is None
+                assert update.recordings
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
