@@ -15,7 +15,7 @@ from opencse.recipes.recipe_files import recipe_names
 from opencse.runs.job import TrainJob
 from opencse.runs.prepare import Prepared
 from opencse.text.given import open_texts
-from opencse.training.recorded import RecordedUpdate, why_not_recorded
+from opencse.training.recorded import RecordedUpdate, Recorder, why_not_recorded
 from opencse.training.trainer import Trainer
 from opencse.training.update import Update, Updated
 from steps import VARIANTS, prepared
@@ -39,12 +39,13 @@ def simcse(model: Path, sentences: list[str], *settings: str) -> Prepared:
     return TrainJob(text=texts, model=str(model), settings=asked, dev=None).prepare(Silent())
 
 
-def losses(made: Prepared, folder: Path, record: Callable[..., Callable[[], Updated]] | None) -> list[Tensor]:
+def losses(made: Prepared, folder: Path, record: Recorder | None, said: list[str] | None = None) -> list[Tensor]:
     """The losses and figures of all steps, and the weights after them; plainly without ``record``."""
+    said = [] if said is None else said
     taken = made.trainer(folder, Silent(), dev=None, start=None)
     (update,) = taken.updates
     plain = update if isinstance(update, Update) else update.update
-    taken.updates = [plain if record is None else RecordedUpdate(plain, record)]
+    taken.updates = [plain if record is None else RecordedUpdate(plain, said.append, record)]
     torch.manual_seed(1)
     found = []
     for step in range(4 * STEPS):
@@ -85,9 +86,11 @@ def test_steps_that_cannot_be_recorded_are_made_plainly(
         raise RuntimeError("a step that copies from the processor cannot be recorded")
 
     plain = losses(simcse(tiny_folder, sentences), tmp_path, None)
-    again = losses(simcse(tiny_folder, sentences), tmp_path, fail)
+    said: list[str] = []
+    again = losses(simcse(tiny_folder, sentences), tmp_path, fail, said)
     assert all(torch.equal(a, b) for a, b in zip(again, plain, strict=True))
-    assert len(tried) == 1
+    assert len(tried) == len(said) == 1
+    assert "not recorded as graphs (a step that copies from the processor cannot be recorded)" in said[0]
 
 
 def reason(name: str, model: Path, folder: Path, sentences: list[str], chunks: Chunks | None = None) -> str | None:

@@ -41,6 +41,7 @@ from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
 from opencse.training.pace import mean_seconds_per_step, plan_batches
+from opencse.training.recorded import why_not_recorded
 from opencse.training.soundness import probes_of, require_known, require_sound
 from opencse.training.trainer import Trainer
 
@@ -213,7 +214,7 @@ def prepare(
         reads_hard=HardNegatives() in objective.reads,
         negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
         precision=precision,
-        attention=attention,
+        attention=attention + _recording(encoder, [one.objective for one in sets], recipe, chunks),
         device=str(encoder.device),
         parameters=sum(p.numel() for p in encoder.parameters()),
         trained=sum(p.numel() for p in encoder.parameters() if p.requires_grad),
@@ -283,6 +284,17 @@ def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"], *,
         return f"in {encoder.computation} layers, lengths multiples of {MULTIPLE}"
     encoder.computation = "packed"
     return "packed, no padding"
+
+
+def _recording(encoder: SentenceEncoder, objectives: Sequence[Objective], recipe: Recipe, chunks: Chunks) -> str:
+    """Whether steps on a GPU are recorded, and why not, to put after what is said of attention."""
+    if encoder.computation not in ("padded", "compiled"):
+        return ""
+    if not recipe.training.graphs:
+        return ", steps not recorded (training.graphs = false)"
+    obstacles = [why_not_recorded(one, recipe.training, chunks) for one in objectives]
+    obstacle = next(filter(None, obstacles), None)
+    return ", steps recorded" if obstacle is None else f", steps not recorded ({obstacle})"
 
 
 def near_duplicates(text: TextSource, recipe: Recipe, progress: Progress) -> Flags | None:

@@ -19,6 +19,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.generator import random_state, restore
 from opencse.objective.vectors.step import StepInputs
+from opencse.progress import Say
 from opencse.text.tokenizer import Tokens
 from opencse.training.settings import TrainingSettings
 from opencse.training.update import Update, Updated
@@ -47,12 +48,13 @@ class RecordedUpdate:
 
     Attributes:
         update: makes the steps.
+        say: is called with a line if a step cannot be recorded.
         refusal: why no further step is recorded, once one could not be.
         recordings: by the shapes of their inputs.
     """
 
-    def __init__(self, update: Update, record: Recorder | None = None) -> None:
-        self.update = update
+    def __init__(self, update: Update, say: Say, record: Recorder | None = None) -> None:
+        self.update, self.say = update, say
         self.refusal: str | None = None
         self._record = record or _cuda_graphs()
         self._seen: set[Shapes] = set()
@@ -70,6 +72,7 @@ class RecordedUpdate:
                 self.recordings[shapes] = self._recorded(inputs)
             except (RuntimeError, ValueError, TypeError) as error:
                 self.refusal = shortened(reason(error), 200)
+                self.say(f"steps      are not recorded as graphs ({self.refusal}), which is slower")
                 return self.update(batches, diagnose=diagnose)
         updated = self.recordings[shapes].replay(inputs)
         return updated.with_figures(self.update.step.objective) if diagnose else updated

@@ -182,7 +182,7 @@ class Trainer:
         on_gpu = self.encoder.device.type == "cuda" and self.encoder.computation != "transformers"
         if not (self.settings.graphs and on_gpu) or why_not_recorded(step.objective, self.settings, self.chunks):
             return update
-        return RecordedUpdate(update)
+        return RecordedUpdate(update, self.progress.say)
 
     def _make_step(self, step: int) -> StepLosses:
         number, own_step = self._set_of(step)
