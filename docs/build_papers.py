@@ -55,7 +55,7 @@ def scores_of(folder: Path, metric: str) -> dict[str, Any]:
     """One metric of a comparison: the start's score, and those of the runs by recipe and seed."""
     records = [StudyRecord.read(path.parent) for path in sorted(folder.glob("runs/*/*/*/record.json"))]
     runs = [record for record in records if record is not None and metric in record.results]
-    starts = [StudyRecord.read(path.parent) for path in folder.glob("starts/*/*/record.json")]
+    starts = [StudyRecord.read(path.parent) for path in sorted(folder.glob("starts/*/*/record.json"))]
     start = next(record for record in starts if record is not None)
     by_recipe: dict[str, dict[int, float]] = {}
     for run in runs:
