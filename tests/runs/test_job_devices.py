@@ -7,6 +7,7 @@ import torch
 
 from opencse.errors import UserError
 from opencse.objective.vectors.generator import random_state, restore, seeded
+from opencse.processes import Processes, gpu_of, joined
 from opencse.runs.job import device_of_process
 from opencse.training.checkpoint import random_states, restore_random_states
 
@@ -40,3 +41,27 @@ def test_the_generators_of_apples_device(monkeypatch: pytest.MonkeyPatch) -> Non
     assert not torch.equal(held.get_state(), before)
     assert torch.equal(torch.get_rng_state(), own)
     assert set(random_states(torch.device("cpu"))) == {"cpu"}, "no GPU is looked at"
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(4, [0, 1, 2, 3]), (3, [0, 1, 2, 0]), (1, [0, 0, 0, 0])])
+def test_processes_share_gpus_where_there_are_fewer(
+    gpus: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    assert [gpu_of(Processes(rank=n, count=4, local=n, on_machine=4)) for n in range(4)] == expected
+
+
+@pytest.mark.parametrize(("gpus", "backend"), [(2, "nccl"), (1, "gloo")])
+def test_processes_that_share_a_gpu_exchange_by_gloo(gpus: int, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda number: begun.append(f"GPU {number}"))
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda name, timeout: begun.append(name))
+    monkeypatch.setattr(torch.distributed, "new_group", lambda backend, timeout: None)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    with joined("cuda") as world:
+        assert world.count == 2
+    assert begun == [f"GPU {gpus - 1}", backend]

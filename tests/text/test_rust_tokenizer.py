@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
+from opencse.model_folder.locate import builtin_folder
+from opencse.text import rust_tokenizer
 from opencse.text.rust_tokenizer import RustTokenizer, padded
 from opencse.text.tokenizer import Tokenizer
 
@@ -85,3 +88,44 @@ def test_threads_with_different_lengths_do_not_disturb_each_other(rust: RustToke
 def test_rows_are_padded_on_the_right() -> None:
     ids, lengths = padded([np.array([], dtype=np.int32), np.array([4, 5])], pad_id=9)
     assert (ids.tolist(), lengths.tolist()) == ([[9, 9], [4, 5]], [0, 2])
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, 16),
+        ({"RAYON_NUM_THREADS": "3"}, 3),
+        ({"RAYON_NUM_THREADS": "0"}, 16),
+        ({"TOKENIZERS_PARALLELISM": "false", "RAYON_NUM_THREADS": "3"}, 1),
+        ({"TOKENIZERS_PARALLELISM": "true"}, 16),
+    ],
+)
+def test_the_number_of_threads(variables: dict[str, str], expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(rust_tokenizer, "cores", lambda: 16)
+    assert rust_tokenizer.threads() == expected
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_many_texts_have_the_same_ids_by_words_and_by_all_cores(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of words on few cores, the library's own threads on many."""
+    backend = Backend.from_file(str(builtin_folder() / "tokenizer.json"))
+    texts = [f"The kettle number {n} sings; naïve Ünïcode {n % 7}." for n in range(200)]
+    tokenizer = RustTokenizer(backend)
+    monkeypatch.setattr(rust_tokenizer, "threads", lambda: count)
+    tables: list[int] = []
+    monkeypatch.setattr(RustTokenizer, "by_word", _counting(RustTokenizer.by_word, tables))
+    rows = [row.tolist() for row in tokenizer.encode(texts, 9)]
+    assert rows == [row.tolist() for text in texts for row in tokenizer.encode([text], 9)]
+    assert len(tables) == (count == 1)
+
+
+def _counting(method: Callable[[RustTokenizer], object], calls: list[int]) -> Callable[[RustTokenizer], object]:
+    def counted(tokenizer: RustTokenizer) -> object:
+        calls.append(1)
+        return method(tokenizer)
+
+    return counted
