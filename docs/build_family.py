@@ -13,6 +13,7 @@ import argparse
 import json
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import jinja2
 import numpy as np
@@ -29,8 +30,8 @@ TEMPLATE = Path(__file__).parent / "family.md.jinja"
 
 
 def page(scores: Scores) -> str:
-    """The page in Markdown."""
-    sts, dev = Comparison(scores["sts"]), Comparison(scores["dev"])
+    """The page in Markdown, of the systems with as many seeds as the base has."""
+    sts, dev = (Comparison(complete(scores[part])) for part in ("sts", "dev"))
     ranked = sorted(sts.scores, key=lambda name: -mean_of(sts, name))
     adjusted = sts.adjusted(ranked, BASE)
     published = {name: of_paper({"metric": STS}, name) for name in ranked}
@@ -66,6 +67,13 @@ def page(scores: Scores) -> str:
         below=listed(below),
         made=sts.made(scores["machine"]),
     )
+
+
+def complete(part: dict[str, Any]) -> dict[str, Any]:
+    """The scores without systems of which some seeds are missing."""
+    by_recipe = part["scores"]
+    seeds = len(by_recipe[BASE])
+    return {**part, "scores": {name: scores for name, scores in by_recipe.items() if len(scores) >= seeds}}
 
 
 def mean_of(comparison: Comparison, name: str) -> float:

@@ -39,6 +39,7 @@ def test_systems_are_ranked_and_compared_with_simcse(script: ModuleType) -> None
             "simcse": {42: 60.0, 43: 60.2, 44: 60.1},
             "simcse++": {42: 63.0, 43: 63.3, 44: 63.1},
             "esimcse": {42: 57.0, 43: 57.1, 44: 57.2},
+            "sscl": {42: 63.0, 43: 63.1},
         })
     )  # fmt: skip
     rows = [line for line in page.splitlines() if line.startswith("| `")]
@@ -46,6 +47,7 @@ def test_systems_are_ranked_and_compared_with_simcse(script: ModuleType) -> None
     assert "| 78.05 | 63.13 ± 0.15 | +3.03 \\* |" in rows[0]
     assert "-3.00 \\* |" in rows[2]
     assert "Worse: `esimcse`" in page
+    assert "`sscl`" in page[page.index("Not measured yet") :]
     assert "better than `simcse`: `simcse++` (p < .05" in page
 
 
