@@ -132,9 +132,9 @@ def test_of_one_unit_the_error_is_not_known() -> None:
 
 
 def test_the_verdict_names_pairs_and_text_apart() -> None:
-    before = DevScore(40.0, parts={"pairs": 50.0, "next_sentences": 20.0})
-    after = DevScore(45.0, parts={"pairs": 49.0, "next_sentences": 31.0})
+    before = DevScore(40.0, parts={"pairs": 50.0, "next_sentences": 20.0, "new_crops": 60.0})
+    after = DevScore(45.0, parts={"pairs": 49.0, "next_sentences": 31.0, "new_crops": 70.0})
     verdict = verdict_of(QuestionSelector(Fixed()), History({0: before, 5: after}))
-    assert "; pairs 50.00 to 49.00, next sentences 20.00 to 31.00" in verdict
+    assert "; pairs 50.00 to 49.00, next sentences 20.00 to 31.00, new sentence parts 60.00 to 70.00" in verdict
     only = verdict_of(QuestionSelector(Fixed()), History({0: DevScore(40.0), 5: DevScore(45.0, parts={"pairs": 1.0})}))
     assert "pairs" not in only

@@ -262,7 +262,8 @@ def _by_kind(before: DevScore, after: DevScore) -> str:
     if len(after.parts) < 2:
         return ""
     kinds = ", ".join(
-        f"{name.replace('_', ' ')} {before.parts.get(name, math.nan):.2f} to {value:.2f}"
+        f"{name.replace('_', ' ').replace('crops', 'sentence parts')} "
+        f"{before.parts.get(name, math.nan):.2f} to {value:.2f}"
         for name, value in after.parts.items()
     )
     return f"; {kinds}"
