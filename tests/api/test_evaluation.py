@@ -8,6 +8,7 @@ import pytest
 
 import opencse
 from opencse.errors import UserError
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 
 
 @pytest.fixture
@@ -35,3 +36,22 @@ def test_options_without_their_partner_are_refused(animals: Path) -> None:
         opencse.evaluate("opencse-mini", animals, "sts", keep_identical_ids=True)
     with pytest.raises(TypeError, match="data is a path"):
         opencse.evaluate("opencse-mini", ["pairs"], "retrieval")  # type: ignore[call-overload]
+
+
+def test_several_models_are_compared_with_the_first_query_by_query(animals: Path) -> None:
+    (animals / "queries.jsonl").write_text(
+        '{"_id": "q", "text": "barking dogs"}\n{"_id": "r", "text": "a shower from the clouds"}\n'
+    )
+    (animals / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\nr\t2\t1\n")
+    ((_, records),) = opencse.evaluate_all(["opencse-mini", "bag-of-words"], animals, ["retrieval"])
+    first, second = records.values()
+    assert isinstance(first, RetrievalResult)
+    assert isinstance(second, RetrievalResult)
+    assert first.compared == {}
+    difference = second.retrieval["animals"].ndcg_at_10 - first.retrieval["animals"].ndcg_at_10
+    assert second.compared["animals"].than == "opencse-mini"
+    assert second.compared["animals"].difference == pytest.approx(difference)
+    notes = str(Retrieval.table({"opencse-mini": first, "bag-of-words": second}).caption).splitlines()
+    assert [line.partition(":")[0] for line in notes] == ["animals", "animals, bag-of-words against opencse-mini"]
+    ((_, parts),) = opencse.evaluate_all(["opencse-mini"], animals, ["retrieval"], dimensions=[8, 64])
+    assert not any(record.compared for record in parts.values() if isinstance(record, RetrievalResult))

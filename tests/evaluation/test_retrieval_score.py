@@ -144,7 +144,7 @@ def test_encode_is_called_once_on_distinct_texts() -> None:
     lines: list[str] = []
     evaluate_retrieval(encode, RetrievalData("x", "raw", {"toy": task}), progress=lines.append)
     assert calls == [["0 1", "1 0"]]
-    assert lines[0] == "retrieval: toy from x, text raw"
+    assert lines[0] == "retrieval: m on toy from x, text raw"
     assert "nDCG@10" in lines[-1]
     assert "over 1 query, 3 documents" in lines[-1]
 
@@ -206,7 +206,7 @@ def cells(line: str) -> list[str]:
 
 def test_table_has_a_row_a_model_and_data_set(two: RetrievalResult) -> None:
     lines = rendered(Retrieval.table({"[b]one": two, "two": judge(random_task(0), similarity=Similarity.DOT)}))
-    assert "Retrieval (test, cosine; test, dot), x 100" in lines[0]
+    assert "Retrieval (test; ranked by cosine, dot), x 100" in lines[0]
     score = two.retrieval["toy1"]
     row = next(line for line in lines if "toy1" in line)
     low, high = score.intervals["ndcg_at_10"] or (0, 0)

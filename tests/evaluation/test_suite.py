@@ -28,7 +28,7 @@ def test_texts_are_encoded_together_or_apart(apart: bool, calls: int) -> None:
     evaluation = Sts().evaluate(EmbeddingModel("m", encode, device="cpu"), data, lines.append, apart=apart)
     assert len(encoded) == calls
     assert encoded[0][:3] == ["a", "stsb", "b"]
-    assert lines[:2] == ["STS: stsb, sickr from here, text unknown", "STS: sts12 not in here"]
+    assert lines[:2] == ["STS: m on stsb, sickr from here, text unknown", "STS: sts12 not in here"]
     assert any("distinct texts encoded in" in line for line in lines)
     record = evaluation.record
     assert (record.model, record.data.source, list(record.data.sha256)) == ("m", "here", ["stsb", "sickr"])

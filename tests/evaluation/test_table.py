@@ -29,7 +29,7 @@ def test_cells() -> None:
 def test_a_mark_has_its_note_first() -> None:
     rows: list[TableRow] = [["[bold]a", Cell(50.0), Cell(None)], ["b", Cell(60.0, complete=False), Cell(1.0)]]
     table = results_table("title", ["Model"], ["one", "two"], rows, ["more", None], data="number of pairs")
-    assert table.caption == "* not the published number of pairs: does not compare with published values; more"
+    assert table.caption == "* not the published number of pairs: does not compare with published values\nmore"
     text = rendered(table)
     assert "[bold]a" in text
     assert "60.00*" in text

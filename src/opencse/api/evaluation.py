@@ -18,7 +18,7 @@ from opencse.evaluation.models.opening import open_model, require_model
 from opencse.evaluation.once import first_dimensions, layer_models, remembering
 from opencse.evaluation.probing.score import ProbingResult
 from opencse.evaluation.regression.score import RegressorResult
-from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
+from opencse.evaluation.retrieval.keyword_rows import KeywordRows, compared_with_first, rows_with_keywords
 from opencse.evaluation.retrieval.reranked_rows import SecondRows, rows_with_reranking
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Options
@@ -194,7 +194,9 @@ def evaluate_all(
             elif second is not None:
                 yield suite, {**rows_with_reranking(scored, retrieval, data_sets, second)}
             continue
-        yield suite, {name: opened_suite.evaluate(model, progress.say).record for name, model in opened}
+        records = {name: opened_suite.evaluate(model, progress.say).record for name, model in opened}
+        one_row_each = options["layers"] is None and options["dimensions"] is None
+        yield suite, compared_with_first(records) if one_row_each else records
 
 
 def _second_rows(suites: Sequence[str], options: EvaluateAllOptions) -> SecondRows | None:

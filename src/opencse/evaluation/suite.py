@@ -168,7 +168,7 @@ class Suite(ABC, Generic[T, S, R]):
         self.check(data)
         report = progress or silent
         started = time.perf_counter()
-        report(f"{self.title}: {', '.join(data.tasks)} from {data.source}, text {data.text}")
+        report(f"{self.title}: {model.name} on {', '.join(data.tasks)} from {data.source}, text {data.text}")
         if data.absent:
             report(f"{self.title}: {', '.join(data.absent)} not in {data.source}")
         shared = None if self.by_task or apart else self._embed(model, data.tasks.values(), self.title, report)

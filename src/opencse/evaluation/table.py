@@ -57,7 +57,7 @@ def results_table(
         labels: headers of the columns aligned to the left.
         right: headers of the columns after them, aligned to the right.
         rows: the cells of each row.
-        notes: joined below the table; None is left out.
+        notes: below the table, one per line; None is left out.
         data: what is not as published where a cell is not ``complete`` (``number of pairs``); the first note says it.
         grouped: whether a line is drawn where the first cell of a row differs from the one above.
     """
@@ -67,7 +67,9 @@ def results_table(
     cells = [list(row) for row in rows]
     incomplete = any(isinstance(cell, Cell) and not cell.complete for row in cells for cell in row)
     mark = f"* not the published {data}: does not compare with published values" if incomplete else None
-    table = Table(title=title, caption="; ".join(note for note in (mark, *notes) if note) or None)
+    table = Table(
+        title=title, caption="\n".join(note for note in (mark, *notes) if note) or None, caption_justify="left"
+    )
     for header in labels:
         table.add_column(Text(header), overflow="fold")
     for header in right:

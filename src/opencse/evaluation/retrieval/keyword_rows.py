@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from opencse.progress import Say
 from opencse.text.stems import AUTO
 
 BM25 = "BM25"
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,23 @@ def rows_with_keywords(
         if second is not None:
             rows |= second.of(f"{model.name} + BM25", both, by_both, opened, data)
     return rows
+
+
+def compared_with_first(records: Mapping[str, R]) -> dict[str, R | RetrievalResult]:
+    """The records, in which each retrieval result but the first has its differences from the first, query by query.
+
+    Args:
+        records: of one suite and the same data, by label; those of other suites stay as they are.
+    """
+    compared: dict[str, R | RetrievalResult] = {}
+    first: tuple[str, RetrievalResult] | None = None
+    for label, record in records.items():
+        compared[label] = record
+        if isinstance(record, RetrievalResult):
+            if first is not None:
+                compared[label] = record.compared_with(dict.fromkeys(record.retrieval, first))
+            first = first or (label, record)
+    return compared
 
 
 def _record(evaluation: Evaluation[RetrievalResult]) -> RetrievalResult:

@@ -107,7 +107,8 @@ class RetrievalResult(EvaluationRecord):
         split: which judgements were used.
         retrieval: scores by data set.
         average: plain mean of nDCG@10 over these data sets; compares only over the same ones.
-        compared: by data set, the difference of nDCG@10 from another row; see `rows_with_keywords`.
+        compared: by data set, the difference of nDCG@10 from another row; see `rows_with_keywords`
+            and `compared_with_first`.
     """
 
     key = "retrieval"
@@ -234,7 +235,8 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
         Where there are several data sets, one more row has the average. Notes below the table compare rows.
         """
-        kinds = sorted({f"{result.split}, {result.ranked_by}" for result in results.values()})
+        splits = dict.fromkeys(result.split for result in results.values())
+        rankers = dict.fromkeys(result.ranked_by for result in results.values())
         rows: list[TableRow] = []
         notes: dict[str, None] = {}
         for label, result in results.items():
@@ -254,7 +256,8 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
             for name, difference in result.compared.items():
                 notes[f"{name}, {label} against {difference.than}: {verdict(difference)}"] = None
         headers = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")
-        title = f"Retrieval ({'; '.join(kinds)}), x 100; R is recall, ± half of the 95% interval over queries"
+        title = f"Retrieval ({', '.join(splits)}; ranked by {', '.join(rankers)}), x 100; "
+        title += "R is recall, ± half of the 95% interval over queries"
         return results_table(title, ["Model", "Data set"], headers, rows, notes, grouped=True)
 
 
