@@ -7,6 +7,7 @@ import errno
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
 
@@ -128,6 +129,20 @@ def reason(error: BaseException) -> str:
 def shortened(text: str, most: int = 80) -> str:
     """``text``, truncated where it is too long for a message."""
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+def names_listed(names: Iterable[object], most: int = 400) -> str:
+    """Names for a message, separated by commas: as many as ``most`` characters hold, then how many more there are.
+
+    Example:
+        >>> names_listed(["title", "body", "date"]), names_listed([]), names_listed(["title", "body", "date"], most=12)
+        ('title, body, date', 'none', 'title, body and 1 more')
+    """
+    short = [" ".join(str(name).split())[:40] for name in names]
+    ends = list(accumulate(len(name) + len(", ") for name in short))
+    count = max(1, sum(end <= most + len(", ") for end in ends))
+    more = f" and {len(short) - count:,} more" if len(short) > count else ""
+    return (", ".join(short[:count]) or "none") + more
 
 
 _FIXES = {

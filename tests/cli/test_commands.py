@@ -90,7 +90,7 @@ def test_train_on_columns_and_skip_lines(opencse: Run, tiny_folder: Path, tmp_pa
         "--columns", "1,2,3", "--skip-lines", tmp_path / "skip.txt", *QUICK, "--dry-run",
     )  # fmt: skip
     assert code == 0, err
-    assert "18 rows of 3" in stdout
+    assert "18 rows of 3 texts" in stdout
     assert "negatives  15 per anchor, 1 hard" in stdout
 
 

@@ -70,7 +70,7 @@ def test_train_and_check_read_the_sentences(opencse: Run, tmp_path: Path, kind: 
     assert re.search(rf"text +{re.escape(str(path))}: {len(SENTENCES)} ", out + err), out + err
     code, out, err = opencse("check", path, *options(made))
     assert code == 0, err
-    assert f"text        {path}: {len(SENTENCES)} rows of 1" in out
+    assert f"text        {path}: {len(SENTENCES)} rows of 1 text" in out
     assert out.startswith("file        read as ")
     assert "next        opencse adapt " in out
 
@@ -246,8 +246,8 @@ def test_code_is_kept_on_request(opencse: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("check -", "text        standard input: 2 rows of 1, 2 documents"),
-        ("check - --fields text", "2 rows of 1, 2 documents"),
+        ("check -", "text        standard input: 2 rows of 1 text, 2 documents"),
+        ("check - --fields text", "2 rows of 1 text, 2 documents"),
         ("train - --out new --dev none --dry-run --device cpu", "standard input: 2 rows"),
         ("index build ix opencse-mini - --device cpu", "ix: 2 texts"),
         ("encode opencse-mini - --column text --out - --device cpu", "Another text of it."),

@@ -136,7 +136,7 @@ def test_text_from_standard_input(opencse: Run, tmp_path: Path) -> None:
     with standard_input(path):
         code, out, err = opencse("check", "-")
     assert code == 0, err
-    assert "standard input: 4 rows of 1" in out
+    assert "standard input: 4 rows of 1 text" in out
 
 
 READERS = {

@@ -13,7 +13,7 @@ def test_the_plan_of_a_dry_run(opencse: Run, tmp_path: Path) -> None:
     text.write_text("The kettle boils.\nSnow fell on the hills.\nThe train is late.\nA dog barks.\n" * 3)
     code, stdout, err = opencse("train", text, "--out", tmp_path / "out", "--seed", 7, "--dev", "none", "--dry-run")
     assert code == 0, err
-    assert "12 rows of 1" in stdout
+    assert "12 rows of 1 text" in stdout
     assert not (tmp_path / "out").exists()
 
 

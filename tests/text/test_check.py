@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import opencse
+from opencse.cli.check import lines_of_check
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.check import check_corpus, read_to_check, script_shares
@@ -103,11 +104,21 @@ def test_the_sample_says_how_many_were_looked_at() -> None:
     assert found.rows == 25_000
 
 
+def test_lines_say_what_they_count() -> None:
+    latin = "Greek letters such as those are rare here. " * 40
+    lines = lines_of_check(check_corpus(texts([f"{latin} alpha \u03b1", f"{latin} \u4f60\u597d " * 2])), "a model")
+    assert "text        text.txt: 2 rows of 1 text" in lines
+    (words,) = (line for line in lines if line.startswith("words"))
+    assert words == "words       at most 325 in 1% of the texts, 402 in 25%, 483 in 50%, 564 in 75%, 641 in 99%"
+    (scripts,) = (line for line in lines if line.startswith("scripts"))
+    assert scripts == "scripts     Latin 99.9%, CJK 0.1%"
+
+
 @pytest.mark.slow
 def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, stdout, stderr = opencse("check", sample.TRAIN, "--json", tmp_path / "check.json")
     assert code == 0, stderr
-    assert "3,421 rows of 1" in stdout
+    assert "3,421 rows of 1 text" in stdout
     assert "advice      running text" in stdout
     assert json.loads((tmp_path / "check.json").read_text())["rows"] == 3421
     code, _, stderr = opencse("check", tmp_path / "nothing.txt")

@@ -11,12 +11,12 @@ from opencse import UserError
 from opencse.text.documents import (
     Collection,
     Document,
-    ReadingNotes,
     documents_in_memory,
     read_documents,
 )
 from opencse.text.files import lines
 from opencse.text.folders import find_corpus
+from opencse.text.reading_notes import ReadingNotes
 
 
 def jsonl(path: Path, *records: object) -> Path:

@@ -32,14 +32,19 @@ def check(text: TextArgument, json_file: JsonOption = None, **options: Unpack[Ch
 
 def lines_of_check(result: CorpusCheck, model: str) -> list[str]:
     """What a check found, one line for each kind of finding."""
-    quantiles = ", ".join(f"{words:.0f} ({float(share):.0%})" for share, words in result.words.items())
-    scripts = ", ".join(f"{name.title()} {share:.1%}" for name, share in list(result.scripts.items())[:4])
+    from opencse.text.check import script_title
+
+    (share, words), *others = ((f"{float(share):.0%}", f"{words:.0f}") for share, words in result.words.items())
+    lengths = ", ".join([f"at most {words} in {share} of the texts", *(f"{most} in {part}" for part, most in others)])
+    scripts = ", ".join(
+        f"{script_title(name)} {share:.1%}" for name, share in list(result.scripts.items())[:4] if share >= 0.0005
+    )
     near = [] if result.near_duplicates is None else [f"near        {result.near_duplicates:.1%} nearly repeat another"]
     lines = [
         *(f"file        {line}" for line in result.read_as),
-        f"text        {result.source}: {number_of(result.rows, 'row')} of {result.width}"
+        f"text        {result.source}: {number_of(result.rows, 'row')} of {number_of(result.width, 'text')}"
         + (f", {number_of(result.documents, 'document')}" if result.documents else ""),
-        f"words       {quantiles}",
+        f"words       {lengths}",
         f"near empty  {result.near_empty:.1%} under 3 words, {result.without_letters:.1%} without a letter",
         f"duplicates  {result.duplicates:.1%}",
         *(f"            {count:,} x {text}" for text, count in result.most_repeated),
@@ -50,7 +55,8 @@ def lines_of_check(result: CorpusCheck, model: str) -> list[str]:
     if result.unknown is not None and result.cut is not None and result.tokens_per_word is not None:
         lines.append(
             f"tokens      {result.tokens_per_word:.2f} per word, {result.unknown:.2%} unknown to {model}, "
-            f"{result.cut:.1%} of texts over {result.max_length} ids ({number_of(result.sampled, 'text')} sampled)"
+            f"{result.cut:.1%} of texts longer than {result.max_length} tokens "
+            f"({number_of(result.sampled, 'text')} sampled)"
         )
     lines += [f"advice      {line}" for line in result.advice or ["nothing stands out"]]
     return lines + ([f"next        {result.command}"] if result.command else [])

@@ -13,8 +13,9 @@ from typing import Protocol
 from opencse.errors import UserError
 from opencse.numerals import number_of
 from opencse.search.rows import IndexRow, RowLike, checked, checked_rows
-from opencse.text.documents import Collection, ReadingNotes
+from opencse.text.documents import Collection
 from opencse.text.readers import Source
+from opencse.text.reading_notes import ReadingNotes
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
 _NO_NUMBERS = ("nan", "inf", "infinity")

@@ -206,6 +206,16 @@ def _script(letter: str) -> str:
     return re.split(r"[ -]", name, maxsplit=1)[0]
 
 
+def script_title(script: str) -> str:
+    """The name of a script for messages.
+
+    Example:
+        >>> script_title("LATIN"), script_title("CJK")
+        ('Latin', 'CJK')
+    """
+    return script if script == "CJK" else script.title()
+
+
 def _tokens(
     sample: Sequence[str], words: NDArray[np.int64], tokenizer: TokenCounter | None, max_length: int
 ) -> tuple[float | None, float | None, float | None]:
@@ -277,7 +287,7 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
         )
     scripts = list(result.scripts.items())
     if len(scripts) > 1 and result.with_tags <= _SOME_DUPLICATES and scripts[1][1] > _SECOND_SCRIPT:
-        shares = ", ".join(f"{name.title()} {share:.0%}" for name, share in scripts[:3])
+        shares = ", ".join(f"{script_title(name)} {share:.0%}" for name, share in scripts[:3])
         advice.append(f"several scripts ({shares}): see that the model was made for all of them")
     if result.width == 1 and 0 < result.documents < result.rows:  # else no sentence follows another one
         advice.append(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from opencse.errors import UserError
 from opencse.progress import Say
-from opencse.text.documents import Document, GivenDocument, ReadingNotes, documents_in_memory, read_documents
+from opencse.text.documents import Document, GivenDocument, documents_in_memory, read_documents
 from opencse.text.folders import find_corpus
+from opencse.text.reading_notes import ReadingNotes
 
 
 def documents_of(

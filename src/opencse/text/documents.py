@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
-from opencse.numerals import number_of
 from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
 from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT
@@ -22,11 +20,11 @@ from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_kno
 from opencse.text.files.lines import suffix_of
 from opencse.text.folders import PROSE, files_in, find_corpus
 from opencse.text.readers import Source
+from opencse.text.reading_notes import ReadingNotes
 from opencse.text.scripts import is_unicode, normalised
 from opencse.text.sentences import split_sentences
 
 _UNTYPED: tuple[KindName, ...] = ("table", "xml")
-_EMPTY = ("document", "without a title and a text")
 
 GivenDocument = str | tuple[str, str]
 """A document in memory: its text, or its title and its text."""
@@ -80,32 +78,6 @@ class TitledText:
     paragraphs: tuple[str, ...] = ()
 
 
-@dataclass
-class ReadingNotes:
-    """Notes on how documents were read, for messages: kinds of files, and what was left out.
-
-    Attributes:
-        taken_for: what each kind of file was recognised as, with the fields that were read, and the number of files.
-        left_out: what was left out (``document``, ``file``) and why, and how many.
-        only_titles: documents with a title and no text.
-    """
-
-    taken_for: Counter[str] = field(default_factory=Counter)
-    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
-    only_titles: int = 0
-
-    def lines(self) -> list[str]:
-        """One line per note."""
-        lines = [
-            f"read as    {description}" + (f" ({number_of(files, 'file')})" if files > 1 else "")
-            for description, files in self.taken_for.items()
-        ]
-        if self.only_titles:
-            documents = number_of(self.only_titles, "document has", "documents have")
-            lines.append(f"titles     {documents} a title and no text: the title is their text")
-        return lines + [f"left out   {number_of(n, noun)} {why}".rstrip() for (noun, why), n in self.left_out.items()]
-
-
 @dataclass(frozen=True)
 class Collection:
     r"""The documents of one or several files, before they are read.
@@ -153,7 +125,7 @@ class Collection:
         for source, path in self._sources(notes):
             for document in self._of_source(source, path, notes):
                 if not document.text and not document.title:
-                    notes.left_out[_EMPTY] += 1
+                    notes.leave_out_empty()
                     continue
                 notes.only_titles += not document.text
                 yield document
@@ -198,7 +170,7 @@ class Collection:
             for titled in self._of_source(source, path, notes):
                 document = _document(titled)
                 if not document.sentences:
-                    notes.left_out[_EMPTY] += 1
+                    notes.leave_out_empty()
                     continue
                 notes.only_titles += document.only_title
                 yield document
@@ -224,15 +196,14 @@ class Collection:
             source = Source(str(file), keep_code=self.keep_code)
             suffix = suffix_of(file)
             if not is_known(suffix) or how_to_convert(suffix):
-                fix = f"; {how_to_convert(suffix)}" if how_to_convert(suffix) else ""
-                notes.left_out["file", f"of a kind that is not read ({suffix or 'no suffix'}{fix})"] += 1
+                notes.leave_out_kind(suffix)
                 continue
             try:
                 if source.kind.name not in PROSE:
                     with_fields += 1
                     choose_fields(source, self.fields, self.ids)
             except MissingColumnError as error:
-                notes.left_out["file", f"without such fields ({error})"] += 1
+                notes.leave_out_file(error)
                 continue
             sources.append((source, file.relative_to(path).as_posix()))
         if selects_fields and not with_fields:

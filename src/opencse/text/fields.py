@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from opencse.errors import MissingColumnError, nearest, require_once
+from opencse.errors import MissingColumnError, names_listed, nearest, require_once
 from opencse.text.files.formats import column_like
 from opencse.text.readers import Source
 from opencse.text.scripts import count_words
@@ -67,9 +67,9 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
     if fields is None:
         text, title = column_like(TEXT, present) or column_like("sentence", present), column_like(TITLE, present)
         if text is None:
-            listed = ", ".join(name[:40] for name in present[:40]) or "none"
             raise MissingColumnError(
-                f"{source.name}: no column {TEXT!r}; columns there: {listed}; {_how_to_name(suggest_fields(source))}"
+                f"{source.name}: no column {TEXT!r}; columns there: {names_listed(present)}; "
+                f"{_how_to_name(suggest_fields(source))}"
             )
         names = DocumentFields(title, (text,), ids or (ID if _exists(ID, present) else None))
     else:
@@ -94,8 +94,7 @@ def require_columns(source: Source, names: Sequence[str], present: Sequence[str]
     for name in names:
         if not _exists(name, present):
             hint = nearest(name, list(present))
-            listed = ", ".join(one[:40] for one in present[:40]) or "none"
-            raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {listed}")
+            raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {names_listed(present)}")
 
 
 def _exists(name: str, present: Sequence[str]) -> bool:

@@ -14,13 +14,14 @@ from pathlib import Path
 from opencse.errors import UserError
 from opencse.numerals import number_of
 from opencse.progress import Say
-from opencse.text.documents import Collection, Document, ReadingNotes
+from opencse.text.documents import Collection, Document
 from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.folders import holds_documents
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
+from opencse.text.reading_notes import ReadingNotes
 from opencse.text.scripts import is_unicode
 
 

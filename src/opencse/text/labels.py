@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, shortened
+from opencse.errors import UserError, names_listed, shortened
 from opencse.numerals import whole_number
 from opencse.text.files.formats import RawRow, column_like
 from opencse.text.readers import Source, Texts, checked_texts
@@ -220,11 +220,10 @@ class LabelledTexts:
                 return (*(name for name in texts if name), label)
         if self.kind == "score" and first.is_file and first.kind.name == "table" and _is_graded(present):
             return ("2", "3", "1")
-        listed = ", ".join(name[:40] for name in present[:40]) or "none"
         raise UserError(
             f"{self.name}: no columns for {self._rows} with a {self.kind} (such as {', '.join(self._usual)}, "
-            f"{_NAMES[self.kind][0]}); columns there: {listed}; name yours with --columns, that of the {self.kind} "
-            "last (or by position, --columns 1,2,3, if the file has no header)"
+            f"{_NAMES[self.kind][0]}); columns there: {names_listed(present)}; name yours with --columns, that "
+            f"of the {self.kind} last (or by position, --columns 1,2,3, if the file has no header)"
         )
 
     @property

@@ -10,9 +10,10 @@ import pytest
 
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made, zipped
 from opencse.errors import UserError
-from opencse.text.documents import Collection, Document, ReadingNotes
+from opencse.text.documents import Collection, Document
 from opencse.text.files.kinds import recognise
 from opencse.text.given import open_texts
+from opencse.text.reading_notes import ReadingNotes
 
 CASES = Path(__file__).resolve().parents[3].parent / "shared" / "cases"
 

@@ -11,12 +11,12 @@ from opencse import UserError
 from opencse.text.documents import (
     Collection,
     Document,
-    ReadingNotes,
     read_documents,
 )
 from opencse.text.files.paragraphs import Section
 from opencse.text.folders import holds_documents, holds_prose
 from opencse.text.given import DocumentTexts, open_texts
+from opencse.text.reading_notes import ReadingNotes
 
 PAGE = """---
 title: The manual

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.environment import require_packages
-from opencse.errors import MissingColumnError, UserError, nearest, reason, shortened
+from opencse.errors import MissingColumnError, UserError, names_listed, nearest, reason, shortened
 from opencse.numerals import whole_number
 from opencse.text.files.json_files import ABSENT, leaf_names, read_json, value_of
 from opencse.text.files.kinds import SECTIONED, SEPARATORS, FileKind, KindName
@@ -73,7 +73,7 @@ def choose_columns(
     Raises:
         UserError: naming the columns that exist, and the nearest one.
     """
-    listed = ", ".join(_short(name) for name in present) or "none"
+    listed = names_listed(present)
     if names is not None:
         for name in names:
             if name not in present:

@@ -1,0 +1,85 @@
+"""Notes on how documents were read: kinds of files, and what was left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from opencse.errors import MissingColumnError
+from opencse.numerals import number_of
+from opencse.text.files.kinds import how_to_convert
+
+_EMPTY = ("document", "without a title and a text")
+_MOST_KINDS = 8
+
+
+@dataclass
+class ReadingNotes:
+    """Notes on how documents were read, for messages: kinds of files, and what was left out.
+
+    Example:
+        >>> notes = ReadingNotes()
+        >>> for suffix in (".svg", ".py", ".svg"):
+        ...     notes.leave_out_kind(suffix)
+        >>> notes.lines()
+        ['left out   3 files of kinds that are not read (2 .svg, 1 .py)']
+
+    Attributes:
+        taken_for: what each kind of file was recognised as, with the fields that were read, and the number of files.
+        left_out: what was left out (``document``, ``empty file``) and why, and how many.
+        unread_kinds: by suffix, the number of files of a kind that is not read.
+        without_fields: of each file without the fields that are read, what it has instead.
+        only_titles: documents with a title and no text.
+    """
+
+    taken_for: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unread_kinds: Counter[str] = field(default_factory=Counter)
+    without_fields: list[str] = field(default_factory=list)
+    only_titles: int = 0
+
+    def leave_out_empty(self) -> None:
+        """Counts a document without a title and a text."""
+        self.left_out[_EMPTY] += 1
+
+    def leave_out_kind(self, suffix: str) -> None:
+        """Counts a file of a kind that is not read."""
+        self.unread_kinds[suffix] += 1
+
+    def leave_out_file(self, error: MissingColumnError) -> None:
+        """Counts a file that lacks the fields to read; ``error`` names those that it has."""
+        self.without_fields.append(str(error))
+
+    def lines(self) -> list[str]:
+        """One line per note; files that were left out for the same reason share a line."""
+        lines = [
+            f"read as    {description}" + (f" ({number_of(files, 'file')})" if files > 1 else "")
+            for description, files in self.taken_for.items()
+        ]
+        if self.only_titles:
+            documents = number_of(self.only_titles, "document has", "documents have")
+            lines.append(f"titles     {documents} a title and no text: the title is their text")
+        left_out = [f"{number_of(n, noun)} {why}".rstrip() for (noun, why), n in self.left_out.items()]
+        left_out += self._unread()
+        if self.without_fields:
+            first = f"{'the first: ' if len(self.without_fields) > 1 else ''}{self.without_fields[0]}"
+            left_out.append(f"{number_of(len(self.without_fields), 'file')} without such fields ({first})")
+        return lines + [f"left out   {line}" for line in left_out]
+
+    def _unread(self) -> list[str]:
+        """Files of kinds that are not read: a line for each kind with advice, one for all others together."""
+        lines, others = [], Counter[str]()
+        for suffix, files in self.unread_kinds.items():
+            if fix := how_to_convert(suffix):
+                lines.append(f"{number_of(files, 'file')} of a kind that is not read ({suffix}; {fix})")
+            else:
+                others[suffix or "no suffix"] = files
+        if len(others) == 1:
+            [(suffix, files)] = others.items()
+            lines.append(f"{number_of(files, 'file')} of a kind that is not read ({suffix})")
+        elif others:
+            listed = [f"{files:,} {suffix}" for suffix, files in others.most_common(_MOST_KINDS)]
+            if more := others.total() - sum(files for _, files in others.most_common(_MOST_KINDS)):
+                listed.append(f"{more:,} of other kinds")
+            lines.append(f"{others.total():,} files of kinds that are not read ({', '.join(listed)})")
+        return lines
