@@ -289,7 +289,7 @@ def test_the_chosen_encoder_is_evaluated_and_kept(
     chosen_second = choice == "second" or sign > 0
     assert torch.equal(trainer.best[WORDS], second[WORDS]) is chosen_second
     assert len(dev.scored) == (1 if choice == "second" else 2)
-    assert torch.equal(trainer.encoder.state_dict()[WORDS], second[WORDS]) is (choice == "second"), "the last one"
+    assert torch.equal(trainer.encoder.state_dict()[WORDS], second[WORDS]) is chosen_second, "the last one"
 
 
 def test_the_better_one_needs_dev_data(tiny_folder: Path, tmp_path: Path) -> None:

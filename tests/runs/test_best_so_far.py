@@ -31,7 +31,7 @@ from opencse.runs.folder import FolderState, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text.readers import Source
-from opencse.training.checkpoint import load_checkpoint
+from opencse.training.checkpoint import load_checkpoint, save_checkpoint
 
 Run = Callable[..., tuple[int, str, str]]
 SETTINGS = (
@@ -343,13 +343,20 @@ def test_ctrl_c_while_the_report_is_written_leaves_a_complete_model(
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_the_second_encoder_of_a_stopped_run_where_that_one_is_saved(job: TrainJob, tmp_path: Path) -> None:
-    settings = (*SETTINGS, "objective.dual_encoder=true", "objective.saved_encoder=second")
+@pytest.mark.parametrize(
+    ("saved_encoder", "better", "is_second"), [("second", 0, True), ("better", 1, True), ("better", 0, False)]
+)
+def test_the_encoder_of_two_that_a_stopped_run_writes(
+    saved_encoder: str, better: int, is_second: bool, job: TrainJob, tmp_path: Path
+) -> None:
+    settings = (*SETTINGS, "objective.dual_encoder=true", f"objective.saved_encoder={saved_encoder}")
     out = tmp_path / "out"
-    stopped(replace(job, settings=settings, dev=None), out, 3)
+    stopped(replace(job, settings=settings, dev=None if saved_encoder == "second" else job.dev), out, 3)
     checkpoint = load_checkpoint(out / "checkpoint")
     assert checkpoint is not None
+    save_checkpoint(out / "checkpoint", replace(checkpoint, values=checkpoint.values | {"better_encoder": better}))
+    write_best_so_far(RunFolder(out), last=True)
     first, second = (checkpoint.of(owner)["backbone.embeddings.word_embeddings.weight"] for owner in OWNERS)
-    saved = load_file(out / "model.safetensors")["embeddings.word_embeddings.weight"]
-    assert torch.equal(saved, second)
-    assert not torch.equal(saved, first)
+    saved = load_file(out / "last" / "model.safetensors")["embeddings.word_embeddings.weight"]
+    assert torch.equal(saved, second) is is_second
+    assert torch.equal(saved, first) is not is_second

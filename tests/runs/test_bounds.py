@@ -23,6 +23,7 @@ SIZES: dict[str, Any] = {
     "evaluates": True,
 }
 FITS: dict[str, Any] = {"evaluate_every": 5, "checkpoint_every": 5}
+CONSTANT: dict[str, Any] = {"schedule": "constant"}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,12 @@ FITS: dict[str, Any] = {"evaluate_every": 5, "checkpoint_every": 5}
         ({"epochs": 2.0, "tokens": 9, "minutes": 1.0}, {}, "training.epochs = 2 is not used: training.minutes"),
         ({"warmup": 0.01}, {}, "training.warmup = 0.01 of 20 steps rounds to no step"),
         ({"warmup": 0.1}, {}, None),
+        (
+            CONSTANT | {"rate_changes": ((5, 1e-4), (30, 1e-5), (40, 1e-6))},
+            {},
+            "from step 30 on are not reached: the run",
+        ),
+        (CONSTANT | {"rate_changes": ((5, 1e-4), (20, 1e-5))}, {}, None),
         ({"batch_size": 2_000}, {"batch_size": 1_280}, "is more than the 1,280 examples: all are in one batch"),
         ({"batch_size": 32, "batch_tokens": 500}, {}, "training.batch_size = 32 is not used"),
         ({"accumulate": 32}, {}, "training.accumulate = 32 is more than the 20 batches of an epoch"),

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from opencse import UserError
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
-from opencse.runs.prepare import choose_forward, near_duplicates
+from opencse.runs.prepare import near_duplicates
 from opencse.text.given import GivenTexts
 
 SETTINGS = ("training.batch_size=4", "training.precision=float32")
@@ -29,15 +28,6 @@ def test_one_example_is_refused(tiny_folder: Path) -> None:
     job = TrainJob(text=GivenTexts(ROWS[:1], "one"), model=str(tiny_folder), settings=SETTINGS, dev=None)
     with pytest.raises(UserError, match="one: only one example; contrast needs at least two"):
         job.prepare(Silent())
-
-
-def test_packing_is_switched_on_where_it_can_be(encoder: SentenceEncoder) -> None:
-    assert "training.packed = false" in choose_forward(encoder, False)
-    assert str(encoder.computation) == "transformers"
-    assert choose_forward(encoder, "auto") == "packed, no padding"
-    with pytest.raises(UserError, match=r"^training\.compile: on cpu nothing is compiled; leave it out$"):
-        choose_forward(encoder, "auto", compiled=True)
-    assert str(encoder.computation) == "packed"
 
 
 def test_near_duplicates_are_looked_for_only_where_the_recipe_says_so() -> None:

@@ -70,7 +70,8 @@ class ObjectiveSettings(Settings):
         mask_duplicates: whether equal texts of a batch are never each other's negatives.
         dual_encoder: whether a second encoder, trained too, reads the positives (SimCSE, Table 2).
         saved_encoder: which of the two is saved: the ``first``, the ``second`` (as sentence-transformers does in
-            contrastive tension), or in each evaluation on the dev data the ``better`` one (CT's authors).
+            contrastive tension), or in each evaluation on the dev data the ``better`` one (CT's authors); that of the
+            last evaluation is in ``last/``.
         tile_bytes: most bytes of similarities that are made at once. A larger batch is contrasted tile by tile, which
             gives the same loss and gradients up to rounding, in memory that does not grow with the square of the batch.
         matryoshka: contrasts the first dimensions of the vectors too, so that vectors can be truncated (Kusupati et al.

@@ -218,7 +218,8 @@ def _of_checkpoint(
         tied = all(request.tied for request in objective.reads if isinstance(request, LmHead))
         add_masked_lm_head(encoder, model, tied=tied, trust_remote_code=trust_remote_code)
     tensors = checkpoint.of(weights)
-    if weights == "encoder" and objective.saved_encoder == "second":
+    second = objective.saved_encoder == "second" or checkpoint.values.get("better_encoder") == 1
+    if weights == "encoder" and second:
         tensors |= checkpoint.of("objective.second")
     put_weights(encoder, _token_weights(checkpoint))
     names = encoder.state_dict().keys()

@@ -78,6 +78,12 @@ def _budgets(training: TrainingSettings, explicit: Collection[str], sizes: Sizes
         lines.append(
             f"training.warmup = {training.warmup:g} of {sizes.steps:,} steps rounds to no step: there is no warm-up"
         )
+    unreached = [step for step, _ in training.rate_changes if step > sizes.steps]
+    if unreached:
+        lines.append(
+            f"training.rate_changes from step {unreached[0]:,} on are not reached: the run has "
+            f"{number_of(sizes.steps, 'step')}"
+        )
     return lines
 
 

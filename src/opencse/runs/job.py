@@ -33,7 +33,8 @@ from opencse.runs.trackers import open_tracker
 from opencse.text.given import TextSource, with_labels
 from opencse.training.callbacks import Callback
 from opencse.training.memory import keep_freed_memory
-from opencse.training.trainer import Trainer, stop_requests
+from opencse.training.stopping import stop_requests
+from opencse.training.trainer import Trainer
 
 _SECONDS_TIMED = 5.0
 """How long a dry run makes steps to estimate the time."""

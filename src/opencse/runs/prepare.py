@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from torch import nn
 
@@ -13,8 +13,6 @@ from opencse.adapting.selection import DevScore, Selector
 from opencse.arrays import Flags
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.padded import MULTIPLE
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.model_folder.locate import locate
 from opencse.model_folder.masked_lm import load_masked_lm_head
@@ -29,6 +27,7 @@ from opencse.progress import Counted, Progress
 from opencse.recipes.recipe import Recipe, Resolved
 from opencse.runs.bounds import Sizes, bounded_settings
 from opencse.runs.data_sets import FurtherSet, PreparedSet, mixture_of, training_of_set
+from opencse.runs.forward import choose_forward, recording_in_words
 from opencse.runs.plan import Plan
 from opencse.runs.start import Start, build_encoder, put_weights, weigh_tokens
 from opencse.streams import seed_of
@@ -41,7 +40,6 @@ from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
 from opencse.training.pace import mean_seconds_per_step, plan_batches
-from opencse.training.recorded import why_not_recorded
 from opencse.training.soundness import probes_of, require_known, require_sound
 from opencse.training.trainer import Trainer
 
@@ -214,7 +212,7 @@ def prepare(
         reads_hard=HardNegatives() in objective.reads,
         negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
         precision=precision,
-        attention=attention + _recording(encoder, [one.objective for one in sets], recipe, chunks),
+        attention=attention + recording_in_words(encoder, [one.objective for one in sets], recipe, chunks),
         device=str(encoder.device),
         parameters=sum(p.numel() for p in encoder.parameters()),
         trained=sum(p.numel() for p in encoder.parameters() if p.requires_grad),
@@ -255,46 +253,6 @@ def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
             f"tokens; set it with --set data.max_length={around + 32}"
         )
     return limit
-
-
-def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"], *, compiled: bool = False) -> str:
-    """Chooses what computes the training forward, as far as ``training.packed`` and the model allow, and says why.
-
-    Args:
-        encoder: changed by this call.
-        setting: the value of ``training.packed``.
-        compiled: the value of ``training.compile``.
-
-    Raises:
-        UserError: for a setting that has no effect on this device or with this model.
-    """
-    plain = str(encoder.backbone.config._attn_implementation)
-    if setting is False:
-        return f"{plain} (padded: training.packed = false)"
-    kind, obstacle = encoder.device.type, why_not_packed(encoder.backbone)
-    if compiled and (kind != "cuda" or obstacle is not None):
-        raise UserError(f"training.compile: {obstacle or f'on {kind} nothing is compiled'}; leave it out")
-    if setting == "auto" and (obstacle is not None or kind not in ("cpu", "cuda")):
-        return f"{plain} (padded: {obstacle or f'on {kind}'})"
-    if setting is True and kind != "cpu":
-        raise UserError("training.packed needs a CPU; set it to auto, or add --device cpu")
-    pack(encoder.backbone)
-    if kind == "cuda":
-        encoder.computation = "compiled" if compiled else "padded"
-        return f"in {encoder.computation} layers, lengths multiples of {MULTIPLE}"
-    encoder.computation = "packed"
-    return "packed, no padding"
-
-
-def _recording(encoder: SentenceEncoder, objectives: Sequence[Objective], recipe: Recipe, chunks: Chunks) -> str:
-    """Whether steps on a GPU are recorded, and why not, to put after what is said of attention."""
-    if encoder.computation not in ("padded", "compiled"):
-        return ""
-    if not recipe.training.graphs:
-        return ", steps not recorded (training.graphs = false)"
-    obstacles = [why_not_recorded(one, recipe.training, chunks) for one in objectives]
-    obstacle = next(filter(None, obstacles), None)
-    return ", steps recorded" if obstacle is None else f", steps not recorded ({obstacle})"
 
 
 def near_duplicates(text: TextSource, recipe: Recipe, progress: Progress) -> Flags | None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from types import FrameType
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +43,7 @@ from opencse.training.recorded import RecordedUpdate, why_not_recorded
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
+from opencse.training.stopping import stop_requests
 from opencse.training.update import Update
 from opencse.training.worst_case import WorstCase
 
@@ -101,6 +99,7 @@ class Trainer:
         self.history = History()
         self.last_step = self.steps
         self.best: dict[str, Tensor] = {}
+        self.better_encoder = 0  # of `Objective.candidates`, in the latest evaluation
         averaged = self.settings.averages_at_end or any(share < 1 for share in self.settings.average_with_start)
         weights = self._weights() if averaged else {}
         self.start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
@@ -155,8 +154,8 @@ class Trainer:
         self.last_step = step
         if self.dev is not None and self.settings.averages_at_end:
             self._evaluate_between(step, self.dev)
-        if self.objective.saved_encoder == "second":
-            self.encoder.load_state_dict(self.objective.candidates(self._weights())[0])
+        if self.objective.saved_encoder != "first":
+            self.encoder.load_state_dict(self.objective.candidates(self._weights())[self.better_encoder])
         if step < self.steps:
             without_gain = number_of(self.history.without_gain, "evaluation")
             self.progress.say(f"stopped    at step {step:,} of {self.steps:,}: no gain in {without_gain}")
@@ -242,12 +241,13 @@ class Trainer:
 
     def _evaluate(self, step: int, dev: Selector) -> None:
         weights = self._weights()
-        candidates = [(one, s) for one in self.objective.candidates(weights) for s in self.settings.average_with_start]
-        best, best_weights = self._score_average(*candidates[0], dev)
-        for candidate, share in candidates[1:]:
-            score, averaged = self._score_average(candidate, share, dev)
+        encoders, shares = self.objective.candidates(weights), self.settings.average_with_start
+        best, best_weights = self._score_average(encoders[0], shares[0], dev)
+        self.better_encoder = 0
+        for number, share in list(product(range(len(encoders)), shares))[1:]:
+            score, averaged = self._score_average(encoders[number], share, dev)
             if score.beats(best):
-                best, best_weights = score, averaged
+                best, best_weights, self.better_encoder = score, averaged, number
         if self.tries_weights:
             self.encoder.load_state_dict(weights)
         if not self.world.first:
@@ -271,7 +271,7 @@ class Trainer:
     def _evaluate_between(self, last_step: int, dev: Selector) -> None:
         """Tries further averages of the best step's weights; of the last step's where the guard accepted no step."""
         last_weights, best_step = self._weights(), self.history.best_step
-        step, share, weights = last_step, 1.0, self.objective.candidates(last_weights)[0]
+        step, share, weights = last_step, 1.0, self.objective.candidates(last_weights)[self.better_encoder]
         if best_step:
             step, share, weights = best_step, self.history.by_step[best_step].share, self.best
         step, share, weights = self.world.share((step, share, weights))
@@ -304,7 +304,12 @@ class Trainer:
             **prefixed("random", random_states(self.encoder.device)),
         }
         chunks = {"rows": self.chunks.rows, "keep": self.chunks.keep, "processes": self.world.count}
-        values = {"step": step, "history": self.history.plain(), "chunks": chunks}
+        values = {
+            "step": step,
+            "history": self.history.plain(),
+            "chunks": chunks,
+            "better_encoder": self.better_encoder,
+        }
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
         self.callbacks.on_checkpoint(step, self.checkpoint_folder)
 
@@ -337,8 +342,8 @@ class Trainer:
         for number, one in enumerate(self.others):
             one.objective.load_state_dict(checkpoint.of(_owner(number)))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
-        self.best = checkpoint.of("best")
-        self.history = History.read(checkpoint.values["history"])
+        self.best, self.history = checkpoint.of("best"), History.read(checkpoint.values["history"])
+        self.better_encoder = int(checkpoint.values.get("better_encoder", 0))  # missing in earlier versions
         states = checkpoint.of("random")
         restore_random_states(states, self.encoder.device)
         before, now = next((name for name in states if name != "cpu"), "cpu"), self.encoder.device.type
@@ -370,30 +375,3 @@ class Trainer:
 def _owner(number: int) -> str:
     """The owner of the state of a further data set's objective, in the checkpoint."""
     return f"data_set_{number + 2}"
-
-
-@contextmanager
-def stop_requests(*, once: bool) -> Iterator[threading.Event]:
-    """Yields an event that Ctrl-C and SIGTERM set, so that the block can end cleanly; then restores the handlers.
-
-    Args:
-        once: whether a second signal stops immediately. In several processes it must not: their launcher sends the
-            signal to all, and each may have received it already.
-    """
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-
-    def request(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if stop.is_set() and once:
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

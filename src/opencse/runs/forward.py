@@ -1,0 +1,65 @@
+"""Chooses what computes the forward pass of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.packed import pack, why_not_packed
+from opencse.kernels.padded import MULTIPLE
+from opencse.objective.objective import Objective
+from opencse.objective.vectors.chunks import Chunks
+from opencse.recipes.recipe import Recipe
+from opencse.training.recorded import why_not_recorded
+
+
+def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"], *, compiled: bool = False) -> str:
+    """Chooses what computes the training forward, as far as ``training.packed`` and the model allow, and says why.
+
+    Example:
+        >>> from opencse.encoder.encoder import SentenceEncoder
+        >>> choose_forward(SentenceEncoder.load("opencse-mini", device="cpu"), "auto")
+        'packed, no padding'
+
+    Args:
+        encoder: changed by this call.
+        setting: the value of ``training.packed``.
+        compiled: the value of ``training.compile``.
+
+    Raises:
+        UserError: for a setting that has no effect on this device or with this model.
+    """
+    plain = str(encoder.backbone.config._attn_implementation)
+    kind, obstacle = encoder.device.type, why_not_packed(encoder.backbone)
+    if setting is False:
+        obstacle = "training.packed = false"
+    if compiled and (kind != "cuda" or obstacle is not None):
+        why = f"on {kind} nothing is compiled" if kind != "cuda" else f"nothing is compiled ({obstacle})"
+        raise UserError(f"training.compile: {why}; leave it out")
+    if setting is False:
+        return f"{plain} (padded: {obstacle})"
+    if setting == "auto" and (obstacle is not None or kind not in ("cpu", "cuda")):
+        return f"{plain} (padded: {obstacle or f'on {kind}'})"
+    if setting is True and kind != "cpu":
+        raise UserError("training.packed needs a CPU; set it to auto, or add --device cpu")
+    pack(encoder.backbone)
+    if kind == "cuda":
+        encoder.computation = "compiled" if compiled else "padded"
+        return f"in {encoder.computation} layers, lengths multiples of {MULTIPLE}"
+    encoder.computation = "packed"
+    return "packed, no padding"
+
+
+def recording_in_words(
+    encoder: SentenceEncoder, objectives: Sequence[Objective], recipe: Recipe, chunks: Chunks
+) -> str:
+    """Whether steps on a GPU are recorded, and why not, to put after what is said of attention."""
+    if encoder.computation not in ("padded", "compiled"):
+        return ""
+    if not recipe.training.graphs:
+        return ", steps not recorded (training.graphs = false)"
+    obstacles = [why_not_recorded(one, recipe.training, chunks) for one in objectives]
+    obstacle = next(filter(None, obstacles), None)
+    return ", steps recorded" if obstacle is None else f", steps not recorded ({obstacle})"
