@@ -123,6 +123,7 @@ def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:
     loose = material_of([Document("", (some(14),)) for _ in range(900)])
     assert loose.questions is not None
     assert loose.questions.sets[0].kind == "crops"
+    assert "sentences without order (few documents have several; a .txt file needs blank lines" in loose.facts
 
 
 def test_pairs_of_passages_are_added() -> None:

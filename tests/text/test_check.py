@@ -114,6 +114,18 @@ def test_lines_say_what_they_count() -> None:
     assert scripts == "scripts     Latin 99.9%, CJK 0.1%"
 
 
+@pytest.mark.parametrize(
+    ("documents", "said"),
+    [
+        (None, "3 rows of 1 text, no blank lines, so adapt takes each line as a document"),
+        ([0, 0, 1], "3 rows of 1 text, 2 documents"),
+    ],
+)
+def test_lines_without_blank_lines_are_documents(documents: list[int] | None, said: str) -> None:
+    found = check_corpus(texts(PLAIN[:3], documents), read_as=["read as one text per line, UTF-8"])
+    assert f"text        text.txt: {said}" in lines_of_check(found, "a model")
+
+
 @pytest.mark.slow
 def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, stdout, stderr = opencse("check", sample.TRAIN, "--json", tmp_path / "check.json")

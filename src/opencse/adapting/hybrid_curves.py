@@ -141,7 +141,8 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
     if len(answered) < FEWEST:
         raise UserError(
             f"{task.name}: {len(answered):,} of {len(task.queries):,} queries have a relevant document in "
-            f"{snapshot.folder}, by its id; a weight needs at least {FEWEST}"
+            f"{snapshot.folder}, by its id; a weight needs at least {FEWEST}; "
+            "the documents of the index need the ids that the queries name"
         )
     _require_same_texts(snapshot, stored, task)
     texts = [task.queries[n] for n in answered]

@@ -119,11 +119,15 @@ def _of_documents(
     kind: MaterialKind = "titles" if titled and titles else "neighbours" if running else "sentences"
     if kind == "sentences":
         rows = [row for row, out in zip(sentences, held.left_out, strict=True) if not out]
-    names = {"titles": "titles with their texts, and neighbouring sentences", "neighbours": "neighbouring sentences"}
+    names = {
+        "titles": "titles with their texts, and neighbouring sentences",
+        "neighbours": "neighbouring sentences",
+        "sentences": "sentences without order (few documents have several; a .txt file needs blank lines between them)",
+    }
     note = f" ({only_titles:,} with only a title)" if only_titles else ""
     facts = (
         f"{number_of(len(documents), 'document')}{note}, {number_of(len(sentences), 'sentence')}; training on "
-        f"{len(rows):,} {names.get(kind, 'sentences without order')}"
+        f"{len(rows):,} {names[kind]}"
     )
     if kind != "sentences":
         most = len(rows)

@@ -39,11 +39,14 @@ def lines_of_check(result: CorpusCheck, model: str) -> list[str]:
     scripts = ", ".join(
         f"{script_title(name)} {share:.1%}" for name, share in list(result.scripts.items())[:4] if share >= 0.0005
     )
+    by_line = any("one text per line" in line for line in result.read_as)
+    separate = by_line and result.width == 1 and not result.documents
     near = [] if result.near_duplicates is None else [f"near        {result.near_duplicates:.1%} nearly repeat another"]
     lines = [
         *(f"file        {line}" for line in result.read_as),
         f"text        {result.source}: {number_of(result.rows, 'row')} of {number_of(result.width, 'text')}"
-        + (f", {number_of(result.documents, 'document')}" if result.documents else ""),
+        + (f", {number_of(result.documents, 'document')}" if result.documents else "")
+        + (", no blank lines, so adapt takes each line as a document" if separate else ""),
         f"words       {lengths}",
         f"near empty  {result.near_empty:.1%} under 3 words, {result.without_letters:.1%} without a letter",
         f"duplicates  {result.duplicates:.1%}",
