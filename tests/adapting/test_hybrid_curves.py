@@ -106,7 +106,7 @@ def test_queries_about_other_documents_are_refused(index: Index, mini: SentenceE
     )
     with (
         index.snapshot() as snapshot,
-        pytest.raises(UserError, match="0 of 40 queries have a relevant document .* ids that the queries name"),
+        pytest.raises(UserError, match=r"0 of 40 queries have a relevant document .* ids that the queries name"),
     ):
         fit_index_to_queries(snapshot, mini, UserQueries(other))
 

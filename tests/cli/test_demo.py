@@ -33,6 +33,7 @@ def test_the_demo_helps_and_writes_its_report(
     assert found["raw text alone"] > found["before"]
     assert found["pairs"] > found["before"] + 5
     assert "general English questions guard" not in printed, "they are the sample's own pairs, which were trained on"
+    assert "graded pairs ask how similar two sentences are, and may lose a little" in " ".join(printed.split())
     page = (tmp_path / "demo" / "report.html").read_text()
     assert "general questions" not in page
     for _, commands in first_steps():

@@ -31,7 +31,8 @@ def demo(
         console.print(f"{name:<16}[bold]{scores.spearman:>12.2f}{scores.found:>16.1f}[/bold]")
     console.print(
         f"150 graded pairs: Spearman x 100. {result.queries} queries: % whose sentence is in the first 3 of 3,421. "
-        "None of them, and no article that answers a query, was trained or selected on.",
+        "None of them, and no article that answers a query, was trained or selected on. Search is what the pairs "
+        "train for; graded pairs ask how similar two sentences are, and may lose a little.",
         style="dim",
     )
     console.rule("search: some examples", align="left")
