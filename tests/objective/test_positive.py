@@ -106,5 +106,5 @@ def test_what_it_reads_and_gives() -> None:
 def test_what_cannot_be_combined() -> None:
     with pytest.raises(UserError, match=r"objective\.loss = binary is of single probabilities"):
         objective(loss="binary", positive={"copies": 2})
-    with pytest.raises(UserError, match=r"positive\.least_score needs a contrast; add the in_batch negatives"):
+    with pytest.raises(UserError, match=r"positive\.least_score is read by a contrast alone"):
         objective(negatives=[], terms=[{"kind": "cosent"}], positive={"least_score": 0.5})

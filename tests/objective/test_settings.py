@@ -16,6 +16,9 @@ def build(**data: Any) -> Objective:
     return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
+TERM_ALONE = {"negatives": [], "terms": [{"kind": "cosent"}]}
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -32,6 +35,13 @@ def build(**data: Any) -> Objective:
         ({"similarity": "euclid"}, ["similarity", "cosine", "dot", "euclid"]),
         ({"view": {"kind": "next_sentence", "window": 2}}, ["window", "1 or 3"]),
         ({"terms": [{"kind": "mlm", "rate": 1.0}]}, ["rate", "less than 1"]),
+        (TERM_ALONE | {"positive": {"copies": 2}}, ["positive.copies is read by a contrast alone"]),
+        (TERM_ALONE | {"temperature": 0.1, "loss": "binary"}, ["temperature and loss are read by a contrast alone"]),
+        (
+            TERM_ALONE | {"mask_duplicates": False},
+            ["mask_duplicates is read", "keep the default: mask_duplicates = True"],
+        ),
+        ({"partition": "joint"}, ["partition = joint is of two directions", "directions = both"]),
     ],
     ids=str,
 )

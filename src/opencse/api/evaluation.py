@@ -268,9 +268,9 @@ def _suite_options(suites: Sequence[str], options: SuiteOptions) -> Options:
         raise UserError("--keep-identical-ids is for retrieval; evaluate with --suite retrieval, or leave it out")
     if options["transform"] is None and str(options["fit"]) != TARGET:
         raise UserError(f"--fit {options['fit']} needs --transform; name one, or leave --fit out")
-    if options["transform"] is None and options["remove"] is not None:
+    if options["remove"] is not None and options["transform"] != "all-but-the-top":
         raise UserError(f"--remove {options['remove']} needs --transform all-but-the-top")
-    if options["transform"] is None and options["cosine_share"] is not None:
+    if options["cosine_share"] is not None and options["transform"] != "ranks":
         raise UserError(f"--cosine-share {options['cosine_share']:g} needs --transform ranks")
     if options["transform"] == "ranks" and str(options["fit"]) == TARGET:
         raise UserError(NEEDS_CORPUS)

@@ -226,8 +226,6 @@ class Objective(nn.Module):
             raise UserError(f"objective.saved_encoder = {self.saved_encoder} needs objective.dual_encoder = true")
         if not self.negatives and not self.terms:
             raise UserError("an objective needs at least one negative source or one term")
-        if not self.negatives and self.positive.least_score is not None:
-            raise UserError("objective.positive.least_score needs a contrast; add the in_batch negatives")
         if self.contrast_loss == "binary" and (self.label_smoothing or self.positive.copies > 1):
             raise UserError(
                 "objective.loss = binary is of single probabilities: it has no label_smoothing and no positive.copies; "

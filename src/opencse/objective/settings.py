@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from opencse.objective.contrast import TILE_BYTES, ContrastLoss, Directions, Partition
 from opencse.objective.losses.similarity import SimilarityKind
@@ -17,6 +17,15 @@ SavedEncoder = Literal["first", "second", "better"]
 _VIEWS: Any = {"kind": "views"}
 _DROPOUT: Any = {"kind": "dropout"}
 _IN_BATCH: Any = {"kind": "in_batch"}
+_OF_CONTRAST = (
+    "similarity",
+    "temperature",
+    "learned_temperature",
+    "partition",
+    "loss",
+    "label_smoothing",
+    "mask_duplicates",
+)
 
 
 class PositiveSettings(Settings):
@@ -94,3 +103,24 @@ class ObjectiveSettings(Settings):
     saved_encoder: SavedEncoder = "first"
     tile_bytes: int = Field(default=TILE_BYTES, gt=0, le=10**15)
     matryoshka: MatryoshkaSettings | None = None
+
+    @model_validator(mode="after")
+    def _contrast_reads_its_settings(self) -> ObjectiveSettings:
+        if self.terms and not self.negatives:
+            now, default = self._of_contrast(), ObjectiveSettings()._of_contrast()
+            changed = [name for name, value in now.items() if value != default[name]]
+            if changed:
+                verb = "are" if len(changed) > 1 else "is"
+                raise ValueError(
+                    f"{' and '.join(changed)} {verb} read by a contrast alone, and there are no negatives; add the "
+                    "in_batch negatives, or keep the default: "
+                    + ", ".join(f"{name} = {default[name]}" for name in changed)
+                )
+        if self.partition == "joint" and self.directions != "both":
+            raise ValueError("partition = joint is of two directions; set directions = both, or leave it out")
+        return self
+
+    def _of_contrast(self) -> dict[str, Any]:
+        """The settings that a contrast alone reads, by their names in this table."""
+        plain = self.model_dump(include={"positive", *_OF_CONTRAST})
+        return {f"positive.{name}": value for name, value in plain.pop("positive").items()} | plain

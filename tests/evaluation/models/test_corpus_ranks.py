@@ -70,7 +70,8 @@ def test_any_model_is_evaluated_with_it(tmp_path: Path) -> None:
         postprocessed(model, "ranks", "target")
     with pytest.raises(UserError, match="the share of the cosine is for the transform ranks, not flow"):
         postprocessed(model, "flow", corpus, cosine_share=0.5)
-    with pytest.raises(UserError, match=r"--cosine-share 0\.5 needs --transform ranks"):
-        opencse.evaluate("bag-of-words", tmp_path, cosine_share=0.5)
+    for transform in (None, "whitening"):  # fitted on the target too
+        with pytest.raises(UserError, match=r"--cosine-share 0\.5 needs --transform ranks"):
+            opencse.evaluate("bag-of-words", tmp_path, transform=transform, cosine_share=0.5)
     with pytest.raises(UserError, match="ranks needs a corpus: --fit FILE"):
         opencse.evaluate("bag-of-words", tmp_path, transform="ranks")

@@ -13,14 +13,17 @@ from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.objective.objective import Objective
+from opencse.objective.positive import Positive
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
 from opencse.objective.sides.clean import CleanSides
 from opencse.objective.sides.mean import Mean
 from opencse.objective.sides.noisy import Noisy
 from opencse.objective.sides.views import Anchors, Views
+from opencse.objective.terms.mlm import MaskedLM
 from opencse.objective.vectors.requests import Clean, Means, Sentences
 from opencse.objective.vectors.step import Representations
+from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 from opencse.streams import seed_of
 
@@ -148,7 +151,7 @@ def test_what_each_side_needs() -> None:
     assert Noisy.Settings().variance == 0.1
     assert of("mean", "clean").reads == {Means(3), Clean()}
     assert of("views", "noisy").reads == {Sentences()}
-    term_alone = build(positive={"of": KINDS["mean"]}, negatives=[], terms=[{"kind": "mlm"}])
+    term_alone = Objective(Dropout(), positive=Positive(Mean()), negatives=[], terms=[MaskedLM()])
     assert not any(isinstance(r, Means) for r in term_alone.reads), "nothing is contrasted, so no draw is made"
     for request in (Clean(), Means(2)):
         assert request.encodes
