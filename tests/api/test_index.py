@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import opencse
+from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 
@@ -50,3 +51,16 @@ def test_conditions_are_checked_before_a_model_is_loaded(tmp_path: Path, tiny_fo
 def test_queries_are_needed(tmp_path: Path, queries: object) -> None:
     with pytest.raises(UserError, match="query"):
         opencse.query_index(tmp_path, queries)  # type: ignore[arg-type]
+
+
+def test_a_first_hybrid_query_of_many_rows_says_that_it_counts_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opencse.build_index(tmp_path / "i", "opencse-mini", ["A cat sleeps.", "Rain falls.", "Snow."], device="cpu")
+    for fewest, hybrid, said in ((4, True, False), (3, False, False), (3, True, True), (3, True, False)):
+        progress = Heard()
+        if said:  # as after a change of the index
+            shutil.rmtree(next((tmp_path / "i").glob("words-*")))
+        monkeypatch.setattr("opencse.api.index._SLOW_TO_COUNT", fewest)
+        opencse.query_index(tmp_path / "i", ["cat"], hybrid=hybrid, progress=progress, device="cpu")
+        assert ("words      counting those of 3 rows, once" in progress.said) == said

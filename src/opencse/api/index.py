@@ -29,6 +29,7 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError, require_known
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Silent
 from opencse.search.approximate import KINDS
@@ -47,6 +48,9 @@ from opencse.text.readers import Source
 if TYPE_CHECKING:
     from opencse.search.rows import RowLike
     from opencse.search.vector_stores import Exported
+
+_SLOW_TO_COUNT = 20_000
+"""Rows whose words take seconds to count."""
 
 
 @dataclass(frozen=True)
@@ -192,12 +196,15 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
         raise UserError("no query; give at least one, in a list")
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a text")
+    progress = options["progress"] or Silent()
     with Index(Path(folder)) as index, index.snapshot() as snapshot:  # all that follows reads this one snapshot
         snapshot.matching(options["where"])  # refuses bad conditions before a model is loaded
         known = KnownModel(snapshot.manifest.model_files, snapshot.manifest.fingerprint)
         index.encoder = encoder_of(index.info(), options, texts=len(queries), known=known)
         stage = second_stage(options)
         k, threshold = options["k"], options["threshold"]
+        if options["hybrid"] and snapshot.manifest.rows >= _SLOW_TO_COUNT and not snapshot.words_folder.exists():
+            progress.say(f"words      counting those of {number_of(snapshot.manifest.rows, 'row')}, once")
         result = index.search(
             queries,
             k if stage is None else max(k, stage.depth),
@@ -209,10 +216,10 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
         if options["hybrid"]:
             typed_weight = options["hybrid_weight"]
             weight = index.hybrid_weight if typed_weight is None else HybridWeight(typed_weight, "as requested")
-            (options["progress"] or Silent()).say(f"hybrid     weight of the vectors {weight}")
+            progress.say(f"hybrid     weight of the vectors {weight}")
         if stage is None:
             return result
-        counted = Counted(options["progress"] or Silent(), "re-ranking")
+        counted = Counted(progress, "re-ranking")
         return reranked(result, queries, k, stage, threshold=threshold, progress=counted)
 
 

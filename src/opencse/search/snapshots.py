@@ -107,13 +107,21 @@ class Snapshot:
         """(rows, d) vectors of the rows that are not deleted, in their order."""
         return self.vectors if self.living is None else np.asarray(self.vectors[self.living])
 
+    @property
+    def words_folder(self) -> Path:
+        """The folder in which the counted words of all rows are kept; it may not exist yet."""
+        return self.folder / cache_name(self.database, self.manifest.version, self.manifest.language)
+
     @cached_property
     def keywords(self) -> KeywordIndex:
         """The keyword index of all rows; opened, or counted, at the first hybrid search."""
         manifest = self.manifest
-        name = cache_name(self.database, manifest.version, manifest.language)
         return cached_keyword_index(
-            self.folder, name, manifest.rows, lambda: [row.text for row in self.select("1", [])], manifest.language
+            self.folder,
+            self.words_folder.name,
+            manifest.rows,
+            lambda: [row.text for row in self.select("1", [])],
+            manifest.language,
         )
 
     @cached_property
