@@ -66,3 +66,22 @@ def test_what_was_asked_for_names_every_setting() -> None:
     assert asked["recipe"]["encoder"]["dropout"] == 0.2
     assert asked["presets"] == "opencse-mini:dropout-0.2"
     assert asked["suites"] == {"sts": {"folder": "data", "tasks": None, "fast": False, "logistic": False}}
+
+
+def test_recipes_that_cannot_work_with_the_text_or_the_dev_data_are_refused(tmp_path: Path) -> None:
+    lines, pairs = tmp_path / "lines.txt", tmp_path / "pairs.tsv"
+    lines.write_text("Rain falls.\nA lamp is lit.\n")
+    pairs.write_text("anchor\tpositive\nRain falls.\tIt rains.\nA lamp is lit.\tThe lamp is on.\n")
+    for text, recipe, message in (
+        (lines, "angle:in-batch", r"^angle:in-batch: .*lines\.txt: no columns for pairs with a score"),
+        (lines, "simcse-supervised", r"^simcse-supervised: .*: the pair view needs two or three texts per row, not 1"),
+        (pairs, "simcse", r"^simcse: .*: the dropout view reads one text per row, not 2"),
+        (pairs, "next-sentence", r"^next-sentence: .*: the next_sentence view reads one text per row, not 2"),
+        (pairs, "declutr", r"^declutr: .*: the spans view reads one text per row, not 2"),
+        (lines, "ct:better", r"^ct:better: objective\.saved_encoder = better needs dev data to choose by"),
+    ):
+        columns = ("anchor", "positive") if text is pairs else None
+        comparison = study(text=Source(str(text), columns=columns), recipes=[recipe], starts=["opencse-mini"])
+        with pytest.raises(UserError, match=message):
+            comparison.require_fitting(None)
+    study(text=Source(str(lines)), recipes=["simcse", "esimcse"], starts=["opencse-mini"]).require_fitting(None)

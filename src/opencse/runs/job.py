@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
 from opencse.adapting.dev_choice import AUTO, DevChoice, load_selector, without_trained
+from opencse.adapting.selection import Selector
 from opencse.encoder.devices import default_device, usable_device
 from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN
@@ -26,7 +28,7 @@ from opencse.runs.data_sets import FurtherSet, GivenSet, further_sets, with_give
 from opencse.runs.finish import TrainResult, start_score, write_outcome
 from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
-from opencse.runs.prepare import Prepared, prepare
+from opencse.runs.prepare import Prepared, prepare, require_dev
 from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.start import NewStart, Start, settle
 from opencse.runs.trackers import open_tracker
@@ -153,6 +155,21 @@ class TrainJob:
             UserError: for a fault in the recipe or a setting, or if there is no such model.
         """
         return settle(self.resolved.recipe, location or self.start_model, self.resolved.explicit)
+
+    def require_fitting(self, dev: Selector | None) -> None:
+        """Refuses a text without the columns that the recipe reads, and dev data that is missing; opens no model.
+
+        Args:
+            dev: what the encoder to keep is selected by.
+
+        Raises:
+            UserError: naming the fix.
+        """
+        objective = Objective.from_settings(self.resolved.recipe.objective)
+        require_dev(objective, dev)
+        text = self.training_text
+        for _, row in islice(text.rows_with_documents(), 1):
+            objective.view.require_width(len(row), text.name)
 
     def prepare(
         self, progress: Progress, *, steps: int | None = None, world: Processes = ALONE, location: str | None = None

@@ -136,10 +136,7 @@ def prepare(
     encoder = build_encoder(recipe, start.model, device, trust_remote_code)
     longest = longest_text(encoder, recipe, model)
     objective = Objective.from_settings(recipe.objective).to(encoder.device)
-    if objective.saved_encoder == "better" and dev is None:
-        raise UserError(
-            "objective.saved_encoder = better needs dev data to choose by; add --dev, or set first or second"
-        )
+    require_dev(objective, dev)
     own_dropout = recipe.encoder.dropout is None
     objectives = [objective, *(Objective.from_settings(one.objective).to(encoder.device) for one in further)]
     for one in objectives:
@@ -224,6 +221,18 @@ def prepare(
         bounded=tuple(bounded_settings(recipe.training, resolved.explicit, sizes)),
     )
     return Prepared(plan, encoder, objective, inputs, batches, tuple(sets[1:]), mixture)
+
+
+def require_dev(objective: Objective, dev: Selector | None) -> None:
+    """Refuses an objective whose encoder is chosen by dev data where there is none.
+
+    Raises:
+        UserError: naming the fix.
+    """
+    if objective.saved_encoder == "better" and dev is None:
+        raise UserError(
+            "objective.saved_encoder = better needs dev data to choose by; add --dev, or set first or second"
+        )
 
 
 def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:

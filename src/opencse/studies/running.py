@@ -112,9 +112,8 @@ def require_study(folder: Path) -> None:
 
 def _holds_only_scores(folder: Path) -> bool:
     """Whether all files in a comparison's folder are the scores of an evaluation that was not finished."""
-    files = [path for path in folder.glob("*/**/*") if not path.is_dir()]
     score_files = {f"{suite}{suffix}" for suite in SUITES for suffix in (".npz", ".json")}
-    return all(path.name in score_files for path in files)
+    return all(path.name in score_files for path in folder.glob("*/**/*") if not path.is_dir())
 
 
 def _run_missing(study: Study, workers: int | None, engine: Engine, progress: Progress) -> list[StudyRecord]:
@@ -276,6 +275,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, Floats]) -> None:
 def _contents(study: Study) -> dict[str, Contents]:
     """Hashes of the text, the dev data and the model as they are now, by start."""
     text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
+    study.require_fitting(dev)
     dev_pairs = None if dev is None else dev.fingerprint()
     models = {run.start: study.job(run).start_model for run in study.runs()}
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from opencse.adapting.selection import Selector
 from opencse.errors import UserError
 from opencse.evaluation.sts.score import Grouping
 from opencse.evaluation.suite import Options
@@ -157,6 +158,22 @@ class Study:
             device=self.device,
             trust_remote_code=self.trust_remote_code,
         )
+
+    def require_fitting(self, dev: Selector | None) -> None:
+        """Refuses recipes that cannot work with the text or the dev data; see `TrainJob.require_fitting`.
+
+        Args:
+            dev: what the encoder to keep of a run is selected by.
+
+        Raises:
+            UserError: naming the recipe and the fix.
+        """
+        for run in self.runs() if self.judged.trained else ():
+            if run.seed == self.seeds[0]:
+                try:
+                    self.job(run).require_fitting(dev)
+                except UserError as error:
+                    raise UserError(f"{run.recipe}: {error}") from None
 
     def folder(self, run: RunSpec) -> Path:
         """The folder of ``run``."""

@@ -57,6 +57,17 @@ class View(Part, ABC):
         """Nothing of the step's vectors."""
         return frozenset()
 
+    def require_width(self, width: int, source: str) -> None:
+        """Refuses a text whose rows have another number of texts than this view reads; by default none.
+
+        Args:
+            width: texts per row.
+            source: the text, for the message.
+
+        Raises:
+            UserError: naming the fix.
+        """
+
     @abstractmethod
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """Chooses the examples of a corpus.
@@ -218,6 +229,14 @@ def _require_gradient(view: View, context: Context) -> None:
 class SentenceView(View):
     """A view of single sentences: the positive of a sentence is the sentence itself."""
 
+    def require_width(self, width: int, source: str) -> None:
+        """Refuses rows of several texts."""
+        if width != 1:
+            raise UserError(
+                f"{source}: the {self.kind} view reads one text per row, not {width}; "
+                "name one column with --columns, or use a recipe for pairs (simcse-supervised)"
+            )
+
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """(M, 2, 2): each row twice.
 
@@ -225,11 +244,7 @@ class SentenceView(View):
             UserError: if the rows hold more than one text.
         """
         del random
-        if corpus.width != 1:
-            raise UserError(
-                f"{corpus.facts.source}: the {self.kind} view reads one text per row, not {corpus.width}; "
-                "name one column with --columns, or use a recipe for pairs (simcse-supervised)"
-            )
+        self.require_width(corpus.width, corpus.facts.source)
         return cells(np.arange(len(corpus), dtype=np.int64), [0, 0])
 
 

@@ -36,13 +36,17 @@ class NextSentence(View):
 
     settings: Settings
 
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
-        """(sentence, following sentence) for every pair inside a document."""
-        if corpus.width != 1:
+    def require_width(self, width: int, source: str) -> None:
+        """Refuses rows of several texts."""
+        if width != 1:
             raise UserError(
-                f"{corpus.facts.source}: the next_sentence view reads one text per row, not {corpus.width}; "
+                f"{source}: the next_sentence view reads one text per row, not {width}; "
                 "give running text, one sentence per line"
             )
+
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
+        """(sentence, following sentence) for every pair inside a document."""
+        self.require_width(corpus.width, corpus.facts.source)
         documents = np.asarray(corpus.documents)
         following = np.zeros(len(documents), dtype=np.int64)  # later sentences of its document, at most window
         for gap in range(1, self.settings.window + 1):

@@ -32,13 +32,16 @@ class Pair(View):
 
         kind: Literal["pair"] = "pair"
 
+    def require_width(self, width: int, source: str) -> None:
+        """Refuses rows of one text."""
+        if width < 2:
+            raise UserError(
+                f"{source}: the pair view needs two or three texts per row, not {width}: anchor, positive and perhaps "
+                "a hard negative; name them with --columns, or use a recipe for plain sentences (simcse, next-sentence)"
+            )
+
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """Every row with its own columns."""
         del random
-        if corpus.width < 2:
-            raise UserError(
-                f"{corpus.facts.source}: the pair view needs two or three texts per row, not {corpus.width}: anchor, "
-                "positive and perhaps a hard negative; name them with --columns, or use a recipe for plain sentences "
-                "(simcse, next-sentence)"
-            )
+        self.require_width(corpus.width, corpus.facts.source)
         return cells(np.arange(len(corpus), dtype=np.int64), range(corpus.width))

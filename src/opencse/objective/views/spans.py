@@ -79,14 +79,18 @@ class Spans(DrawsTexts):
         """As its settings say."""
         return self.settings.positives
 
+    def require_width(self, width: int, source: str) -> None:
+        """Refuses rows of several texts."""
+        if width != 1:
+            raise UserError(
+                f"{source}: the spans view reads one text per row, not {width}; "
+                "give running text, one sentence per line"
+            )
+
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """(M, 2, 2): the first and the last row of every document."""
         del random
-        if corpus.width != 1:
-            raise UserError(
-                f"{corpus.facts.source}: the spans view reads one text per row, not {corpus.width}; "
-                "give running text, one sentence per line"
-            )
+        self.require_width(corpus.width, corpus.facts.source)
         documents = np.asarray(corpus.documents)
         first = np.flatnonzero(np.diff(documents, prepend=documents[:1] - 1))
         examples = cells(first.astype(np.int64), [0, 0])
