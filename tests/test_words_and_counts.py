@@ -29,6 +29,14 @@ def test_a_phrase_in_a_docstring_is_named_with_its_line_and_what_to_write(tmp_pa
     assert line.startswith("src/opencse/a.py:3: 'alike': write the same")
 
 
+@pytest.mark.parametrize("name", ["docs/notebook.ipynb", "docs/adapt.md.jinja", "examples/spark.py"])
+def test_notebooks_templates_and_examples_are_read_too(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_text("# Texts that are alike\n", encoding="utf-8")
+    (line,) = words.phrases(tmp_path)
+    assert line.startswith(f"{name}:1: 'alike'")
+
+
 def test_every_pattern_of_the_list_matches_something() -> None:
     assert len(words.table()["phrases"]) > 20
     assert all(instead for instead in words.table()["phrases"].values())

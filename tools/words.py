@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-TEXTS = (".md", ".html", ".toml", ".js", ".css")
+TEXTS = (".md", ".ipynb", ".jinja", ".html", ".toml", ".js", ".css")
 
 
 def table() -> dict[str, Any]:
@@ -27,8 +27,8 @@ def table() -> dict[str, Any]:
 def files(root: Path) -> list[Path]:
     """The files that people read."""
     found = [root / "README.md", root / "CHANGELOG.md", root / "CONTRIBUTING.md"]
-    found += [path for path in (root / "src").rglob("*") if path.suffix in (".py", *TEXTS)]
-    found += [path for path in (root / "docs").rglob("*") if path.suffix in (".py", *TEXTS)]
+    for folder in ("src", "docs", "examples"):
+        found += [path for path in (root / folder).rglob("*") if path.suffix in (".py", *TEXTS)]
     return sorted(path for path in found if path.is_file())
 
 
