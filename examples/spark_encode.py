@@ -1,7 +1,7 @@
 """Vectors of a text by Spark, as a pandas UDF: spark-submit spark_encode.py MODEL TEXT OUT.
 
-TEXT is what Spark reads, one sentence per line; OUT becomes a folder of Parquet files with the columns `text` and `vector`.
-Every node needs opencse, and finds MODEL under the same name.
+TEXT is what Spark reads, one sentence per line; OUT becomes a folder of Parquet files with the columns `text` and
+`vector`. Every node needs opencse, and finds MODEL under the same name.
 """
 
 from __future__ import annotations
