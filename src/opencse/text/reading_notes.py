@@ -81,5 +81,5 @@ class ReadingNotes:
             listed = [f"{files:,} {suffix}" for suffix, files in others.most_common(_MOST_KINDS)]
             if more := others.total() - sum(files for _, files in others.most_common(_MOST_KINDS)):
                 listed.append(f"{more:,} of other kinds")
-            lines.append(f"{others.total():,} files of kinds that are not read ({', '.join(listed)})")
+            lines.append(f"{number_of(others.total(), 'file')} of kinds that are not read ({', '.join(listed)})")
         return lines
