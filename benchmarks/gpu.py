@@ -22,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from speed import BATCH, LENGTH, SHAPES
+from speed import BATCH, LENGTH, shaped
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
+from opencse.model_folder.locate import BUILTIN
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.step import Representations
@@ -63,26 +64,6 @@ class Clock(Silent):
         """Of a step, between the first logged one after the warm-up and the last."""
         steps = sorted(step for step in self.times if step > WARM_UP)
         return 1_000 * (self.times[steps[-1]] - self.times[steps[0]]) / (steps[-1] - steps[0])
-
-
-def shaped(tokenizer: str, folder: Path) -> str:
-    """A folder with a BERT of base shape, random weights, and the tokenizer of another folder."""
-    from transformers import AutoTokenizer, BertConfig, BertModel
-
-    layers, width = SHAPES["base"]
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=30_522,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=width // 64,
-        intermediate_size=4 * width,
-    )
-    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
-    words = AutoTokenizer.from_pretrained(tokenizer)
-    words.model_max_length = config.max_position_embeddings
-    words.save_pretrained(folder)
-    return str(folder)
 
 
 def our_steps(model: str, text: str, steps: int, settings: tuple[str, ...], out: Path) -> tuple[float, float]:
@@ -203,7 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", nargs="+", choices=("train", "encode", "loss"))
     parser.add_argument("--text", required=True, help="a sentence a line")
-    parser.add_argument("--tokenizer", required=True, help="folder of a model with a WordPiece tokenizer")
+    parser.add_argument("--tokenizer", default=BUILTIN, help="folder of a model with a WordPiece tokenizer")
     parser.add_argument("--sentences", type=int, default=1_000_000, help="to encode")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=list(WAYS), help="of training")
     parser.add_argument("--epoch", action="store_true", help="make all steps of an epoch of a million sentences")
@@ -215,7 +196,7 @@ def main() -> None:
         f"{here.transformers}, sentence-transformers {installed('sentence-transformers')}, {time.strftime('%Y-%m-%d')}"
     }
     with tempfile.TemporaryDirectory() as folder:
-        model = shaped(options.tokenizer, Path(folder) / "base")
+        model = shaped("base", Path(folder) / "base", options.tokenizer)
         if "loss" in options.work:
             found["loss"] = loss()
         if "encode" in options.work:

@@ -39,6 +39,7 @@ from opencse.evaluation import Sts
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.kernels.precision import choose_precision
+from opencse.model_folder.locate import BUILTIN
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.runs.prepare import Prepared
@@ -60,12 +61,12 @@ SIDES = ("first", "second")
 Clock = Callable[[], float]
 
 
-def shaped(shape: str, folder: Path) -> str:
-    """A folder with a BERT of ``shape`` and random weights, and the built-in encoder's tokenizer."""
+def shaped(shape: str, folder: Path, tokenizer_of: str = BUILTIN) -> str:
+    """A folder with a BERT of ``shape`` and random weights, and the tokenizer of another model."""
     from transformers import BertConfig, BertModel
 
     layers, width = SHAPES[shape]
-    tokenizer = SentenceEncoder.load(device="cpu").tokenizer.hf
+    tokenizer = SentenceEncoder(tokenizer_of, device="cpu").tokenizer.hf
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=30_522,
