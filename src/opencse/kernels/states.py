@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Computation = Literal["transformers", "packed", "padded", "compiled"]
 """What computes the training forward: transformers; without padding (`opencse.kernels.packed`, on a CPU); with padding
 in few kernels (`opencse.kernels.padded`, on a GPU); the same with compiled layers."""
+ON_GPU: tuple[Computation, ...] = ("padded", "compiled")
+"""Those of `opencse.kernels.padded`."""
 
 
 def plain_states(
@@ -136,7 +138,6 @@ def trained_states(
     """
     ids, mask = tokens.input_ids, tokens.attention_mask
     if computation != "packed":
-        compiled = computation == "compiled"
         by_layer = padded_states(
             backbone,
             ids,
@@ -146,7 +147,7 @@ def trained_states(
             dropout=dropout,
             disturb=disturb,
             leading=leading,
-            compiled=compiled,
+            compiled=computation == "compiled",
         )
         return [by_layer[layer] for layer in layers]
     seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None

@@ -9,6 +9,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.packed import pack, why_not_packed
 from opencse.kernels.padded import MULTIPLE
+from opencse.kernels.states import ON_GPU
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
 from opencse.recipes.recipe import Recipe
@@ -56,7 +57,7 @@ def recording_in_words(
     encoder: SentenceEncoder, objectives: Sequence[Objective], recipe: Recipe, chunks: Chunks
 ) -> str:
     """Whether steps on a GPU are recorded, and why not, to put after what is said of attention."""
-    if encoder.computation not in ("padded", "compiled"):
+    if encoder.computation not in ON_GPU:
         return ""
     if not recipe.training.graphs:
         return ", steps not recorded (training.graphs = false)"

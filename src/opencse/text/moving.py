@@ -13,9 +13,8 @@ def moved(tensor: Tensor, device: torch.device) -> Tensor:
     first finishes all earlier work.
     """
     if device.type == "cuda" and tensor.device.type == "cpu":
-        if (
-            torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
-        ):  # the graph would read this memory again when it is gone
+        # a graph would read this memory again when it is gone
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise RuntimeError("a step that copies from the processor cannot be recorded")
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

@@ -10,6 +10,7 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.padded import MULTIPLE
 from opencse.kernels.precision import Precision
+from opencse.kernels.states import ON_GPU
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
@@ -105,6 +106,6 @@ def step_inputs(
     Where layers are computed with padding, all lengths are multiples of what they are padded to.
     """
     numbers = range(step * accumulate, (step + 1) * accumulate)
-    multiple = MULTIPLE if encoder.computation in ("padded", "compiled") else 1
+    multiple = MULTIPLE if encoder.computation in ON_GPU else 1
     built = (inputs.build(batches.batch(n), n).padded(multiple, encoder.tokenizer.pad_id) for n in numbers)
     return [replace(batch.to(encoder.device), chunks=chunks) for batch in built]
