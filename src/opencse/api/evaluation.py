@@ -161,8 +161,8 @@ def evaluate_all(
 
     Yields:
         Each suite's name as soon as it is done, and the records by model (or ``model, layer n``, ``model, n
-        dimensions``; with ``hybrid`` also ``BM25`` and ``model + BM25``; with ``rerank`` each of them again,
-        re-ranked).
+        dimensions``, ``model + whitening (target)``; with ``hybrid`` also ``BM25`` and ``model + BM25``; with
+        ``rerank`` each of them again, re-ranked).
 
     Raises:
         TypeError: for data that is no path.
@@ -176,11 +176,11 @@ def evaluate_all(
     for model in models if len(models) > 1 else ():
         require_model(model)
 
-    def opened_models() -> Iterator[tuple[str, EmbeddingModel]]:
+    def opened_models() -> Iterator[EmbeddingModel]:
         for opened in _opened(models, options):
-            yield opened.name, _transformed(remembering(opened) if several else opened, options)
+            yield _transformed(remembering(opened) if several else opened, options)
 
-    remembered: list[tuple[str, EmbeddingModel]] = []
+    remembered: list[EmbeddingModel] = []
     for suite, folder in folders.items():
         opened_suite = suite_named(suite).open(folder, suite_options)
         if several and not remembered:
@@ -188,13 +188,12 @@ def evaluate_all(
         opened = remembered or opened_models()
         retrieval, data_sets = opened_suite.suite, opened_suite.data
         if isinstance(retrieval, Retrieval) and (extra is not None or second is not None):
-            scored = (model for _, model in opened)
             if extra is not None:
-                yield suite, {**rows_with_keywords(scored, retrieval, data_sets, extra, progress.say, second)}
+                yield suite, {**rows_with_keywords(opened, retrieval, data_sets, extra, progress.say, second)}
             elif second is not None:
-                yield suite, {**rows_with_reranking(scored, retrieval, data_sets, second)}
+                yield suite, {**rows_with_reranking(opened, retrieval, data_sets, second)}
             continue
-        records = {name: opened_suite.evaluate(model, progress.say).record for name, model in opened}
+        records = {model.name: opened_suite.evaluate(model, progress.say).record for model in opened}
         one_row_each = options["layers"] is None and options["dimensions"] is None
         yield suite, compared_with_first(records) if one_row_each else records
 
