@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -56,10 +57,19 @@ def refuse(case: Case, run: Run, world: Path, own: str = "") -> None:
 
 
 def tree(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Every file and folder: kind, size, place on the disk and times of change, which no write leaves as they were."""
+    """Every file and folder: kind, size, place on the disk and times of change, which no write leaves as they were.
+
+    With `os.scandir`: going through the world by pathlib took half of the time of these tests.
+    """
     found: dict[str, tuple[int, ...]] = {}
-    for path in folder.rglob("*"):
-        status = path.lstat()
-        times = () if path.is_dir() else (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        found[str(path.relative_to(folder))] = (status.st_mode, status.st_ino, *times)
+    folders = [""]
+    while folders:
+        inside = folders.pop()
+        with os.scandir(folder / inside) as entries:
+            for entry in entries:
+                status, name = entry.stat(follow_symlinks=False), inside + entry.name
+                times = () if entry.is_dir() else (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+                found[name] = (status.st_mode, status.st_ino, *times)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{name}/")
     return found
