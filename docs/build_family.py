@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--machine", help="processor and instruction sets, with --family")
     options = parser.parse_args()
     if options.family is not None:
-        parts = {"sts": scores_of(options.family, STS), "dev": scores_of(options.family, DEV) | {"over_pairs": {}}}
+        parts = {"sts": scores_of(options.family, STS), "dev": scores_of(options.family, DEV)}
         save_json(RECORD, {"machine": options.machine or "", **parts})
     save_text(PAGE, page(json.loads(RECORD.read_text(encoding="utf-8"))))
 

@@ -1,17 +1,20 @@
-"""Writes docs/results/papers.md, the papers' tables compared with ours, and its pictures.
+"""Writes docs/results/papers.md and ablations.md, the papers' tables compared with ours, and their pictures.
 
-    python docs/build_papers.py [--systems FOLDER] [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
+    python docs/build_papers.py [--systems FOLDER] [--tuned FOLDER] [--combination FOLDER] [--second FOLDER]
+        [--sweeps FOLDER]
 
-The folders are those of the comparisons of benchmarks/studies/papers.toml, papers-combination.toml, papers.toml with
-encoder.layers=3, and papers-sweeps.toml. Their scores are first put into docs/results/records/papers-scores.json; runs
-of the ablations are added to it, and a run that it already has is replaced. The page is docs/papers.md.jinja, filled
-from that file and from docs/papers.toml, which lists the published tables and a verdict on each.
+The folders are those of the comparisons of benchmarks/studies/papers.toml, papers-tuned.toml,
+papers-combination.toml, papers-tuned.toml with encoder.layers=3, and papers-sweeps.toml. Their scores are first put
+into docs/results/records/papers-scores.json; runs of the systems and of the ablations are added to it, and a run that
+it already has is replaced. The pages are docs/papers.md.jinja and ablations.md.jinja, filled from that file and from
+docs/papers.toml, which lists the published tables and a verdict on each.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,33 +24,30 @@ import jinja2
 import numpy as np
 
 from opencse.analysis.figures import standalone
-from opencse.analysis.figures.lines import lines
+from opencse.analysis.figures.base import AFTER, INK, THIRD, new_figure, to_svg
 from opencse.evaluation import spearman
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json, save_text
-from opencse.statistics import PairedSeeds, after_holm, brief, paired_bootstrap, paired_seeds, summary
+from opencse.statistics import PairedSeeds, after_holm, brief, paired_seeds, summary
 from opencse.studies.record import StudyRecord
-from opencse.studies.running import read_arrays
-from opencse.studies.study import folder_name
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-PAGE, SCORES, FIGURES = RESULTS / "papers.md", RESULTS / "records" / "papers-scores.json", RESULTS / "figures"
-TEMPLATE, PUBLISHED = HERE / "papers.md.jinja", HERE / "papers.toml"
+SCORES, FIGURES = RESULTS / "records" / "papers-scores.json", RESULTS / "figures"
+PUBLISHED = HERE / "papers.toml"
+GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
 DEV, STS, BASE = "dev.stsb", "sts.average", "simcse"
 Scores = Mapping[str, Any]
 
 
-def gather(
-    systems: Path | None, combination: Path | None, sweeps: Path | None, second: Path | None = None
-) -> dict[str, Any]:
+def gather(folders: Mapping[str, Path | None]) -> dict[str, Any]:
     """The scores of the comparisons whose folders are given."""
     scores: dict[str, Any] = {}
-    for name, folder in (("systems", systems), ("combination", combination), ("second", second)):
-        if folder is not None:
+    for name, folder in folders.items():
+        if folder is not None and name == "sweeps":
+            scores[name] = scores_of(folder, DEV)
+        elif folder is not None:
             scores |= {name: scores_of(folder, STS), f"{name}_dev": scores_of(folder, DEV)}
-    if sweeps is not None:
-        scores["sweeps"] = scores_of(sweeps, DEV)
     return scores
 
 
@@ -66,38 +66,19 @@ def scores_of(folder: Path, metric: str) -> dict[str, Any]:
         "metric": metric,
         "start": round(start.results[metric], 4),
         "scores": {name: dict(sorted(seeds.items())) for name, seeds in sorted(by_recipe.items())},
-        "over_pairs": over_pairs(folder, start.start, by_recipe) if metric == DEV else {},
         "environment": {key: environment[key] for key in ("python", "torch", "transformers") if environment.get(key)},
         "date": f"{max(run.created for run in runs):%Y-%m-%d}",
     }
 
 
-def over_pairs(folder: Path, start: str, by_recipe: Scores) -> dict[str, dict[int, list[float]]]:
-    """95% intervals of each model's score minus its base's over other sentence pairs (STS-B dev), by seed."""
-    published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
-    compared = {(name, BASE) for part in ("systems", "combination") for name in published[part]}
-    compared |= {(recipe, table["base"]) for table in published["tables"] for _, recipe in table["rows"]}
-    intervals: dict[str, dict[int, list[float]]] = {}
-    for recipe, base in sorted(pair for pair in compared if pair[0] != pair[1]):
-        for seed in sorted(by_recipe.get(recipe, {}).keys() & by_recipe.get(base, {}).keys()):
-            runs = [folder / "runs" / folder_name(start) / folder_name(name) / str(seed) for name in (recipe, base)]
-            a, b = (read_arrays(run, "dev") for run in runs)
-            if a and b:
-                interval = paired_bootstrap(a["stsb.gold"], a["stsb.cosine"], b["stsb.cosine"]).interval
-                if interval is not None:
-                    intervals.setdefault(f"{recipe} against {base}", {})[seed] = [round(end, 2) for end in interval]
-    return intervals
-
-
 def added(old: Scores, new: Scores) -> dict[str, Any]:
     """The scores of both, by recipe and seed; the new one where a run is in both."""
     both = {**old, "date": max(old["date"], new["date"])}
-    for key in ("scores", "over_pairs"):
-        joined: dict[str, dict[int, Any]] = {}
-        for part in (old, new):
-            for name, seeds in part[key].items():
-                joined.setdefault(name, {}).update({int(seed): value for seed, value in seeds.items()})
-        both[key] = {name: dict(sorted(seeds.items())) for name, seeds in sorted(joined.items())}
+    joined: dict[str, dict[int, Any]] = {}
+    for part in (old, new):
+        for name, seeds in part["scores"].items():
+            joined.setdefault(name, {}).update({int(seed): value for seed, value in seeds.items()})
+    both["scores"] = {name: dict(sorted(seeds.items())) for name, seeds in sorted(joined.items())}
     return both
 
 
@@ -134,13 +115,6 @@ class Comparison:
         values = summary(list(self.scores[recipe].values()))
         return f"{values.mean:.2f}" if values.sd is None else f"{values.mean:.2f} ± {values.sd:.2f}"
 
-    def over_pairs(self, recipe: str, base: str) -> str:
-        """At how many seeds the model differs for other sentence pairs too: ``2 above of 3``, ``none of 1``."""
-        intervals = list(self.record.get("over_pairs", {}).get(f"{recipe} against {base}", {}).values())
-        above, below = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals)
-        words = [f"{count} {word}" for count, word in ((above, "above"), (below, "below")) if count]
-        return f"{' and '.join(words) or 'none'} of {len(intervals)}" if intervals else ""
-
     def made(self, machine: str) -> str:
         """When the comparison was made, with which versions and where."""
         versions = ", ".join(f"{key} {value}" for key, value in self.record["environment"].items())
@@ -162,19 +136,77 @@ def of_paper(table: Mapping[str, Any], recipe: str) -> float | None:
     return next((presets[name].expected[metric] for name in reversed(names) if metric in presets[name].expected), None)
 
 
-def page(scores: Scores, published: Mapping[str, Any]) -> str:
-    """The page in Markdown."""
+def pages(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
+    """The pages in Markdown, by file name."""
     parts = {name: Comparison(record) for name, record in scores.items()}
+    return {"papers.md": systems_page(parts, published), "ablations.md": ablations_page(parts, published)}
+
+
+def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
+    """The page of the papers' systems."""
+    sts, dev, tuned = parts["systems"], parts["systems_dev"], parts["tuned"]
+    gains = {name: numbers[0] - numbers[1] for name, numbers in published["systems"].items() if numbers}
+    pairs = sts.adjusted([name for name in published["systems"] if name in sts.scores], BASE)
+    verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items() if name in gains}
+    start = paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))
+    before = tuned.adjusted([name for name in gains if name in tuned.scores], BASE)
+    return filled(
+        "papers.md.jinja",
+        {
+            "start": f"{sts.start:.2f}",
+            "dev_start": f"{dev.start:.2f}",
+            "simcse": brief(start),
+            "seeds": min(len(seeds) for seeds in sts.scores.values()),
+            "systems": systems_table(sts, dev, pairs, gains, verdicts),
+            "verdicts": {word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
+            "picture": GAINS,
+            "tuned_start": f"{tuned.start:.2f}",
+            "tuned_best": max(before, key=lambda name: before[name].difference),
+            "tuned_gain": brief(max(before.values(), key=lambda pair: pair.difference)),
+            "made": sts.made(published["machines"]["systems"]),
+        },
+    )
+
+
+VERDICTS = ("holds", "does not hold", "cannot be told")
+
+
+def verdict(pair: PairedSeeds, gain: float) -> str:
+    """Whether a published gain shows (p < .05 after Holm), or the 95% interval excludes a gain of its size."""
+    if pair.direction() == "better":
+        return VERDICTS[0]
+    return VERDICTS[1] if pair.interval is not None and pair.interval[1] < gain else VERDICTS[2]
+
+
+def systems_table(
+    sts: Comparison,
+    dev: Comparison,
+    pairs: Mapping[str, PairedSeeds],
+    gains: Mapping[str, float],
+    verdicts: Mapping[str, str],
+) -> str:
+    """One row per system: its scores, the published gain over SimCSE, ours, and the verdict."""
+    rows = [["the start", "", f"{dev.start:.2f}", f"{sts.start:.2f}", "", "", ""]]
+    for name in [BASE, *pairs]:
+        cells = [f"`{name}`", str(len(sts.scores[name])), dev.mean(name), sts.mean(name)]
+        cells += [f"{gains[name]:+.2f}" if name in gains else "", brief(pairs[name]) if name in pairs else ""]
+        rows.append([*cells, verdicts.get(name, "")])
+    head = ["system", "seeds", "STS-B dev", "seven STS tasks", "published gain", "gain here", "verdict"]
+    return markdown(head, rows)
+
+
+def ablations_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
+    """The page of the papers' ablations."""
     sweeps, machines = parts["sweeps"], published["machines"]
     tables = [table for table in published["tables"] if len(sweeps.known(table)) > 1]
     values: dict[str, Any] = {
-        "start": f"{parts['systems'].start:.2f}",
-        "dev_start": f"{parts['systems_dev'].start:.2f}",
-        "systems": systems_table(parts, published["systems"]),
+        "start": f"{parts['tuned'].start:.2f}",
+        "dev_start": f"{parts['tuned_dev'].start:.2f}",
         "ablations": ablations_table(sweeps, tables),
+        "picture": CURVES,
         "missing": "; ".join(table["title"] for table in published["tables"] if table not in tables),
     }
-    titles = {"systems": "Systems", "sweeps": "Ablations"}
+    titles = {"sweeps": "Ablations"}
     if "combination" in parts:
         both, name = parts["combination"], list(published["combination"])[-1]
         values["combination"] = {"gain": brief(both.adjusted(list(both.scores), BASE)[name])}
@@ -191,45 +223,13 @@ def page(scores: Scores, published: Mapping[str, Any]) -> str:
         f"{title}: {parts[name].made(machines['ablations' if name == 'sweeps' else name])}."
         for name, title in titles.items()
     )
+    return filled("ablations.md.jinja", {"combination": None, "second": None} | values)
+
+
+def filled(template: str, values: Mapping[str, Any]) -> str:
+    """A template of this folder with its values."""
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    optional = {"combination": None, "second": None}
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(optional | values)
-
-
-def systems_table(parts: Mapping[str, Comparison], systems: Mapping[str, Sequence[float]]) -> str:
-    """One row per system: its scores, its gain over the start and over SimCSE, and the published gain."""
-    sts, dev = parts["systems"], parts["systems_dev"]
-    names = [name for name in systems if name in sts.scores]
-    adjusted = sts.adjusted(names, BASE)
-    start = after_holm(
-        {name: paired_seeds(sts.scores[name], dict.fromkeys(sts.scores[name], sts.start)) for name in names}
-    )
-    rows = [["the start", "", f"{dev.start:.2f}", "", f"{sts.start:.2f}", "", "", "", ""]]
-    for name in names:
-        pair, numbers = adjusted.get(name), systems[name]
-        gain = numbers[0] - numbers[1] if numbers else None
-        cells = [name + (" (ours)" if name == "queue-dcl" else ""), str(len(sts.scores[name])), dev.mean(name)]
-        cells += [dev.over_pairs(name, BASE), sts.mean(name), brief(start[name]), "" if pair is None else brief(pair)]
-        cells += ["" if gain is None else f"{gain:+.2f}", "" if pair is None or gain is None else holds(pair)]
-        rows.append(cells)
-    head = [
-        "recipe",
-        "seeds",
-        "STS-B dev",
-        "over other pairs",
-        "seven STS tasks",
-        "against the start",
-        "against simcse",
-    ]
-    return markdown([*head, "published", "holds here"], rows)
-
-
-def holds(pair: PairedSeeds) -> str:
-    """Whether a positive published gain was found too."""
-    p = pair.decisive_p()
-    if p is None or p >= 0.05:
-        return "not shown"
-    return "yes" if pair.difference > 0 else "no, the other way"
+    return environment.from_string((HERE / template).read_text(encoding="utf-8")).render(values)
 
 
 def ablations_table(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> str:
@@ -244,30 +244,59 @@ def ablations_table(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> 
         best = known[gains.index(max(gains))][0]
         printed = [(value, label) for label, recipe in known if (value := of_paper(table, recipe)) is not None]
         theirs = max(printed)[1] if len(printed) > 1 else "no numbers"
-        title = f"[{table['title']}](figures/papers-{table['key']}.svg)"
-        rows.append([title, theirs, best, order, f"{len(known)} of {len(table['rows'])}", table["verdict"]])
+        rows.append([table["title"], theirs, best, order, f"{len(known)} of {len(table['rows'])}", table["verdict"]])
     return markdown(["table", "best, published", "best, here", "order agrees (Spearman)", "rows run", "verdict"], rows)
 
 
 def pictures(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
-    """An SVG for each table that has results, by file name."""
-    sweeps = Comparison(scores["sweeps"])
-    drawn = {}
-    for table in published["tables"]:
+    """The pictures of both pages as SVG, by file name."""
+    sts, sweeps = Comparison(scores["systems"]), Comparison(scores["sweeps"])
+    tables = [table for table in published["tables"] if len(sweeps.known(table)) > 1]
+    return {GAINS: standalone(gains_picture(sts, published)), CURVES: standalone(curves_picture(sweeps, tables))}
+
+
+def gains_picture(sts: Comparison, published: Mapping[str, Any]) -> str:
+    """Each system's gain over SimCSE with its 95% interval, and the published gain."""
+    pairs = sts.adjusted([name for name, numbers in published["systems"].items() if name in sts.scores], BASE)
+    figure = new_figure(6.4, 0.9 + 0.3 * len(pairs))
+    axes = figure.subplots()
+    for row, (name, pair) in enumerate(pairs.items()):
+        if pair.interval is not None:
+            axes.plot(pair.interval, [row, row], color=AFTER, linewidth=1.6)
+        axes.plot([pair.difference], [row], "o", color=AFTER, markersize=6, label=None if row else "here, 95%")
+        if numbers := published["systems"][name]:
+            gain = numbers[0] - numbers[1]
+            axes.plot([gain], [row], "D", color=THIRD, markersize=5, label=None if row else "published")
+    axes.axvline(0, color=INK, linewidth=0.7, alpha=0.6)
+    axes.set(title="Gain over SimCSE, seven STS tasks", xlabel=f"points above {BASE}")
+    axes.set_yticks(range(len(pairs)), list(pairs))
+    axes.invert_yaxis()
+    return to_svg(figure, {"loc": "lower right"})
+
+
+def curves_picture(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> str:
+    """A small curve for each published table: points above its base, here and published."""
+    columns = 3
+    figure = new_figure(10.5, 2.5 * math.ceil(len(tables) / columns))
+    panels = figure.subplots(math.ceil(len(tables) / columns), columns, squeeze=False).ravel()
+    for number, (panel, table) in enumerate(zip(panels, tables, strict=False)):
         rows, base = sweeps.known(table), table["base"]
-        if len(rows) < 2:
-            continue
-        curves = {"here": [(float(index), sweeps.gain(recipe, base)) for index, (_, recipe) in enumerate(rows)]}
+        ours = [sweeps.gain(recipe, base) for _, recipe in rows]
+        panel.plot(ours, "o-", color=AFTER, markersize=4, linewidth=1.3, label=None if number else "here")
         zero = of_paper(table, base)
-        printed = [(float(index), of_paper(table, recipe)) for index, (_, recipe) in enumerate(rows)]
+        printed = [(index, of_paper(table, recipe)) for index, (_, recipe) in enumerate(rows)]
         theirs = [(index, value - zero) for index, value in printed if value is not None and zero is not None]
         if len(theirs) > 1:
-            curves["published"] = theirs
-        ticks = [label.replace(", ", ",\n").replace(" ", "\n") for label, _ in rows]
-        drawn[f"papers-{table['key']}.svg"] = standalone(
-            lines(curves, table["title"], "", f"points above {base}", ticks=ticks)
-        )
-    return drawn
+            dashed = {"color": THIRD, "markersize": 3.5, "linewidth": 1, "label": None if number else "published"}
+            panel.plot(*zip(*theirs, strict=True), "D--", **dashed)
+        panel.set_title(table["title"])
+        labels = [label for label, _ in rows]
+        upright = sum(map(len, labels)) < 45
+        panel.set_xticks(range(len(rows)), labels, rotation=0 if upright else 90)
+    for panel in panels[len(tables) :]:
+        panel.remove()
+    figure.supylabel("points above the base", fontsize=8, color=INK)
+    return to_svg(figure, {"loc": "lower left"})
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -276,17 +305,18 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Gathers the scores of the folders that are given, and writes page and pictures."""
+    """Gathers the scores of the folders that are given, and writes pages and pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("systems", "combination", "second", "sweeps"):
+    for name in ("systems", "tuned", "combination", "second", "sweeps"):
         parser.add_argument(f"--{name}", type=Path)
-    folders = parser.parse_args()
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
-    if new := gather(folders.systems, folders.combination, folders.sweeps, folders.second):
-        scores |= {part: added(scores["sweeps"], own) if part == "sweeps" else own for part, own in new.items()}
+    if new := gather(vars(parser.parse_args())):
+        grown = {part for part in new if part.startswith(("systems", "sweeps")) and part in scores}
+        scores |= {part: added(scores[part], own) if part in grown else own for part, own in new.items()}
         save_json(SCORES, scores)
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
-    save_text(PAGE, page(scores, published))
+    for name, text in pages(scores, published).items():
+        save_text(RESULTS / name, text)
     for name, drawn in pictures(scores, published).items():
         save_text(FIGURES / name, drawn)
 

@@ -1,4 +1,4 @@
-"""The page of the papers' tables is what its scores and published tables make, and its tables are the recipes' own."""
+"""The pages of the papers' tables are what scores and published tables make, and their tables are the recipes' own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import helpers
 from opencse.api.study_file import study_of
 from opencse.environment import Environment
 from opencse.recipes.recipe import resolve_recipe
+from opencse.statistics import paired_seeds
 from opencse.studies.record import StudyRecord
 
 ROOT = Path(__file__).parents[1]
@@ -31,26 +32,26 @@ def published(script: ModuleType) -> dict[str, Any]:
     return tomllib.loads(script.PUBLISHED.read_text(encoding="utf-8"))
 
 
-def test_the_page_is_up_to_date(script: ModuleType, published: dict[str, Any]) -> None:
+def test_the_pages_are_up_to_date(script: ModuleType, published: dict[str, Any]) -> None:
     scores = json.loads(script.SCORES.read_text(encoding="utf-8"))
-    written = script.PAGE.read_text(encoding="utf-8")
-    assert written == script.page(scores, published), "run python docs/build_papers.py"
-    pictures = script.pictures(scores, published)
-    assert len(pictures) == len(published["tables"])
-    for name in pictures:
-        assert f"figures/{name}" in written
-        assert (script.FIGURES / name).is_file()
+    pages, pictures = script.pages(scores, published), script.pictures(scores, published)
+    assert len(pages) == len(pictures) == 2
+    for (name, text), picture in zip(pages.items(), pictures, strict=True):
+        assert (script.RESULTS / name).read_text(encoding="utf-8") == text, "run python docs/build_papers.py"
+        assert f"figures/{picture}" in text
+        assert (script.FIGURES / picture).is_file()
     assert all(table["verdict"] for table in published["tables"])
 
 
 def test_every_row_is_a_recipe_and_most_have_published_numbers(script: ModuleType, published: dict[str, Any]) -> None:
     studies = [study_of({**tomllib.loads(file.read_text()), **GIVEN}) for file in sorted(STUDIES.glob("papers*.toml"))]
-    assert len(studies) == 3
-    assert len({tuple(study.options()["settings"])[:2] for study in studies}) == 1, "of one start"
+    assert len(studies) == 4
+    settings = {tuple(study.options()["settings"])[:2] for study in studies}
+    assert len(settings) == 2, "of two starts: of the systems, and of the tuned one"
     run = {recipe for study in studies for recipe in study.recipes}
     rows = [(table, recipe) for table in published["tables"] for _, recipe in table["rows"]]
     listed = {recipe for _, recipe in rows} | {*published["systems"], *published["combination"]}
-    assert listed >= run - {"simcse:batch-128"}
+    assert listed >= run - {"simcse:batch-128", "queue-dcl"}
     assert run >= {recipe for _, recipe in rows}
     assert all(table["base"] in [recipe for _, recipe in table["rows"]] for table in published["tables"])
     known = [script.of_paper(table, recipe) is not None for table, recipe in rows]
@@ -92,33 +93,51 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
         for seed, score in seeds.items():
             put(tmp_path / "runs" / "m" / recipe / str(seed), score, recipe, seed)
     put(tmp_path / "runs" / "m" / "simcse_dropout-0" / "42", 55.0, "simcse:dropout-0", 42)
-    scores = json.loads(json.dumps(script.gather(tmp_path, None, tmp_path)))
+
+    def gathered(*names: str) -> dict[str, Any]:
+        scores: dict[str, Any] = json.loads(json.dumps(script.gather(dict.fromkeys(names, tmp_path))))
+        return scores
+
+    scores = gathered("systems", "tuned", "sweeps")
     assert scores["sweeps"]["start"] == scores["systems"]["start"] - 1 == 50.0
     assert scores["sweeps"]["scores"]["esimcse"] == {"42": 63.0, "43": 65.1, "44": 63.9}
-    assert script.gather(None, None, tmp_path).keys() == {"sweeps"}
-    page = script.page(scores, published)
-    assert "| the start |  | 50.00 |  | 51.00 |" in page
-    assert "| esimcse | 3 | 64.00 ± 1.05 |  | 65.00 ± 1.05 | +14.00 ± 2.62" in page
-    assert "+3.00 ± 0.25 (p < .001) | +2.02 | yes |" in page
-    assert "| [SimCSE, Table 3: dropout](figures/papers-dropout.svg) | .1 | .1 |  | 2 of 8 | The same shape" in page
-    assert "SimCSE, Table 1: augmentations;" in page.partition("- Not run: ")[2]
-    assert list(script.pictures(scores, published)) == ["papers-dropout.svg"]
-    assert "Two settings of two papers" not in page
+    assert script.gather({"systems": None, "sweeps": tmp_path}).keys() == {"sweeps"}
+    systems, ablations = script.pages(scores, published).values()
+    assert "| the start |  | 50.00 | 51.00 |  |  |  |" in systems
+    assert "| `esimcse` | 3 | 64.00 ± 1.05 | 65.00 ± 1.05 | +2.02 | +3.00 ± 0.25 (p < .001) | holds |" in systems
+    assert "the gains of `esimcse` hold. SimCSE itself gains +11.00 ± 2.48" in systems
+    assert "| SimCSE, Table 3: dropout | .1 | .1 |  | 2 of 8 | The same shape" in ablations
+    assert "SimCSE, Table 1: augmentations;" in ablations.partition("- Not run: ")[2]
+    assert list(script.pictures(scores, published)) == ["papers-gains.svg", "papers-ablations.svg"]
+    assert "Two settings of two papers" not in ablations
     name = "simcse:temperature-0.01:delete-one-word-no-dropout"
     for seed in (42, 43):
         put(tmp_path / "runs" / "m" / "both" / str(seed), 60.0 + seed, name, seed)
-    scores |= json.loads(json.dumps(script.gather(None, tmp_path, None)))
-    both = script.page(scores, published).partition("Two settings of two papers")[2]
-    assert "above `simcse` at 2\n" in both
+    both = script.pages(scores | gathered("combination"), published)["ablations.md"]
+    assert "above `simcse` at 2\n" in both.partition("Two settings of two papers")[2]
     assert "an AMD EPYC" in both.partition("Combination: ")[2]
 
 
+@pytest.mark.parametrize(
+    ("gains", "published", "wanted"),
+    [
+        ([2.0, 2.1, 1.9, 2.0, 2.05], 5.0, "holds"),  # also where the paper gained more
+        ([0.1, -0.1, 0.0, 0.1, -0.05], 1.5, "does not hold"),
+        ([-2.0, -2.1, -1.9, -2.0, -2.05], 1.5, "does not hold"),
+        ([3.0, -2.0, 1.0, 2.0, -1.0], 1.5, "cannot be told"),
+        ([2.0], 1.5, "cannot be told"),
+    ],
+)
+def test_the_verdict(script: ModuleType, gains: list[float], published: float, wanted: str) -> None:
+    pair = paired_seeds(dict(enumerate(gains)), dict.fromkeys(range(len(gains)), 0.0))
+    assert script.verdict(pair, published) == wanted
+
+
 def test_further_seeds_are_added(script: ModuleType) -> None:
-    old = {"start": 50.0, "date": "2026-01-02", "scores": {"a": {"42": 1.0}, "b": {"42": 2.0}}, "over_pairs": {}}
-    new = {"start": 51.0, "date": "2026-01-01", "scores": {"a": {42: 9.0, 43: 3.0}}, "over_pairs": {"a": {43: [0, 1]}}}
+    old = {"start": 50.0, "date": "2026-01-02", "scores": {"a": {"42": 1.0}, "b": {"42": 2.0}}}
+    new = {"start": 51.0, "date": "2026-01-01", "scores": {"a": {42: 9.0, 43: 3.0}}}
     assert script.added(old, new) == {
         "start": 50.0,
         "date": "2026-01-02",
         "scores": {"a": {42: 9.0, 43: 3.0}, "b": {42: 2.0}},
-        "over_pairs": {"a": {43: [0, 1]}},
     }

@@ -274,6 +274,16 @@ class NormOfTheWeights:
         return DevScore(value=self.sign * self.scored[-1])
 
 
+class Notes(Silent):
+    """Keeps what is shown next to the bar."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def advance(self, done: int, note: str = "") -> None:
+        self.notes += [note] if note else []
+
+
 @pytest.mark.parametrize(("choice", "sign"), [("second", 1.0), ("better", 1.0), ("better", -1.0)])
 def test_the_chosen_encoder_is_evaluated_and_kept(
     choice: SavedEncoder, sign: float, tiny_folder: Path, tmp_path: Path
@@ -281,7 +291,7 @@ def test_the_chosen_encoder_is_evaluated_and_kept(
     dev = NormOfTheWeights(sign=sign)
     trainer = engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=second", "training.max_steps=2")
     trainer.objective.saved_encoder = choice
-    trainer.dev, trainer.start = cast(Selector, dev), DevScore(-1e9)
+    trainer.dev, trainer.start, trainer.progress = cast(Selector, dev), DevScore(-1e9), Notes()
     with torch.no_grad():
         second_of(trainer).get_parameter(WORDS).mul_(3)
     trainer.run(resume=False)
@@ -289,6 +299,8 @@ def test_the_chosen_encoder_is_evaluated_and_kept(
     chosen_second = choice == "second" or sign > 0
     assert torch.equal(trainer.best[WORDS], second[WORDS]) is chosen_second
     assert len(dev.scored) == (1 if choice == "second" else 2)
+    named = "" if choice == "second" else f" of the {'second' if chosen_second else 'first'} encoder"
+    assert f"dev {max(sign * norm for norm in dev.scored):.2f}{named} (start" in trainer.progress.notes[-1]
     assert torch.equal(trainer.encoder.state_dict()[WORDS], second[WORDS]) is chosen_second, "the last one"
 
 

@@ -256,7 +256,8 @@ class Trainer:
             self.best = best_weights
         self.metrics.write({"step": step, **best.record()})
         scores = self.history.scores
-        message = f"dev {best.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
+        which = "" if len(encoders) == 1 else f" of the {('first', 'second')[self.better_encoder]} encoder"
+        message = f"dev {best.value:.2f}{which} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
         self.progress.advance(step, f"{message}, refused: forgets" if best.forgets else message)
 
     def _score_average(
