@@ -26,6 +26,7 @@ import numpy as np
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.base import AFTER, INK, THIRD, new_figure, to_svg
 from opencse.evaluation import spearman
+from opencse.numerals import number_of
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json, save_text
 from opencse.statistics import PairedSeeds, after_holm, brief, paired_seeds, summary
@@ -156,7 +157,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
             "start": f"{sts.start:.2f}",
             "dev_start": f"{dev.start:.2f}",
             "simcse": brief(start),
-            "seeds": min(len(seeds) for seeds in sts.scores.values()),
+            "seeds": number_of(len(sts.scores[BASE]), "seed"),
             "systems": systems_table(sts, dev, pairs, gains, verdicts),
             "verdicts": {word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
             "picture": GAINS,
@@ -168,7 +169,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
     )
 
 
-VERDICTS = ("holds", "does not hold", "cannot be told")
+VERDICTS = ("holds", "does not hold", "not decided")
 
 
 def verdict(pair: PairedSeeds, gain: float) -> str:
