@@ -130,7 +130,7 @@ def method(recipe: Recipe, recipes: ModuleType) -> str:
     if recipe.presets:
         table = recipes.table(["preset", "sort", "changes", "published", "note"], recipes.presets(recipe))
         pieces.append(f"## Presets\n\nPublished scores; none of them was measured here.\n\n{table}")
-    pieces.append("## Measured\n\nWhat was measured with it here is in [the leaderboard](../results/leaderboard.md).")
+    pieces.append("## Measured\n\nWhat was measured with it here is in [the results](../results/index.md).")
     return "\n\n".join(pieces) + "\n"
 
 
