@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,12 +10,14 @@ from typing import cast
 
 import pytest
 
+from helpers import filled
 from opencse.adapting.selection import Selector
 from opencse.modules.prompts import Prompts
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.runs.plan import Plan
+from opencse.text import sample
 from opencse.text.given import GivenTexts
 
 SETTINGS = ("training.max_steps=2", "training.batch_size=4", "training.precision=float32")
@@ -39,6 +42,18 @@ def test_each_decision_has_its_line(plan: Plan) -> None:
     assert "3 per anchor" in line(plan, "negatives")
     assert "none: the last encoder is kept" in line(plan, "selection")
     assert not [one for one in plan.lines() if one.startswith(("near", "weights", "adapters", "processes"))]
+
+
+@pytest.mark.parametrize(("recipe", "doubted"), [("next-sentence", True), ("simcse", False)])
+def test_shuffled_lines_are_a_doubt_where_their_order_is_read(recipe: str, doubted: bool, tiny_folder: Path) -> None:
+    lines = filled(sample.TRAIN)
+    random.Random(0).shuffle(lines)
+    texts = GivenTexts(tuple((line,) for line in lines), "lines")
+    job = TrainJob(text=texts, recipe=recipe, model=str(tiny_folder), settings=SETTINGS, dev=None)
+    plan = job.prepare(Silent()).plan
+    shown = [one for one in plan.lines() if one.startswith("doubt ")]
+    assert len(shown) == doubted
+    assert all("lines: the lines seem to be shuffled" in one for one in shown)
 
 
 def test_the_optimizer_and_the_encoder_that_is_kept(plan: Plan) -> None:

@@ -59,6 +59,7 @@ class Plan:
     token_weights: TokenWeights | None = None
     replaced: tuple[str, ...] = ()
     bounded: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
     prompts: Prompts = field(default_factory=Prompts)
     others: tuple[PreparedSet, ...] = ()
     mixture: MixingPlan | None = None
@@ -97,6 +98,7 @@ class Plan:
                 if self.near_duplicates is not None
                 else []
             ),
+            *(f"doubt      {line}" for line in self.doubts),
             *self._labels(self.corpus, self.recipe.data.scale),
             *self._data_sets(),
             *self._sample(),

@@ -219,6 +219,7 @@ def prepare(
         chunks=chunks,
         chunks_reason=chunks_reason,
         bounded=tuple(bounded_settings(recipe.training, resolved.explicit, sizes)),
+        doubts=tuple(line for one in sets for line in one.objective.view.doubts(one.inputs.corpus)),
     )
     return Prepared(plan, encoder, objective, inputs, batches, tuple(sets[1:]), mixture)
 

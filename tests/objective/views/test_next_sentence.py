@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.registry import build as build_part
 from opencse.objective.views.base import View
 from opencse.objective.views.next_sentence import NextSentence
+from opencse.text import sample
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.readers import Source
 
@@ -92,3 +94,15 @@ def test_blank_lines_of_a_file_end_documents(tiny_folder: Path, tmp_path: Path) 
     made = tokenise(Source(str(text)), encoder.tokenizer, 16)
     examples = build_part(NextSentence.Settings()).examples(made, np.random.default_rng(0))
     assert examples[:, :, 0].tolist() == [[0, 1], [3, 4], [4, 5]]
+
+
+def test_shuffled_lines_are_a_doubt(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    view = NextSentence(NextSentence.Settings())
+    lines = filled(sample.TRAIN)
+    file = tmp_path / "lines.txt"
+    for seed, doubted in ((None, False), (1, True)):
+        order = range(len(lines)) if seed is None else np.random.default_rng(seed).permutation(len(lines))
+        file.write_text("\n".join(lines[i] for i in order), encoding="utf-8")
+        doubts = view.doubts(tokenise(Source(str(file)), encoder.tokenizer, 32))
+        assert len(doubts) == doubted
+        assert all(f"{file}: the lines seem to be shuffled" in doubt for doubt in doubts)

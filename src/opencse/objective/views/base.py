@@ -83,6 +83,11 @@ class View(Part, ABC):
             UserError: if the corpus is not of the kind this view needs.
         """
 
+    def doubts(self, corpus: Corpus) -> tuple[str, ...]:
+        """What in a corpus speaks against this view, a line each for the plan; by default nothing."""
+        del corpus
+        return ()
+
     def represent(self, passes: Passes) -> Representations:
         """Makes the vectors of a step: by default in one forward pass, the positives' texts as they are."""
         return passes.forward()

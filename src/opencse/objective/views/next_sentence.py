@@ -11,6 +11,7 @@ from opencse.errors import UserError
 from opencse.objective.views.base import View, cells
 from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
+from opencse.text.order import follow_each_other
 
 
 class NextSentence(View):
@@ -60,3 +61,14 @@ class NextSentence(View):
                 "one sentence per line, with blank lines between documents only"
             )
         return examples
+
+    def doubts(self, corpus: Corpus) -> tuple[str, ...]:
+        """Lines that seem to be shuffled; see `follow_each_other`."""
+        rows = np.flatnonzero(np.diff(np.asarray(corpus.documents)) == 0)
+        pairs = np.stack([rows, rows + 1], axis=1)
+        if follow_each_other(pairs, lambda row: corpus.text_ids(row, 0).tolist()) is not False:
+            return ()
+        return (
+            f"{corpus.facts.source}: the lines seem to be shuffled, as a line and the next share no more words than "
+            "any two; give text in reading order, or take a recipe for single sentences such as simcse",
+        )

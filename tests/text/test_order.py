@@ -1,0 +1,84 @@
+"""Whether texts follow one another: the formula, text in reading order, and shuffled lines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from helpers import filled
+from opencse.arrays import Integers
+from opencse.text import order, sample
+from opencse.text.order import FEWEST, follow_each_other
+
+
+def neighbours(count: int) -> Integers:
+    return np.stack([np.arange(count - 1), np.arange(1, count)], axis=1)
+
+
+def words_of(lines: list[str]) -> list[list[str]]:
+    return [line.lower().split() for line in lines]
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    return filled(sample.TRAIN)
+
+
+def test_lines_in_reading_order_and_shuffled_ones(lines: list[str]) -> None:
+    assert follow_each_other(neighbours(len(lines)), words_of(lines).__getitem__) is True
+    results = []
+    for seed in range(20):
+        mixed = [lines[i] for i in np.random.default_rng(seed).permutation(len(lines))]
+        results.append(follow_each_other(neighbours(len(lines)), words_of(mixed).__getitem__))
+    assert results == [False] * 20
+
+
+def test_few_pairs_decide_nothing(lines: list[str]) -> None:
+    words = words_of(lines).__getitem__
+    assert follow_each_other(neighbours(FEWEST), words) is None
+    assert follow_each_other(neighbours(FEWEST + 1), words) is not None
+
+
+def test_texts_without_words_and_texts_that_are_all_alike() -> None:
+    assert follow_each_other(neighbours(300), lambda number: ()) is False
+    assert follow_each_other(neighbours(300), lambda number: ("a",)) is False
+
+
+def test_no_more_texts_are_read_than_needed(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(order, "MOST", 250)
+    read = []
+
+    def words(number: int) -> list[str]:
+        read.append(number)
+        return lines[number].split()
+
+    follow_each_other(neighbours(len(lines)), words)
+    assert 250 < len(read) == len(set(read)) <= 500 < len(lines)
+
+
+def test_it_is_the_formula() -> None:
+    """A mean just above and just below three standard errors, computed with loops."""
+    random = np.random.default_rng(3)
+    decided = set()
+    for chance in np.linspace(0, 0.4, 30):
+        texts: list[set[int]] = []
+        for _ in range(FEWEST):
+            first = set(random.integers(0, 40, 6).tolist())
+            second = {word if random.random() < chance else int(random.integers(0, 40)) for word in first}
+            texts += [first, second]
+        pairs = np.arange(2 * FEWEST).reshape(-1, 2)
+        drawn = np.random.default_rng(0).permutation(pairs)
+        weight = {word: np.log(len(texts) / sum(word in text for text in texts)) for word in range(40)}
+        gains = []
+        for row in range(FEWEST):
+            a, b, c = drawn[row, 0], drawn[row, 1], drawn[row - 1, 1]
+            shares = []
+            for other in (b, c):
+                top = sum(weight[word] for word in texts[a] & texts[other])
+                lengths = sum(weight[word] for word in texts[a]) * sum(weight[word] for word in texts[other])
+                shares.append(top / lengths**0.5)
+            gains.append(shares[0] - shares[1])
+        expected = bool(np.mean(gains) / (np.std(gains, ddof=1) / FEWEST**0.5) > 3)
+        assert follow_each_other(pairs, texts.__getitem__) is expected
+        decided.add(expected)
+    assert decided == {True, False}
