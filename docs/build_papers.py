@@ -146,11 +146,10 @@ def pages(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
 def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
     """The page of the papers' systems."""
     sts, dev, tuned = parts["systems"], parts["systems_dev"], parts["tuned"]
-    gains = {name: numbers[0] - numbers[1] for name, numbers in published["systems"].items() if numbers}
-    pairs = sts.adjusted([name for name in published["systems"] if name in sts.scores], BASE)
-    verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items() if name in gains}
+    gains, pairs = published_gains(published), gains_here(sts, published)
+    verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items()}
     start = paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))
-    before = tuned.adjusted([name for name in gains if name in tuned.scores], BASE)
+    before = gains_here(tuned, published)
     return filled(
         "papers.md.jinja",
         {
@@ -167,6 +166,16 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
             "made": sts.made(published["machines"]["systems"]),
         },
     )
+
+
+def published_gains(published: Mapping[str, Any]) -> dict[str, float]:
+    """Each system's average minus that of the SimCSE it compares with."""
+    return {name: value - base for name, (value, base) in published["systems"].items()}
+
+
+def gains_here(sts: Comparison, published: Mapping[str, Any]) -> dict[str, PairedSeeds]:
+    """Each of the systems that were run minus SimCSE, with p after Holm."""
+    return sts.adjusted([name for name in published["systems"] if name in sts.scores], BASE)
 
 
 VERDICTS = ("holds", "does not hold", "not decided")
@@ -189,9 +198,8 @@ def systems_table(
     """One row per system: its scores, the published gain over SimCSE, ours, and the verdict."""
     rows = [["the start", "", f"{dev.start:.2f}", f"{sts.start:.2f}", "", "", ""]]
     for name in [BASE, *pairs]:
-        cells = [f"`{name}`", str(len(sts.scores[name])), dev.mean(name), sts.mean(name)]
-        cells += [f"{gains[name]:+.2f}" if name in gains else "", brief(pairs[name]) if name in pairs else ""]
-        rows.append([*cells, verdicts.get(name, "")])
+        gain = ["", "", ""] if name == BASE else [f"{gains[name]:+.2f}", brief(pairs[name]), verdicts[name]]
+        rows.append([f"`{name}`", str(len(sts.scores[name])), dev.mean(name), sts.mean(name), *gain])
     head = ["system", "seeds", "STS-B dev", "seven STS tasks", "published gain", "gain here", "verdict"]
     return markdown(head, rows)
 
@@ -258,16 +266,14 @@ def pictures(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
 
 def gains_picture(sts: Comparison, published: Mapping[str, Any]) -> str:
     """Each system's gain over SimCSE with its 95% interval, and the published gain."""
-    pairs = sts.adjusted([name for name, numbers in published["systems"].items() if name in sts.scores], BASE)
+    gains, pairs = published_gains(published), gains_here(sts, published)
     figure = new_figure(6.4, 0.9 + 0.3 * len(pairs))
     axes = figure.subplots()
     for row, (name, pair) in enumerate(pairs.items()):
         if pair.interval is not None:
             axes.plot(pair.interval, [row, row], color=AFTER, linewidth=1.6)
         axes.plot([pair.difference], [row], "o", color=AFTER, markersize=6, label=None if row else "here, 95%")
-        if numbers := published["systems"][name]:
-            gain = numbers[0] - numbers[1]
-            axes.plot([gain], [row], "D", color=THIRD, markersize=5, label=None if row else "published")
+        axes.plot([gains[name]], [row], "D", color=THIRD, markersize=5, label=None if row else "published")
     axes.axvline(0, color=INK, linewidth=0.7, alpha=0.6)
     axes.set(title="Gain over SimCSE, seven STS tasks", xlabel=f"points above {BASE}")
     axes.set_yticks(range(len(pairs)), list(pairs))
