@@ -16,15 +16,14 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import jinja2
 import numpy as np
 from build_papers import RESULTS, markdown
+from templates import filled
 
 from opencse.records import save_json, save_text
 from opencse.statistics import paired_queries
 
 PAGE, RECORD = RESULTS / "adapt.md", RESULTS / "records" / "adapt-runs.json"
-TEMPLATE = Path(__file__).parent / "adapt.md.jinja"
 TITLES = {"scifact": "SciFact", "manuals-de": "manuals, in German", "cranfield": "Cranfield"}
 ORDER = ["cranfield", "scifact", "docstrings", "packages", "manuals", "dictionary", "manuals-de"]
 Run = dict[str, Any]
@@ -177,9 +176,9 @@ def below_text(runs: Sequence[Run], model: str) -> list[str]:
 def page(runs: Sequence[Run]) -> str:
     """The page in Markdown."""
     models = sorted({run["model"] for run in runs}, key=lambda name: (name != "opencse-mini", name))
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
     made = sorted({(run["machine"], run["commit"], run["torch"]) for run in trained(runs)})
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return filled(
+        "adapt.md.jinja",
         models={
             model: {
                 "table": table(runs, model),

@@ -15,9 +15,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
 from build_papers import BASE, DEV, RESULTS, STS, Comparison, Scores, markdown, of_paper, scores_of
+from templates import filled
 
 from opencse.evaluation import spearman
 from opencse.recipes.recipe import resolve_recipe
@@ -26,7 +26,6 @@ from opencse.statistics import PairedSeeds
 
 PAGE, RECORD = RESULTS / "family.md", RESULTS / "records" / "family.json"
 STUDY = RESULTS.parents[1] / "benchmarks" / "studies" / "family.toml"
-TEMPLATE = Path(__file__).parent / "family.md.jinja"
 
 
 def page(scores: Scores) -> str:
@@ -52,8 +51,8 @@ def page(scores: Scores) -> str:
     above = [name for name, pair in adjusted.items() if pair.direction() == "better"]
     below = [name for name, pair in adjusted.items() if pair.direction() == "worse"]
     study = tomllib.loads(STUDY.read_text(encoding="utf-8"))
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    return filled(
+        "family.md.jinja",
         table=markdown(head, rows),
         systems=len(ranked),
         missing=listed([name for name in study["recipes"] if name not in ranked]),

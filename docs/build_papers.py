@@ -20,8 +20,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import numpy as np
+from templates import filled
 
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.base import AFTER, INK, THIRD, new_figure, to_svg
@@ -152,19 +152,17 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
     before = gains_here(tuned, published)
     return filled(
         "papers.md.jinja",
-        {
-            "start": f"{sts.start:.2f}",
-            "dev_start": f"{dev.start:.2f}",
-            "simcse": brief(start),
-            "seeds": number_of(len(sts.scores[BASE]), "seed"),
-            "systems": systems_table(sts, dev, pairs, gains, verdicts),
-            "verdicts": {word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
-            "picture": GAINS,
-            "tuned_start": f"{tuned.start:.2f}",
-            "tuned_best": max(before, key=lambda name: before[name].difference),
-            "tuned_gain": brief(max(before.values(), key=lambda pair: pair.difference)),
-            "made": sts.made(published["machines"]["systems"]),
-        },
+        start=f"{sts.start:.2f}",
+        dev_start=f"{dev.start:.2f}",
+        simcse=brief(start),
+        seeds=number_of(len(sts.scores[BASE]), "seed"),
+        systems=systems_table(sts, dev, pairs, gains, verdicts),
+        verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
+        picture=GAINS,
+        tuned_start=f"{tuned.start:.2f}",
+        tuned_best=max(before, key=lambda name: before[name].difference),
+        tuned_gain=brief(max(before.values(), key=lambda pair: pair.difference)),
+        made=sts.made(published["machines"]["systems"]),
     )
 
 
@@ -207,7 +205,7 @@ def systems_table(
 def ablations_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
     """The page of the papers' ablations."""
     sweeps, machines = parts["sweeps"], published["machines"]
-    tables = [table for table in published["tables"] if len(sweeps.known(table)) > 1]
+    tables = measured(sweeps, published)
     values: dict[str, Any] = {
         "start": f"{parts['tuned'].start:.2f}",
         "dev_start": f"{parts['tuned_dev'].start:.2f}",
@@ -232,13 +230,12 @@ def ablations_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]
         f"{title}: {parts[name].made(machines['ablations' if name == 'sweeps' else name])}."
         for name, title in titles.items()
     )
-    return filled("ablations.md.jinja", {"combination": None, "second": None} | values)
+    return filled("ablations.md.jinja", **({"combination": None, "second": None} | values))
 
 
-def filled(template: str, values: Mapping[str, Any]) -> str:
-    """A template of this folder with its values."""
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
-    return environment.from_string((HERE / template).read_text(encoding="utf-8")).render(values)
+def measured(sweeps: Comparison, published: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The published tables of which two rows or more were run."""
+    return [table for table in published["tables"] if len(sweeps.known(table)) > 1]
 
 
 def ablations_table(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> str:
@@ -260,7 +257,7 @@ def ablations_table(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> 
 def pictures(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
     """The pictures of both pages as SVG, by file name."""
     sts, sweeps = Comparison(scores["systems"]), Comparison(scores["sweeps"])
-    tables = [table for table in published["tables"] if len(sweeps.known(table)) > 1]
+    tables = measured(sweeps, published)
     return {GAINS: standalone(gains_picture(sts, published)), CURVES: standalone(curves_picture(sweeps, tables))}
 
 

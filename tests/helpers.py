@@ -33,13 +33,17 @@ R = TypeVar("R", bound=EvaluationRecord)
 
 
 class Heard(Silent):
-    """A reporter that keeps what is said."""
+    """A reporter that keeps what is said, and what is shown next to its bar."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.notes: list[str] = []
 
     def say(self, line: str) -> None:
         self.said.append(line)
+
+    def advance(self, done: int, note: str = "") -> None:
+        self.notes += [note] if note else []
 
 
 def kill_after(step: int, functions: Iterable[tuple[Any, str]]) -> None:

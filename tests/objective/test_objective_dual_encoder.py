@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from helpers import Stopped
+from helpers import Heard, Stopped
 from opencse import SentenceEncoder, UserError
 from opencse.adapting.selection import DevScore, History, Selector
 from opencse.errors import InterruptedRunError
@@ -274,16 +274,6 @@ class NormOfTheWeights:
         return DevScore(value=self.sign * self.scored[-1])
 
 
-class Notes(Silent):
-    """Keeps what is shown next to the bar."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def advance(self, done: int, note: str = "") -> None:
-        self.notes += [note] if note else []
-
-
 @pytest.mark.parametrize(("choice", "sign"), [("second", 1.0), ("better", 1.0), ("better", -1.0)])
 def test_the_chosen_encoder_is_evaluated_and_kept(
     choice: SavedEncoder, sign: float, tiny_folder: Path, tmp_path: Path
@@ -291,7 +281,7 @@ def test_the_chosen_encoder_is_evaluated_and_kept(
     dev = NormOfTheWeights(sign=sign)
     trainer = engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=second", "training.max_steps=2")
     trainer.objective.saved_encoder = choice
-    trainer.dev, trainer.start, trainer.progress = cast(Selector, dev), DevScore(-1e9), Notes()
+    trainer.dev, trainer.start, trainer.progress = cast(Selector, dev), DevScore(-1e9), Heard()
     with torch.no_grad():
         second_of(trainer).get_parameter(WORDS).mul_(3)
     trainer.run(resume=False)
