@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import logging
 import os
 import random
 import shutil
@@ -41,6 +42,15 @@ def pytest_runtest_setup() -> None:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """No test leaves a handler of logs: it would print other libraries' lines between the ones of later commands."""
+    left = [handler for handler in logging.root.handlers if isinstance(handler, logging.StreamHandler)]
+    for handler in left:
+        logging.root.removeHandler(handler)
+    assert not left, f"the root logger was given {left}"
 
 
 @pytest.fixture(scope="session", autouse=True)

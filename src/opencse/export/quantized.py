@@ -58,13 +58,16 @@ def quantize(graph: Path, out: Path) -> None:
 
     root = logging.getLogger()
     level = root.level
+    silent = logging.NullHandler()  # without a handler, a library's `logging.warning` would leave one on stderr for good
     try:
+        root.addHandler(silent)
         root.setLevel(logging.ERROR)  # advice to preprocess the graph, which torch's exporter has done
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             quantize_dynamic(graph, out, per_channel=True, reduce_range=True)
     finally:
         root.setLevel(level)
+        root.removeHandler(silent)
 
 
 FEWEST = 3
