@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opencse.progress import Counted, Silent, Stages, Terminal
+from opencse.progress import Counted, Silent, Stages, Terminal, pace
 
 
 class Noted(Silent):
@@ -47,3 +47,28 @@ def test_without_a_terminal_notes_are_lines(capsys: pytest.CaptureFixture[str]) 
     terminal.finish()
     terminal.say("kept step 5")
     assert capsys.readouterr().err.splitlines() == ["training 5/10  dev 71.2", "kept step 5"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [(25.04, "25.0/s"), (1.0, "1.0/s"), (0.5, "2.0 s each"), (1 / 90, "90.0 s each"), (1 / 600, "10 min each")],
+)
+def test_slow_steps_are_told_by_the_time_of_one(rate: float, shown: str) -> None:
+    assert pace(rate) == shown
+
+
+def test_without_a_terminal_a_line_every_few_minutes_tells_pace_and_time_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("opencse.progress.time.monotonic", lambda: clock[0])
+    terminal = Terminal()
+    terminal.start("runs", 10, done=2)
+    for seconds, done in ((60, 2), (180, 2), (240, 3), (420, 3), (840, 5)):
+        clock[0] = seconds
+        terminal.advance(done)
+    assert capsys.readouterr().err.splitlines() == [
+        "runs 2/10  after 3 min",
+        "runs 3/10  7 min each  49 min left",
+        "runs 5/10  5 min each  23 min left",
+    ]

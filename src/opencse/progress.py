@@ -20,6 +20,19 @@ Count = Callable[[int, int], None]
 """Called with (done, in all)."""
 
 
+def pace(rate: float) -> str:
+    """How fast work goes: ``rate`` steps per second, or of slow steps the time of one.
+
+    Example:
+        >>> pace(1234.5), pace(0.4), pace(1 / 420)
+        ('1,234.5/s', '2.5 s each', '7 min each')
+    """
+    if rate >= 1:
+        return f"{rate:,.1f}/s"
+    seconds = 1 / rate
+    return f"{seconds:.1f} s each" if seconds < 100 else f"{seconds / 60:,.0f} min each"
+
+
 class Progress(Protocol):
     """Receives the reports of long work; an exception raised in it (Ctrl-C, for one) ends the work."""
 
@@ -134,7 +147,7 @@ class Terminal:
         class Rate(ProgressColumn):
             def render(self, task: Task) -> Text:
                 speed = task.finished_speed or task.speed
-                return Text("" if speed is None else f"{speed:,.1f}/s")
+                return Text(pace(speed) if speed else "")
 
         self._bar = Bar(
             TextColumn("{task.description}", markup=False),
@@ -162,9 +175,13 @@ class Terminal:
             self.say(f"{self._title} {done:,}/{self._total:,}  {note}")
         elif self._total and time.monotonic() - self._reported >= _QUIET:
             self._reported = time.monotonic()
-            rate = max(done - self._done_before, 1) / (self._reported - self._at)
-            minutes = max(self._total - done, 0) / rate / 60
-            self.say(f"{self._title} {done:,}/{self._total:,}  {rate:,.1f}/s  {minutes:,.0f} min left")
+            seconds, steps = self._reported - self._at, done - self._done_before
+            if steps > 0:
+                minutes = max(self._total - done, 0) * seconds / steps / 60
+                message = f"{pace(steps / seconds)}  {minutes:,.0f} min left"
+            else:
+                message = f"after {seconds / 60:,.0f} min"
+            self.say(f"{self._title} {done:,}/{self._total:,}  {message}")
 
     def finish(self) -> None:
         """Leaves the bar as it is and ends it."""

@@ -58,7 +58,9 @@ def quantize(graph: Path, out: Path) -> None:
 
     root = logging.getLogger()
     level = root.level
-    silent = logging.NullHandler()  # without a handler, a library's `logging.warning` would leave one on stderr for good
+    silent = (
+        logging.NullHandler()
+    )  # without a handler, a library's `logging.warning` would leave one on stderr for good
     try:
         root.addHandler(silent)
         root.setLevel(logging.ERROR)  # advice to preprocess the graph, which torch's exporter has done
