@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.modules.dense import Dense
 from opencse.objective.context import Composition, Context
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
@@ -27,3 +32,17 @@ def test_what_is_not_known_yet_is_none() -> None:
     assert context.encoder is None
     assert context.hard is None
     assert context.own_dropout
+
+
+def test_layers_and_the_size_of_tokens_are_required_of_a_known_encoder(encoder: SentenceEncoder) -> None:
+    objective = Objective(Dropout(), negatives=[InBatch()])
+    for context in (Context(objective), Context(objective, encoder, "folder")):
+        context.require_layers("the x term needs some")
+        context.require_token_size("the x term compares them")
+    narrow = encoder.twin()
+    narrow.dense.append(Dense(32, 8))
+    with pytest.raises(UserError, match="the x term compares them: 8 dimensions, where tokens have 32; leave"):
+        Context(objective, narrow).require_token_size("the x term compares them")
+    flat = SentenceEncoder.load("opencse-mini", device="cpu")
+    with pytest.raises(UserError, match="opencse-mini: has no layers, and the x term needs some; choose another"):
+        Context(objective, flat, "opencse-mini").require_layers("the x term needs some")

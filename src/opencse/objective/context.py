@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
 from opencse.text.labels import LabelKind
 
 
@@ -107,3 +108,30 @@ class Context:
     hard: int | None = None
     source: str = ""
     label: LabelKind | None = None
+
+    def require_layers(self, need: str) -> None:
+        """Refuses an encoder without layers; one that is not known yet passes.
+
+        Args:
+            need: what needs them and for what, for the message: "the x term needs a decoder that reads a text".
+
+        Raises:
+            UserError: if the encoder has embeddings alone.
+        """
+        if self.encoder is not None and self.encoder.depth == 0:
+            raise UserError(f"{self.model}: has no layers, and {need}; choose another model, or another recipe")
+
+    def require_token_size(self, use: str) -> None:
+        """Refuses sentence vectors of another size than a token's state; an encoder that is not known yet passes.
+
+        Args:
+            use: what the vectors are for, for the message: "the x term puts the sentence vector in a token's place".
+
+        Raises:
+            UserError: if the trained vectors have another size.
+        """
+        if self.encoder is None:
+            return
+        hidden, size = int(self.encoder.backbone.config.hidden_size), self.encoder.training_dimension
+        if size != hidden:
+            raise UserError(f"{use}: {size} dimensions, where tokens have {hidden}; leave encoder.head.size out")

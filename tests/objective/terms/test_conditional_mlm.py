@@ -162,7 +162,7 @@ def test_what_it_cannot_be_combined_with(encoder: SentenceEncoder) -> None:
     with pytest.raises(UserError, match="has no layers, and the conditional_mlm term"):
         objective.check(Context(objective, encoder=mini, model="opencse-mini"))
     encoder.projection = Dense.linear_head(32, torch.Generator().manual_seed(0), 8)
-    with pytest.raises(UserError, match="8 dimensions do not fit 32"):
+    with pytest.raises(UserError, match="8 dimensions, where tokens have 32"):
         objective.check(Context(objective, encoder=encoder, model="tiny"))
     encoder.lm_head = None
     with pytest.raises(RuntimeError, match="without a masked-LM head"):

@@ -239,7 +239,7 @@ def test_the_log_counts_what_is_reconstructed() -> None:
 def test_what_it_cannot_be_combined_with(encoder: SentenceEncoder) -> None:
     objective = Objective(Dropout(), terms=[Denoising()])
     encoder.projection = Dense.linear_head(32, torch.Generator().manual_seed(0), 8)
-    with pytest.raises(UserError, match="attends to vectors of 32 dimensions, not 8"):
+    with pytest.raises(UserError, match="as to a token: 8 dimensions, where tokens have 32"):
         objective.check(Context(objective, encoder=encoder, model="tiny"))
     mini = SentenceEncoder("opencse-mini", device="cpu")
     with pytest.raises(UserError, match="has no layers, and the denoising term needs a decoder"):

@@ -348,7 +348,7 @@ REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
     ),
     "size": (
         lambda model: job(model, "encoder.head.size=8"),
-        r"8 dimensions do not fit 32; leave encoder\.head\.size out",
+        r"8 dimensions, where tokens have 32; leave encoder\.head\.size out",
     ),
     "vocabulary": (
         lambda model: job(model, "objective.terms.replaced_tokens.generator=opencse-mini"),
@@ -394,5 +394,5 @@ def test_what_it_needs_of_the_start(encoder: SentenceEncoder) -> None:
 def test_a_reduced_head_is_refused_by_its_size(encoder: SentenceEncoder) -> None:
     encoder.projection = Dense.linear_head(32, torch.Generator().manual_seed(0), 8)
     objective = Objective(Dropout(), terms=[ReplacedTokens()])
-    with pytest.raises(UserError, match="8 dimensions do not fit 32"):
+    with pytest.raises(UserError, match="8 dimensions, where tokens have 32"):
         objective.check(Context(objective, encoder=encoder, model="tiny"))

@@ -129,7 +129,7 @@ def test_what_it_refuses(encoder: SentenceEncoder) -> None:
     objective = Objective(Itself(), terms=[SelfGuided()])
     objective.check(Context(objective, encoder=encoder))
     encoder.dense.append(Dense(32, 8))
-    with pytest.raises(UserError, match="8 dimensions are not 32"):
+    with pytest.raises(UserError, match="8 dimensions, where tokens have 32"):
         objective.check(Context(objective, encoder=encoder))
     with pytest.raises(RuntimeError, match="before begin"):
         SelfGuided().compute(None, None)  # type: ignore[arg-type]

@@ -153,25 +153,14 @@ class ConditionalMLM(Term):
 
     def check(self, context: Context) -> None:
         """Refuses an encoder with fewer layers than are read, and vectors of another size than a token's state."""
-        encoder = context.encoder
-        if encoder is None:
-            return
-        if encoder.depth == 0:
+        context.require_layers(f"the {self.kind} term needs some that read a text")
+        encoder, depth = context.encoder, self.settings.depth
+        if encoder is not None and depth is not None and encoder.depth < depth:
             raise UserError(
-                f"{context.model}: has no layers, and the {self.kind} term needs some that read a text; choose another "
-                "model, or another recipe"
+                f"{context.model}: has {encoder.depth} layers, fewer than the {depth} that read the masked text; leave "
+                f"objective.terms.{self.kind}.depth out"
             )
-        if self.settings.depth is not None and encoder.depth < self.settings.depth:
-            raise UserError(
-                f"{context.model}: has {encoder.depth} layers, fewer than the {self.settings.depth} that read the "
-                f"masked text; leave objective.terms.{self.kind}.depth out"
-            )
-        hidden, size = int(encoder.backbone.config.hidden_size), encoder.training_dimension
-        if size != hidden:
-            raise UserError(
-                f"the {self.kind} term puts the sentence vector in a token's place: {size} dimensions do not fit "
-                f"{hidden}; leave encoder.head.size out"
-            )
+        context.require_token_size(f"the {self.kind} term puts the sentence vector in a token's place")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the frozen layers and the head, and makes the new layers."""

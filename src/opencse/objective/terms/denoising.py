@@ -10,7 +10,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.objective.context import Context
 from opencse.objective.losses.tokens import masked_lm
 from opencse.objective.terms.base import Term
@@ -126,20 +125,8 @@ class Denoising(Term):
 
     def check(self, context: Context) -> None:
         """Refuses an encoder without layers, and vectors of another size than a token's state."""
-        encoder = context.encoder
-        if encoder is None:
-            return
-        if encoder.depth == 0:
-            raise UserError(
-                f"{context.model}: has no layers, and the {self.kind} term needs a decoder that reads a text; choose "
-                "another model, or another recipe"
-            )
-        hidden, size = int(encoder.backbone.config.hidden_size), encoder.training_dimension
-        if size != hidden:
-            raise UserError(
-                f"the decoder of the {self.kind} term attends to vectors of {hidden} dimensions, not {size}; "
-                "leave encoder.head.size out"
-            )
+        context.require_layers(f"the {self.kind} term needs a decoder that reads a text")
+        context.require_token_size(f"the decoder of the {self.kind} term attends to the sentence vector as to a token")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the decoder."""

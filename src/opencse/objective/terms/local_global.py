@@ -11,7 +11,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.kernels.states import plain_states, trained_states
 from opencse.objective.context import Context
 from opencse.objective.losses.mutual_information import mutual_information
@@ -110,12 +109,7 @@ class LocalGlobal(Term):
 
     def check(self, context: Context) -> None:
         """Refuses an encoder without layers, whose tokens know nothing of each other."""
-        encoder = context.encoder
-        if encoder is not None and encoder.depth == 0:
-            raise UserError(
-                f"{context.model}: has no layers, and the {self.kind} term needs the states of tokens in their text; "
-                "choose another model, or another recipe"
-            )
+        context.require_layers(f"the {self.kind} term needs the states of tokens in their text")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the convolutions."""

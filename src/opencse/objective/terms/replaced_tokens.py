@@ -12,7 +12,6 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.kernels.states import Computation, embedding_module, plain_states, trained_states
 from opencse.objective.context import Context
 from opencse.objective.losses.tokens import replaced_tokens
@@ -162,21 +161,10 @@ class ReplacedTokens(Term):
 
     def check(self, context: Context) -> None:
         """Refuses an encoder without layers, and vectors of another size than a token's embedding."""
-        encoder = context.encoder
-        if encoder is None:
-            return
-        if encoder.depth == 0:
-            raise UserError(
-                f"{context.model}: has no layers, and the {self.kind} term needs a discriminator that reads a text; "
-                "choose another model, or another recipe"
-            )
-        embedding_module(encoder.backbone)
-        hidden, size = int(encoder.backbone.config.hidden_size), encoder.training_dimension
-        if size != hidden:
-            raise UserError(
-                f"the {self.kind} term puts the sentence vector in a token's place: {size} dimensions do not fit "
-                f"{hidden}; leave encoder.head.size out"
-            )
+        context.require_layers(f"the {self.kind} term needs a discriminator that reads a text")
+        if context.encoder is not None:
+            embedding_module(context.encoder.backbone)
+        context.require_token_size(f"the {self.kind} term puts the sentence vector in a token's place")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Opens the generator, and makes the discriminator of a copy of the encoder's weights."""

@@ -76,17 +76,8 @@ class SelfGuided(Term):
                 f"the {self.kind} term pools layers one by one, and pooling {self.settings.pooling} averages several; "
                 f"set objective.terms.{self.kind}.pooling=mean"
             )
-        encoder = context.encoder
-        if encoder is None:
-            return
-        if encoder.depth == 0:
-            raise UserError(f"{context.model}: has no layers, which the {self.kind} term needs; choose another model")
-        hidden, size = int(encoder.backbone.config.hidden_size), encoder.training_dimension
-        if size != hidden:
-            raise UserError(
-                f"the {self.kind} term compares sentence vectors with those of the layers: {size} dimensions are not "
-                f"{hidden}; leave encoder.head out"
-            )
+        context.require_layers(f"the {self.kind} term compares vectors with those of its layers")
+        context.require_token_size(f"the {self.kind} term compares sentence vectors with those of the layers")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the encoder, and makes the projection."""
