@@ -3,72 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from noise_cases import (
+    COSINE,
+    DOT,
+    D,
+    N,
+    anchors_of,
+    drawn_by,
+    expect_logits,
+    generator,
+    noisy_anchor,
+    reps_of,
+    scales,
+)
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.columns import LogitColumns, Scoring
+from opencse.objective.columns import Scoring
 from opencse.objective.negatives.gaussian import Gaussian
-from opencse.objective.negatives.noisy_anchor import NoisyAnchor
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
-from opencse.streams import seed_of
 
-N, D = 5, 3
 DRAWS = 200_000
-COSINE = Scoring("cosine", 0.5, True)
-DOT = Scoring("dot", 0.5, True)
-
-
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def drawn_by(kind: str, seed: int) -> torch.Generator:
-    """What a source that stands alone draws from in a step whose noise has this seed."""
-    return generator(seed_of(seed, kind))
-
-
-def anchors_of(n: int = N, d: int = D, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Correlated dimensions of different means and scales."""
-    random = torch.randn(n, d, generator=generator(seed), dtype=torch.float64)
-    mixed = random @ (torch.eye(d) + 0.7 * torch.ones(d, d)).double() * torch.arange(1, d + 1) + torch.arange(d)
-    return mixed.to(dtype)
-
-
-def reps_of(anchor: Tensor, noise: int | None = 0, keys: Sequence[int] | None = None) -> Representations:
-    n, d = anchor.shape
-    own = torch.arange(n) if keys is None else torch.tensor(keys)
-    both = torch.stack([own, own + 1000], dim=1)
-    return Representations(anchor, anchor.detach() + 0.1, anchor.new_zeros(n, 0, d), both, noise_seed=noise)
 
 
 def gaussian(**data: Any) -> Gaussian:
     return Gaussian(validate(Gaussian.Settings, {"kind": "gaussian", **data}, "test"))
-
-
-def similarity(a: list[float], b: list[float], scoring: Scoring) -> float:
-    product = sum(x * y for x, y in zip(a, b, strict=True))
-    if scoring.similarity == "cosine":
-        product /= math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
-    return product / scoring.temperature
-
-
-def expect_logits(columns: LogitColumns, anchors: Tensor, others: Tensor, scoring: Scoring, rel: float = 1e-9) -> None:
-    expected = [[similarity(a, b, scoring) for b in others.tolist()] for a in anchors.tolist()]
-    assert columns.logits.shape == (len(anchors), len(others))
-    for row, wanted in zip(columns.logits.tolist(), expected, strict=True):
-        assert row == pytest.approx(wanted, rel=rel, abs=1e-12)
 
 
 def covariance(rows: list[list[float]]) -> list[list[float]]:
@@ -94,10 +64,6 @@ def expect_moments(drawn: Tensor, centre: list[float], spread: list[list[float]]
 def covariance_of(drawn: Tensor) -> Tensor:
     centred = drawn - drawn.mean(dim=0)
     return centred.T @ centred / (len(drawn) - 1)
-
-
-def scales(rows: list[list[float]], sd: str) -> list[float]:
-    return [stdev(column) if sd == "batch" else 1.0 for column in zip(*rows, strict=True)]
 
 
 def centres(rows: list[list[float]], kind: str) -> list[float]:
@@ -268,10 +234,6 @@ def test_vectors_made_by_hand_have_no_noise() -> None:
         gaussian().columns(reps_of(anchors_of(), noise=None), COSINE).dense()
     with pytest.raises(RuntimeError, match="no noise_seed"):
         noisy_anchor().columns(reps_of(anchors_of(), noise=None), COSINE).dense()
-
-
-def noisy_anchor(**data: Any) -> NoisyAnchor:
-    return NoisyAnchor(validate(NoisyAnchor.Settings, {"kind": "noisy_anchor", **data}, "test"))
 
 
 def test_samples_climb_the_contrast_of_the_positives_with_them_alone() -> None:

@@ -11,12 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import write_tiny_bert
+from masked_cases import encoder_with_head, rows_of
 from naive_attention import attention
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import plain_states
-from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.objective import Objective
@@ -30,25 +29,14 @@ from opencse.text.tokenizer import Tokens
 N = 3
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny BERT with larger weights."""
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.3)
-
-
 @pytest.fixture
-def encoder(model: Path) -> SentenceEncoder:
-    encoder = SentenceEncoder(model, pooling="cls", device="cpu")
-    words = encoder.backbone.get_input_embeddings()
-    assert isinstance(words, torch.nn.Embedding)
-    encoder.lm_head = load_masked_lm_head(model, words)
-    return encoder.eval()
+def encoder(sharp_folder: Path) -> SentenceEncoder:
+    return encoder_with_head(sharp_folder)
 
 
 @pytest.fixture
 def tokens(encoder: SentenceEncoder, sentences: list[str]) -> Tokens:
-    ids = encoder.tokenizer.encode([" ".join(sentences[i].split()[: 2 + 2 * i]) for i in range(N)], 24)
-    return encoder.tokenizer.pad([*ids, *ids])
+    return rows_of(encoder, sentences, N, 2)
 
 
 def begun(encoder: SentenceEncoder, **chosen: Any) -> ConditionalMLM:

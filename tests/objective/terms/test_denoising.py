@@ -12,11 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from helpers import write_tiny_bert
+from masked_cases import encoder_with_head, rows_of
 from naive_attention import attention
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.objective import Objective
@@ -37,27 +36,14 @@ NEW = {"kind": "new", "layers": 2, "heads": 2, "width": 24}
 KINDS = [COPY, UNTIED, NEW, {**NEW, "noise": 0.0}]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny BERT with larger weights."""
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.3)
-
-
 @pytest.fixture
-def encoder(model: Path) -> SentenceEncoder:
-    encoder = SentenceEncoder(model, pooling="cls", device="cpu")
-    words = encoder.backbone.get_input_embeddings()
-    assert isinstance(words, torch.nn.Embedding)
-    encoder.lm_head = load_masked_lm_head(model, words)
-    return encoder.eval()
+def encoder(sharp_folder: Path) -> SentenceEncoder:
+    return encoder_with_head(sharp_folder)
 
 
 @pytest.fixture
 def tokens(encoder: SentenceEncoder, sentences: list[str]) -> Tokens:
-    ids = encoder.tokenizer.encode([" ".join(sentences[i].split()[: 2 + 2 * i]) for i in range(N)], 24)
-    made = encoder.tokenizer.pad(ids)
-    assert len(set(made.attention_mask.sum(dim=1).tolist())) > 2
-    return made
+    return rows_of(encoder, sentences, N, 1)
 
 
 def begun(encoder: SentenceEncoder, decoder: dict[str, Any], **more: Any) -> Denoising:
@@ -81,14 +67,16 @@ def some_vectors() -> Tensor:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_tsdae_is_that_of_sentence_transformers(
-    tied: bool, model: Path, encoder: SentenceEncoder, tokens: Tokens, sentences: list[str]
+    tied: bool, sharp_folder: Path, encoder: SentenceEncoder, tokens: Tokens, sentences: list[str]
 ) -> None:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    theirs_encoder = SentenceTransformer(modules=[Transformer(str(model)), Pooling(32, "cls")], device="cpu")
-    theirs = DenoisingAutoEncoderLoss(theirs_encoder, decoder_name_or_path=str(model), tie_encoder_decoder=tied).eval()
+    theirs_encoder = SentenceTransformer(modules=[Transformer(str(sharp_folder)), Pooling(32, "cls")], device="cpu")
+    theirs = DenoisingAutoEncoderLoss(
+        theirs_encoder, decoder_name_or_path=str(sharp_folder), tie_encoder_decoder=tied
+    ).eval()
     term = begun(encoder, {"kind": "copy", "tied": tied})
     assert isinstance(term.decoder, CopiedDecoder)
     wanted = theirs.decoder.bert.state_dict()
@@ -196,9 +184,9 @@ def test_every_setting_changes_the_loss(encoder: SentenceEncoder, tokens: Tokens
 
 
 def test_tied_weights_are_trained_once_and_the_anchors_alone_are_encoded(
-    model: Path, tmp_path: Path, sentences: list[str]
+    sharp_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
-    run = prepared("tsdae", model, tmp_path, sentences)
+    run = prepared("tsdae", sharp_folder, tmp_path, sentences)
     inputs = run.inputs.build(run.batches.batch(0), 0)
     assert len(inputs.tokens) == inputs.examples
     texts = inputs.prepared[AnchorTexts()]
@@ -214,13 +202,13 @@ def test_tied_weights_are_trained_once_and_the_anchors_alone_are_encoded(
     losses = run.objective(run.objective.represent(run.encoder, inputs))
     assert list(losses.losses) == ["denoising"]
     assert run.encoder.lm_head is None
-    untied = prepared("tsdae:untied", model, tmp_path, sentences)
+    untied = prepared("tsdae:untied", sharp_folder, tmp_path, sentences)
     assert not {id(p) for p in untied.encoder.parameters()} & {id(p) for p in untied.objective.parameters()}
 
 
-def test_pairs_reconstruct_the_other_text(model: Path, tmp_path: Path, sentences: list[str]) -> None:
+def test_pairs_reconstruct_the_other_text(sharp_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
     settings = ('objective.terms=[{kind="denoising", target="positive"}]', "encoder.head.kind=none")
-    run = prepared("simcse-supervised", model, tmp_path, sentences, *settings)
+    run = prepared("simcse-supervised", sharp_folder, tmp_path, sentences, *settings)
     inputs = run.inputs.build(run.batches.batch(0), 0)
     (texts,) = inputs.prepared.values()
     n = inputs.examples

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from helpers import write_tiny_bert
+from masked_cases import N, begun, edited, encoder_with_head, rows_of, step
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import InBatch
@@ -23,8 +21,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.terms.replaced_tokens import ReplacedTokens, _Discriminator
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
-from opencse.objective.vectors.requests import MaskedViews
-from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.vectors.step import Representations
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
@@ -35,58 +32,15 @@ from opencse.training.optimizer import build_optimizer
 from opencse.training.settings import TrainingSettings
 from steps import prepared
 
-N = 4
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny BERT with larger weights, whose guesses are far from uniform."""
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.3)
-
 
 @pytest.fixture
-def encoder(model: Path) -> SentenceEncoder:
-    encoder = SentenceEncoder(model, pooling="cls", device="cpu")
-    words = encoder.backbone.get_input_embeddings()
-    assert isinstance(words, torch.nn.Embedding)
-    encoder.lm_head = load_masked_lm_head(model, words)
-    return encoder.eval()
+def encoder(sharp_folder: Path) -> SentenceEncoder:
+    return encoder_with_head(sharp_folder)
 
 
 @pytest.fixture
 def tokens(encoder: SentenceEncoder, sentences: list[str]) -> Tokens:
-    """2N rows, each text twice, of several lengths."""
-    ids = encoder.tokenizer.encode([" ".join(sentences[i].split()[: 2 + 2 * i]) for i in range(N)], 24)
-    made = encoder.tokenizer.pad([*ids, *ids])
-    assert len(set(made.attention_mask.sum(dim=1).tolist())) > 2
-    return made
-
-
-def begun(encoder: SentenceEncoder, **chosen: Any) -> ReplacedTokens:
-    term = ReplacedTokens(ReplacedTokens.Settings.model_validate(chosen))
-    term.name = "terms.replaced_tokens"
-    term.begin(encoder, batch_size=N, seed=0)
-    return term
-
-
-def step(
-    term: ReplacedTokens, tokens: Tokens, vectors: Tensor, chunks: Chunks = WHOLE
-) -> tuple[StepInputs, Representations]:
-    """A step with these vectors, whatever encoder made them."""
-    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
-    encoder = term.replacer.model  # type: ignore[union-attr]
-    copy = request.prepare(tokens, encoder.tokenizer, np.random.default_rng(0))
-    keys = torch.zeros(N, 2, dtype=torch.int64)
-    inputs = StepInputs(tokens, N, keys, {request: copy}, noise_seed=3, chunks=chunks)
-    hard = vectors[:N].unsqueeze(1)[:, :0]
-    return inputs, Representations(vectors[:N], vectors[N:], hard, keys, {request: copy}, noise_seed=3)
-
-
-def edited(term: ReplacedTokens, inputs: StepInputs, reps: Representations) -> Tensor:
-    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
-    assert term.replacer is not None
-    ids: Tensor = term.replacer(inputs.tokens, reps[request], term.noise(reps), inputs.chunks)
-    return ids
+    return rows_of(encoder, sentences, N, 2)
 
 
 # The generator
@@ -245,9 +199,9 @@ def test_the_log_counts_what_is_found(encoder: SentenceEncoder, tokens: Tokens) 
 
 
 def test_the_gradient_reaches_the_encoder_through_the_vectors_alone(
-    model: Path, tmp_path: Path, sentences: list[str]
+    sharp_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
-    run = prepared("diffcse", model, tmp_path, sentences, "objective.negatives=[]", "encoder.dropout=0.0")
+    run = prepared("diffcse", sharp_folder, tmp_path, sentences, "objective.negatives=[]", "encoder.dropout=0.0")
     inputs = run.inputs.build(run.batches.batch(0), 0)
     reps = run.objective.represent(run.encoder.train(), inputs)
     leaf = reps.anchor.detach().requires_grad_(), reps.positive.detach().requires_grad_()
@@ -314,20 +268,20 @@ def job(model: Path, *settings: str) -> TrainJob:
 
 
 @pytest.mark.slow
-def test_another_model_generates_in_bf16_and_in_chunks(model: Path, tmp_path: Path, tiny_folder: Path) -> None:
+def test_another_model_generates_in_bf16_and_in_chunks(sharp_folder: Path, tmp_path: Path, tiny_folder: Path) -> None:
     """The generator is a folder; its state is in the checkpoint."""
     settings = (
         f"objective.terms.replaced_tokens.generator={tiny_folder}",
         "training.precision=bf16",
         "training.chunk=3",
     )
-    run = job(model, *settings).prepare(Silent())
+    run = job(sharp_folder, *settings).prepare(Silent())
     term = run.objective.terms[0]
     assert isinstance(term, ReplacedTokens)
     assert term.replacer is not None
     theirs = SentenceEncoder(tiny_folder, device="cpu").backbone.state_dict()
     assert all(torch.equal(theirs[name], one) for name, one in term.replacer.model.backbone.state_dict().items())
-    result = job(model, *settings).run(tmp_path / "run")
+    result = job(sharp_folder, *settings).run(tmp_path / "run")
     lines = (result.folder / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == 3
     assert all('"loss_replaced_tokens"' in line and '"replaced_found"' in line for line in lines)
@@ -372,10 +326,10 @@ REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_it_cannot_be_combined_with_is_reported_in_one_line(case: str, model: Path) -> None:
+def test_what_it_cannot_be_combined_with_is_reported_in_one_line(case: str, sharp_folder: Path) -> None:
     made, words = REFUSED[case]
     with pytest.raises(UserError, match=words) as caught:
-        made(model).prepare(Silent())
+        made(sharp_folder).prepare(Silent())
     assert "\n" not in str(caught.value)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,70 +11,23 @@ import torch
 from scipy.stats import chisquare
 from torch import Tensor
 
-from helpers import write_tiny_bert
+from masked_cases import N, begun, edited, encoder_with_head, rows_of, step
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.objective.terms.replaced_tokens import ReplacedTokens
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.replacer import Replacer
-from opencse.objective.vectors.requests import MaskedViews
-from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.text.tokenizer import Tokens
-
-N = 4
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny BERT with larger weights, whose guesses are far from uniform."""
-    return write_tiny_bert(tmp_path_factory.mktemp("tiny"), sd=0.3)
 
 
 @pytest.fixture
-def encoder(model: Path) -> SentenceEncoder:
-    encoder = SentenceEncoder(model, pooling="cls", device="cpu")
-    words = encoder.backbone.get_input_embeddings()
-    assert isinstance(words, torch.nn.Embedding)
-    encoder.lm_head = load_masked_lm_head(model, words)
-    return encoder.eval()
+def encoder(sharp_folder: Path) -> SentenceEncoder:
+    return encoder_with_head(sharp_folder)
 
 
 @pytest.fixture
 def tokens(encoder: SentenceEncoder, sentences: list[str]) -> Tokens:
-    """2N rows, each text twice, of several lengths."""
-    ids = encoder.tokenizer.encode([" ".join(sentences[i].split()[: 2 + 2 * i]) for i in range(N)], 24)
-    made = encoder.tokenizer.pad([*ids, *ids])
-    assert len(set(made.attention_mask.sum(dim=1).tolist())) > 2
-    return made
-
-
-def begun(encoder: SentenceEncoder, **chosen: Any) -> ReplacedTokens:
-    term = ReplacedTokens(ReplacedTokens.Settings.model_validate(chosen))
-    term.name = "terms.replaced_tokens"
-    term.begin(encoder, batch_size=N, seed=0)
-    return term
-
-
-def step(
-    term: ReplacedTokens, tokens: Tokens, vectors: Tensor, chunks: Chunks = WHOLE
-) -> tuple[StepInputs, Representations]:
-    """A step with these vectors, whatever encoder made them."""
-    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
-    encoder = term.replacer.model  # type: ignore[union-attr]
-    copy = request.prepare(tokens, encoder.tokenizer, np.random.default_rng(0))
-    keys = torch.zeros(N, 2, dtype=torch.int64)
-    inputs = StepInputs(tokens, N, keys, {request: copy}, noise_seed=3, chunks=chunks)
-    hard = vectors[:N].unsqueeze(1)[:, :0]
-    return inputs, Representations(vectors[:N], vectors[N:], hard, keys, {request: copy}, noise_seed=3)
-
-
-def edited(term: ReplacedTokens, inputs: StepInputs, reps: Representations) -> Tensor:
-    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
-    assert term.replacer is not None
-    ids: Tensor = term.replacer(inputs.tokens, reps[request], term.noise(reps), inputs.chunks)
-    return ids
+    return rows_of(encoder, sentences, N, 2)
 
 
 @torch.no_grad()
