@@ -183,6 +183,26 @@ def test_parts_of_an_installed_package_have_short_names(installed: Path) -> None
             find(role, kind)  # type: ignore[arg-type]
 
 
+def test_a_part_is_found_in_a_file_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "local_parts.py").write_text(MODULE)
+    paths = list(sys.path)
+    with pytest.raises(UserError, match="neither installed nor a file in the working folder"):
+        find("term", "local_parts:Zero")
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert find("term", "local_parts:Zero").__name__ == "Zero"
+    finally:
+        sys.modules.pop("local_parts", None)
+    assert sys.path == paths
+
+
+def test_what_a_file_of_the_working_folder_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lacking_parts.py").write_text("import nowhere_to_be_found\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"cannot be imported .*nowhere_to_be_found"):
+        find("term", "lacking_parts:Zero")
+
+
 def test_an_installed_package_that_cannot_be_imported_is_reported(installed: Path) -> None:
     (installed / "parts_of_mine-1.0.dist-info" / "entry_points.txt").write_text(
         "[opencse.parts]\nzero = broken_parts:Zero\n"

@@ -4,17 +4,19 @@ A ``kind`` is one of these:
 
 - ``in_batch``: a class of the package, in the folder of its role (the class needs no other registration),
 - a name that an installed package gives in the entry point group ``opencse.parts``,
-- ``package.module:Class``: imported from there.
+- ``package.module:Class``: imported from there; what is not installed is looked for in the working folder.
 """
 
 from __future__ import annotations
 
 import pkgutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializationInfo, ValidationError
@@ -179,7 +181,7 @@ def _imported(reference: str) -> object:
     """
     module, _, name = reference.partition(":")
     try:
-        value: object = import_module(module)
+        value: object = _module(module)
     except Exception as error:  # a user's module may raise anything
         raise UserError(f"{shortened(reference)}: {shortened(module)!r} cannot be imported ({reason(error)})") from None
     for step in name.split("."):
@@ -187,6 +189,20 @@ def _imported(reference: str) -> object:
             raise UserError(f"{shortened(reference)}: the module {module} has no {shortened(name)!r}")
         value = getattr(value, step)
     return value
+
+
+def _module(name: str) -> ModuleType:
+    """Imports a module that is installed, else one in the working folder."""
+    before = list(sys.path)
+    sys.path.append("")  # the working folder
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name.partition(".")[0]:
+            raise
+        raise ModuleNotFoundError("neither installed nor a file in the working folder") from None
+    finally:
+        sys.path[:] = before
 
 
 def _require(role: PartRole, kind: str, part: object) -> type[Part]:
