@@ -71,7 +71,6 @@ class PreparedSet:
             f"{self.data_set.name}: {self.facts.source}, {number_of(self.facts.rows, 'row')} of "
             f"{number_of(rows, 'text')}{near}; {number_of(steps, 'step')} of batch {batches.batch_size} per epoch; "
             f"objective {' + '.join(parts)}"
-            f"objective {' + '.join(parts)}"
         )
 
 
