@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 from opencse.objective.part import Part
 from opencse.objective.registry import PartRole, built_in
 from opencse.recipes.recipe import Recipe
+from opencse.recipes.recipe_files import recipe_names
 
 PAGE = Path(__file__).with_name("parts.md")
 SCHEMA = Path(__file__).with_name("recipe.schema.json")
@@ -36,10 +37,9 @@ terms = [{ kind = "dcl", weight = 0.1 }]
 `recipe.schema.json` next to this page lets an editor check and complete recipe files: put
 `#:schema docs/recipe.schema.json` at the top of one.
 
-Your own part is one class in one file of your own package; `examples/parts` has two, some 60 lines together, and
-`CONTRIBUTING.md` says how. It is registered in the entry point group `opencse.parts` of an installed package
-(`kind = "between"`), or named by its module (`kind = "more_parts:Between"`), which is then imported; in Python its
-`Settings` go into `ObjectiveSettings`, or the part itself into `Objective`.
+Your own part is one class in one file ([how](guides/parts.md)): a recipe names its module
+(`kind = "more_parts:Between"`), an installed package registers it in the entry point group `opencse.parts`
+(`kind = "between"`), and in Python its `Settings` go into `ObjectiveSettings`, or the part itself into `Objective`.
 """
 _ROLES: dict[PartRole, str] = {"view": "Views", "sides": "Sides", "negatives": "Negatives", "term": "Terms"}
 
@@ -71,6 +71,8 @@ def described(kind: str, part: type[Part]) -> str:
 def schema() -> str:
     """The JSON schema of a recipe's file."""
     made = Recipe.model_json_schema()
+    del made["required"]  # a file has a name by itself
+    made["properties"]["base"] = {"enum": recipe_names()}
     preset = made["$defs"]["Preset"]["properties"]
     preset["more"] = preset["settings"] | {"title": "More"}
     return json.dumps(_plain(made), indent=1) + "\n"

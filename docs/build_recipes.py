@@ -23,8 +23,9 @@ A recipe follows the paper; presets change it, and can be combined: `simcse:bert
 - *code*: `reference` is the authors' public code where it departs from the paper. `paper` is the recipe unchanged.
 - *ablation*: one row of a table; its numbers are with BERT-base.
 
-They are applied in that order, then come `--set` and `--seed`. `opencse recipes show NAME:PRESET` prints the result,
-`opencse recipes diff A B` shows where two differ.
+They are applied in that order, then comes what a file of your own with `base = "simcse"` sets
+([example](guides/parts.md#3-train-with-it)), then `--set` and `--seed`. `opencse recipes show NAME:PRESET` prints the
+result, `opencse recipes diff A B` shows where two differ.
 
 Pooling and head apply to a plain backbone, a folder that names no pooling. A start that names its pooling
 (sentence-transformers' models, `opencse-mini`, trained encoders, what `opencse static` and `opencse pretrain` write)

@@ -64,7 +64,9 @@ ENCODERS = {
     "docs/serving.md": ["my-model"],
 }
 """Models that a page takes for granted; ``MODEL`` is one with layers."""
-NOT_RUN = 22
+SAVED = {"docs/guides/parts.md": [("python", "more_parts.py"), ("toml", "between.toml")]}
+"""Files that a reader of a page saves: the first block of a language, and its name."""
+NOT_RUN = 21
 """Blocks of all pages that are not run, each with its reason in a comment above it. Run a new block if you can."""
 LANGUAGES = {"bash", "python", "toml", "text", "json", "nginx"}
 FORMULAS = ["docs/parts.md"]
@@ -183,6 +185,8 @@ def test_a_reader_can_do_what_a_page_shows(
     if not runnable:
         return
     monkeypatch.chdir(desk(tmp_path, ENCODERS.get(page, []), tiny_folder))
+    for language, name in SAVED.get(page, []):
+        Path(name).write_text(blocks(page, language)[0])
     if "import mteb" in TEXTS[page]:
         mteb = pytest.importorskip("mteb")
         # The task itself is fetched from the network; the encoder is given texts as a task gives them.

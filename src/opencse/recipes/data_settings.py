@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from opencse.recipes.overrides import changed
 from opencse.recipes.presets import choose, preset_changes, presets_of
-from opencse.recipes.recipe_files import read_recipe, split_name
+from opencse.recipes.recipe_files import split_name
+from opencse.recipes.recipe_tables import recipe_tables
 from opencse.settings import Settings, validate
 
 
@@ -58,8 +59,8 @@ def data_settings(recipe: str, *, model: str | None = None) -> DataSettings:
         UserError: if there is no such recipe or preset, or a wrong value in it.
     """
     name, requested = split_name(recipe)
-    read = read_recipe(name)
-    presets = presets_of(read, name)
-    changes = preset_changes(presets, name, choose(presets, name, requested, model))
-    table = changed({"data": read.get("data", {})}, [change for change in changes if change.path[0] == "data"])
+    tables = recipe_tables(name)
+    presets = presets_of(tables.before, name)
+    changes = [*preset_changes(presets, name, choose(presets, name, requested, model)), *tables.changes]
+    table = changed({"data": tables.before.get("data", {})}, [change for change in changes if change.path[0] == "data"])
     return validate(DataSettings, table["data"], name)

@@ -20,7 +20,8 @@ from opencse.recipes.encoder_settings import EncoderSettings
 from opencse.recipes.outline import Family
 from opencse.recipes.overrides import Change, blame, changed, flatten, in_order, parse_override
 from opencse.recipes.presets import CODE_PRESETS, Preset, PresetSort, choose, preset_changes, preset_for, sort_of
-from opencse.recipes.recipe_files import read_recipe, split_name
+from opencse.recipes.recipe_files import split_name
+from opencse.recipes.recipe_tables import RecipeTables, recipe_tables
 from opencse.settings import Settings, described, validate
 from opencse.training.mixture import Mixing
 from opencse.training.settings import TrainingSettings
@@ -161,7 +162,7 @@ def resolve_recipe(
     """Loads a recipe, applies presets and overrides, and says what was applied.
 
     First the preset for the backbone is applied, then ``paper`` or ``reference``, then the other presets in their
-    order, then all overrides, whose order does not matter.
+    order, then what a file with a ``base`` sets, then all overrides, whose order does not matter.
 
     Args:
         recipe: a name or the path of a TOML file, either with presets after colons (``simcse:bert-base:crop-10``).
@@ -178,7 +179,7 @@ def resolve_recipe(
         (('roberta-base',), 'FacebookAI/roberta-base', 512)
     """
     name, presets = split_name(recipe)
-    read, written = (_written if name.endswith(".toml") else _packaged)(name)
+    tables, written = (_written if name.endswith(".toml") else _packaged)(name)
     if preset is not None:
         presets += preset.split(":")
     applied = choose(written.presets, name, presets, model)
@@ -186,7 +187,7 @@ def resolve_recipe(
     if isinstance(overrides, str | Mapping):
         raise UserError("settings is a list of texts, for instance settings=['training.max_steps=60']")
     user_changes = [Change(f"--set {shortened(text)}", *parse_override(text)) for text in overrides]
-    changes = [*of_presets, *in_order(user_changes)]
+    changes = [*of_presets, *tables.changes, *in_order(user_changes)]
     plain = written.model_dump(mode="json", exclude={"presets"})
 
     def with_changes(some: Iterable[Change]) -> dict[str, Any]:
@@ -195,20 +196,19 @@ def resolve_recipe(
     try:
         resolved = Recipe.model_validate(with_changes(changes))
     except ValidationError:
-        at_fault, wrong = blame(Recipe, changes, with_changes, [*of_presets, *user_changes])
+        at_fault, wrong = blame(Recipe, changes, with_changes, [*of_presets, *tables.changes, *user_changes])
         raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
     model_preset = None if model is None else written.presets.get(model)
     requested_model = model if model_preset is None or model_preset.model is None else model_preset.model
-    explicit = {key for change in changes for key in _flat(change)}
-    if name.endswith(".toml"):
-        explicit |= flatten({key: value for key, value in read.items() if key != "presets"}).keys()
-    return Resolved(resolved, tuple(applied), requested_model, frozenset(explicit), _replaced(of_presets, user_changes))
+    explicit = tables.explicit.union(key for change in changes for key in _flat(change))
+    replaced = _replaced(of_presets, [*tables.changes, *user_changes])
+    return Resolved(resolved, tuple(applied), requested_model, explicit, replaced)
 
 
-def _written(name: str) -> tuple[dict[str, Any], Recipe]:
-    """The TOML of a recipe, and the recipe without presets applied."""
-    read = read_recipe(name)
-    return read, validate(Recipe, completed(read), name)
+def _written(name: str) -> tuple[RecipeTables, Recipe]:
+    """What the file of a recipe says, and the recipe without presets applied."""
+    tables = recipe_tables(name)
+    return tables, validate(Recipe, completed(tables.before), name)
 
 
 _packaged = functools.cache(_written)
