@@ -195,6 +195,8 @@ def test_tables(records: list[StudyRecord]) -> None:
     assert "    opencse compare text.txt\n" in text
     assert "15 runs, 7.50 h of training" in text
     assert "| a | sscl | 70.28 ± 0.61 |" in text, "task by task"
+    alone = [one.model_copy(update={"results": {"dev.stsb": 70.0}}) for one in records]
+    assert "Task by task" not in markdown(compare(alone, "simcse"), alone, "c"), "the first table has the only score"
     assert expected_table({"sts.average": 61.0, "sts.sts12": 1.0}, found.rows[0].metrics).row_count == 2
 
 

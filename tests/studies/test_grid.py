@@ -22,6 +22,10 @@ def test_values_are_split_outside_brackets_and_quotes() -> None:
         (["training.batch_size=64", "training.batch_size=128"], "is there twice; list all its values in one"),
         (["training.batch_siz=64,128"], r"--grid training\.batch_siz=64: .*did you mean '(training\.)?batch_size'"),
         (["training.batch_size=64,many"], r"--grid training\.batch_size=many: "),
+        (
+            ["training.learning_rate=3e-5,0.00003"],
+            r"simcse \(learning_rate=3e-5\) and .* are the same; name each value",
+        ),
         (["training.seed=1,2"], "training.seed is set by the comparison; choose its seeds with --seeds"),
         (["training.epochs=1,2"], "training.epochs is in --set and in --grid; leave it out of one"),
     ],
@@ -47,6 +51,16 @@ def test_the_rows_are_all_combinations_in_order() -> None:
     )
     same_end = variants(["simcse"], ["encoder.head.kind=mlp", "objective.view.kind=dropout"])
     assert list(same_end) == ["simcse (encoder.head.kind=mlp, objective.view.kind=dropout)"]
+
+
+def test_a_grid_varies_a_part_that_the_settings_bring() -> None:
+    settings = ['objective.negatives=[{kind = "in_batch"}, {kind = "momentum_queue"}]']
+    crossed = variants(["simcse"], ["objective.negatives.momentum_queue.size=64,128"], settings)
+    assert list(crossed) == ["simcse (size=64)", "simcse (size=128)"]
+    with pytest.raises(
+        UserError, match=r"--grid objective\.negatives\.momentum_queue\.size=64: 'momentum_queue' is not"
+    ):
+        variants(["simcse"], ["objective.negatives.momentum_queue.size=64,128"])
 
 
 def test_a_recipe_is_named_once_and_the_baseline_found() -> None:

@@ -16,6 +16,7 @@ from opencse.progress import Progress
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.studies import running
+from opencse.studies.comparison import compare
 from opencse.studies.record import StudyRecord
 from opencse.studies.running import read_arrays, run_study
 from opencse.studies.study import RunSpec, Study, SuiteChoice
@@ -95,6 +96,18 @@ def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.Mo
     assert records[:3] == first
     assert run_study(study) == records
     assert len(trained) == 2
+
+
+def test_further_seeds_of_dropout_keep_every_run(study: Study) -> None:
+    def crossed(*dropout: int) -> Study:
+        pairs = dict(enumerate(((order, one) for order in (1, 2) for one in dropout), start=1))
+        return replace(study, recipes=["simcse"], seeds=list(pairs), pairs=pairs)
+
+    few = run_study(crossed(1))
+    records = run_study(crossed(1, 2))
+    assert [(r.seed, r.data_seed, r.dropout_seed) for r in records[1:]] == [(1, 1, 1), (2, 1, 2), (3, 2, 1), (4, 2, 2)]
+    assert (few[2].seed, few[2].data_seed, few[2].results) == (2, 2, records[3].results), "numbered 3 from then on"
+    assert len(compare(records, "simcse").rows[0].scores) == 4
 
 
 def test_a_run_asked_for_otherwise_is_refused(study: Study) -> None:

@@ -47,6 +47,7 @@ def test_folders_are_readable() -> None:
         ({"starts": ["x/model", "y/model"]}, "two starts would share the folder 'model' .x/model"),
         ({"suites": []}, "no suite given"),
         ({"suites": [SuiteChoice("stss", Path("data"))]}, "unknown suite 'stss' .did you mean 'sts'"),
+        ({"pairs": {1: (1, 5), 2: (1, 5)}}, "data order 1 with dropout 5 is there twice; name each seed once"),
         ({"settings": ["training.seed=3"]}, "training.seed is set by the comparison"),
         ({"precision": "half"}, "unknown precision 'half'; known: float32, bf16"),
     ],

@@ -67,7 +67,7 @@ def variants(recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str
         settings: ``key.path=value`` of every run, which the grid must not repeat.
 
     Raises:
-        UserError: for an unknown key or a wrong value, naming the nearest key.
+        UserError: for an unknown key or a wrong value, naming the nearest key, or for two values that are the same.
 
     Example:
         >>> list(variants(["simcse"], ["training.batch_size=64,128"]))
@@ -83,6 +83,7 @@ def variants(recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str
     labels = _labels(values)
     crossed: dict[str, Variant] = {}
     for recipe in recipes:
+        resolved: dict[str, str] = {}
         for combination in product(*values.values()):
             one = Variant(recipe, dict(zip(values, combination, strict=True)))
             label = ", ".join(f"{labels[key]}={value}" for key, value in one.values.items())
@@ -90,7 +91,9 @@ def variants(recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str
             if name in crossed:
                 raise UserError(f"the recipe {recipe!r} is named twice; name it once")
             if values:
-                _require_known(one)
+                content = _content(one, settings)
+                if (same := resolved.setdefault(content, name)) != name:
+                    raise UserError(f"--grid: {same} and {name} are the same; name each value once")
             crossed[name] = one
     return crossed
 
@@ -107,10 +110,10 @@ def find_baseline(name: str | None, crossed: Mapping[str, Variant]) -> str | Non
     return next((row for row, one in crossed.items() if one.recipe == name), None)
 
 
-def _require_known(variant: Variant) -> None:
-    """Refuses a key or a value that the recipe does not take."""
+def _content(variant: Variant, settings: Sequence[str]) -> str:
+    """All settings of a variant as text; refuses a key or a value that the recipe does not take."""
     try:
-        resolve_recipe(variant.recipe, overrides=variant.settings)
+        return resolve_recipe(variant.recipe, overrides=(*settings, *variant.settings)).recipe.model_dump_json()
     except UserError as error:
         message = str(error)
         at_fault = next((one for one in variant.settings if message.startswith(f"--set {one}")), None)

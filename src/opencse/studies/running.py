@@ -162,12 +162,8 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
     )
     results, data, seconds = _evaluate(_transformed(model, study, progress), suites, study, folder, progress)
     record = StudyRecord(
-        recipe=run.recipe,
-        start=run.start,
+        **run.names(),
         reading=str(study.job(run).start().reading),
-        seed=run.seed,
-        data_seed=None if (pair := study.pairs.get(run.seed)) is None else pair[0],
-        dropout_seed=None if pair is None else pair[1],
         asked=study.request_of(run),
         text=identity.text,
         contents=Contents(
@@ -200,7 +196,7 @@ def judge_start(
     if record is not None:
         _require_same_request(record, request, folder)
         _require_same_content(record, Contents(start=contents.start), suites, folder)
-        return record
+        return record.model_copy(update={"start": start})
     progress.say(f"evaluating the start {start} ({reading})")
     encoder = reading.load(study.device, study.trust_remote_code)
     model = open_model(encoder, progress=Counted(progress, "encoding"), precision=study.precision)
@@ -284,13 +280,17 @@ def _contents(study: Study) -> dict[str, Contents]:
 def _finished(
     study: Study, run: RunSpec, request: dict[str, Any], contents: Contents, suites: Suites
 ) -> StudyRecord | None:
-    """The record of a finished run whose request and contents are the same; None for an unfinished run."""
+    """The record of a finished run whose request and contents are the same; None for an unfinished run.
+
+    It names its run as this study does: of fewer pairs of seeds, for instance, the run's had another number.
+    """
     folder = study.folder(run)
     record = StudyRecord.read(folder)
-    if record is not None:
-        _require_same_request(record, request, folder)
-        _require_same_content(record, contents, suites, folder)
-    return record
+    if record is None:
+        return None
+    _require_same_request(record, request, folder)
+    _require_same_content(record, contents, suites, folder)
+    return record.model_copy(update=run.names())
 
 
 def _require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:

@@ -46,7 +46,7 @@ class RunSpec:
         start: the model that training begins with.
         seed: of order, dropout, augmentation and new weights; the number of the pair in ``Study.pairs`` where there are
             some.
-        pair: the seeds of data order and dropout, where these are seeded apart; for messages.
+        pair: the seeds of data order and dropout, where these are seeded apart.
     """
 
     recipe: str
@@ -57,6 +57,17 @@ class RunSpec:
     def __str__(self) -> str:
         seeds = f"seed {self.seed}" if self.pair is None else "data order {}, dropout {}".format(*self.pair)
         return f"{self.recipe} from {self.start}, {seeds}"
+
+    def names(self) -> dict[str, Any]:
+        """What identifies the run in a `StudyRecord`."""
+        data_seed, dropout_seed = self.pair or (None, None)
+        return {
+            "recipe": self.recipe,
+            "start": self.start,
+            "seed": self.seed,
+            "data_seed": data_seed,
+            "dropout_seed": dropout_seed,
+        }
 
 
 @dataclass(frozen=True)
@@ -113,6 +124,9 @@ class Study:
             for name, value in zip(names, values, strict=True):
                 if names.count(name) > 1:
                     raise UserError(f"two {kind}s would share the folder {name!r} ({value} is one of them)")
+        pairs = list(self.pairs.values())
+        if again := next((pair for pair in pairs if pairs.count(pair) > 1), None):
+            raise UserError(f"data order {again[0]} with dropout {again[1]} is there twice; name each seed once")
         if not self.suites:
             raise UserError("no suite given; a comparison evaluates on at least one")
         for choice in self.suites:

@@ -87,10 +87,7 @@ def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: st
         "",
         *_over_pairs(comparison.rows),
         *_by_seed(comparison.rows),
-        "## Task by task",
-        "",
-        *Grid(["start", "recipe", *tasks], by_task).markdown(),
-        "",
+        *(["## Task by task", "", *Grid(["start", "recipe", *tasks], by_task).markdown(), ""] if tasks else []),
         _provenance(records),
         "",
     ]
