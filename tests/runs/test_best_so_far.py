@@ -323,6 +323,14 @@ def test_ctrl_c_outside_the_steps_says_what_is_left(job: TrainJob, tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_a_stop_during_the_last_step_is_not_lost(job: TrainJob, tmp_path: Path) -> None:
+    with pytest.raises(InterruptedRunError, match=r"model in .* is complete"):
+        job.run(tmp_path / "run", progress=Stopped(6))
+    job.run(tmp_path / "whole")
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+@pytest.mark.slow
 def test_ctrl_c_while_the_report_is_written_leaves_a_complete_model(
     job: TrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -326,7 +326,7 @@ def _best_kept_on_stop(folder: RunFolder, plan: Plan, progress: Progress, world:
 def _finish_run(
     trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, progress: Progress, world: Processes
 ) -> Outcome:
-    """Writes the encoder to keep and the outcome; Ctrl-C meanwhile stops only after that."""
+    """Writes the encoder to keep and the outcome; Ctrl-C meanwhile, or during the last step, stops only after that."""
     with stop_requests(once=not world.several) as stop:
         if world.first:
             try:
@@ -339,7 +339,7 @@ def _finish_run(
     if outcome is None:
         raise RuntimeError("the first process shared no outcome")
     trainer.callbacks.on_end(folder.path, outcome.verdict)
-    if stop.is_set() and not world.several:
+    if (stop.is_set() or trainer.stop_at_end) and not world.several:
         raise KeyboardInterrupt
     return outcome
 

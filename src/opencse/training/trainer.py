@@ -100,6 +100,7 @@ class Trainer:
         self.last_step = self.steps
         self.best: dict[str, Tensor] = {}
         self.better_encoder = 0  # of `Objective.candidates`, in the latest evaluation
+        self.stop_at_end = False  # a stop was requested when all steps were made
         averaged = self.settings.averages_at_end or any(share < 1 for share in self.settings.average_with_start)
         weights = self._weights() if averaged else {}
         self.start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
@@ -136,8 +137,8 @@ class Trainer:
         self.world.wait()
         self.progress.start("training", self.steps, step)
         (settled,) = self.world.any_of([self._settled])
-        try:
-            with stop_requests(once=not self.world.several) as stop:
+        with stop_requests(once=not self.world.several) as stop:
+            try:
                 while step < self.steps and not settled:
                     outcome = self._make_step(step)
                     step += 1
@@ -149,13 +150,14 @@ class Trainer:
                         raise InterruptedRunError(
                             f"stopped after step {step:,} of {self.steps:,}; continue with --resume"
                         )
-        finally:
-            self.progress.finish()
-        self.last_step = step
-        if self.dev is not None and self.settings.averages_at_end:
-            self._evaluate_between(step, self.dev)
-        if self.objective.saved_encoder != "first":
-            self.encoder.load_state_dict(self.objective.candidates(self._weights())[self.better_encoder])
+            finally:
+                self.progress.finish()
+            self.last_step = step
+            if self.dev is not None and self.settings.averages_at_end:
+                self._evaluate_between(step, self.dev)
+            if self.objective.saved_encoder != "first":
+                self.encoder.load_state_dict(self.objective.candidates(self._weights())[self.better_encoder])
+            self.stop_at_end = stop.is_set()
         if step < self.steps:
             without_gain = number_of(self.history.without_gain, "evaluation")
             self.progress.say(f"stopped    at step {step:,} of {self.steps:,}: no gain in {without_gain}")
