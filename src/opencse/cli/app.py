@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from opencse.cli.examples import epilog_of
+from opencse.cli.once import OnceCommand
 from opencse.errors import UserError, require_known
 from opencse.processes import started
 
@@ -105,6 +106,8 @@ def _built(name: str) -> Any:  # noqa: ANN401 - a private class of typer's
         alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
         alone.command(name)(command)
         command = alone
+    for registered in command.registered_commands:
+        registered.cls = OnceCommand
     built: Any = get_command(command)
     built.epilog = epilog_of(name)
     for part, inner in (getattr(built, "commands", None) or {}).items():

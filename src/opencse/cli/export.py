@@ -10,7 +10,9 @@ import typer
 from opencse.api.options.exporting import OnnxOptions, StaticTableOptions
 from opencse.cli.options import EncoderArgument, folder_option, with_options
 
-export = typer.Typer(help="Write an encoder in another form.", no_args_is_help=True, rich_markup_mode=None)
+export = typer.Typer(
+    help="Write an encoder in another form.", no_args_is_help=True, add_completion=False, rich_markup_mode=None
+)
 
 
 @export.callback()

@@ -31,7 +31,12 @@ from opencse.cli.options import (
 )
 from opencse.numerals import number_of
 
-index = typer.Typer(help="Build, change and search an index of texts.", no_args_is_help=True, rich_markup_mode=None)
+index = typer.Typer(
+    help="Build, change and search an index of texts.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 
 def _folder(name: str) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 recipes = typer.Typer(
     help="List the recipes; show their settings, presets and differences.",
     invoke_without_command=True,
+    add_completion=False,
     rich_markup_mode=None,
 )
 
