@@ -189,6 +189,19 @@ def test_help_of_a_command_loads_little(opencse: Run) -> None:
         assert not {"rich", "torch", "numpy"} & set(loaded), words
 
 
+def test_help_names_arguments_as_its_sentences_do(opencse: Run) -> None:
+    _, shown, _ = opencse("adapt", "--help")
+    assert "opencse adapt [OPTIONS] {CORPUS}" in shown
+    assert "CORPUS is all of it" in " ".join(shown.split())
+    assert "list[" not in shown
+
+
+def test_help_of_a_group_has_whole_lines(opencse: Run) -> None:
+    for group in ("index", "recipes", "export"):
+        _, shown, _ = opencse(group, "--help")
+        assert "..." not in shown.partition("Commands:")[2].partition("Examples:")[0], group
+
+
 def test_alone_it_shows_what_people_come_for(opencse: Run) -> None:
     code, stdout, err = opencse()
     assert (code, err) == (0, "")

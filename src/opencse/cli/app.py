@@ -109,10 +109,21 @@ def _built(name: str) -> Any:  # noqa: ANN401 - a private class of typer's
     for registered in command.registered_commands:
         registered.cls = OnceCommand
     built: Any = get_command(command)
-    built.epilog = epilog_of(name)
+    _describe(built, name)
     for part, inner in (getattr(built, "commands", None) or {}).items():
-        inner.epilog = epilog_of(f"{name} {part}")
+        _describe(inner, f"{name} {part}")
+        inner.short_help = inner.help.partition("\n\n")[0]  # typer would end it after 45 letters
     return built
+
+
+def _describe(command: Any, words: str) -> None:  # noqa: ANN401 - a private class of typer's
+    """Completes what ``--help`` shows: examples, and arguments by the names that the sentences use (TEXT, INDEX)."""
+    command.epilog = epilog_of(words)
+    for parameter in command.params:
+        if parameter.metavar is None and parameter.param_type_name == "argument":
+            parameter.metavar = parameter.name.upper()
+        elif parameter.metavar is None and getattr(parameter, "multiple", False):
+            parameter.metavar = "<str>"  # typer has <list[str]>; the sentence says that it may be repeated
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}

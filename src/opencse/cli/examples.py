@@ -6,7 +6,7 @@ EXAMPLES: dict[str, list[str]] = {
     "adapt": [
         "opencse adapt docs.jsonl --out my-model",
         "opencse adapt handbook/ --pairs asked.csv --columns question,answer --out my-model",
-        "opencse adapt docs.jsonl --model all-MiniLM-L6-v2 --out my-model",
+        "opencse adapt docs.jsonl --model sentence-transformers/all-MiniLM-L6-v2 --out my-model",
         "opencse adapt docs.jsonl --dev queries/ --metric recall@100 --out my-model",
     ],
     "train": [
