@@ -39,6 +39,14 @@ def test_without_a_mark_there_is_no_note() -> None:
     assert results_table("title", ["Model"], ["one"], [["a", Cell(1.0)]], data="parts").caption is None
 
 
+def test_a_label_of_all_rows_is_in_the_title() -> None:
+    rows: list[TableRow] = [["a", "mine", Cell(1.0)], ["b", "mine", Cell(2.0)]]
+    table = results_table("Scores", ["Model", "Data set"], ["one"], rows)
+    assert table.title == "Scores; data set: mine"
+    assert [str(column.header) for column in table.columns] == ["Model", "one"]
+    assert len(results_table("Scores", ["Model", "Data set"], ["one"], [*rows, ["b", "other", "1"]]).columns) == 3
+
+
 def test_groups_are_separated() -> None:
     rows = [["a", "1"], ["a", "2"], ["b", "1"]]
     grouped = results_table("title", ["Task", "Subset"], [], rows, grouped=True)

@@ -54,7 +54,8 @@ def results_table(
 
     Args:
         title: above the table.
-        labels: headers of the columns aligned to the left.
+        labels: headers of the columns aligned to the left; one after the first that is the same in all rows is in the
+            title instead.
         right: headers of the columns after them, aligned to the right.
         rows: the cells of each row.
         notes: below the table, one per line; None is left out.
@@ -65,6 +66,11 @@ def results_table(
     from rich.text import Text
 
     cells = [list(row) for row in rows]
+    for column in range(len(labels) - 1, 0, -1):
+        if len({str(row[column]) for row in cells}) == 1:  # in the title, so that names fit into a narrow terminal
+            title = f"{title}; {labels[column].lower()}: {cells[0][column]}"
+            labels = [*labels[:column], *labels[column + 1 :]]
+            cells = [[*row[:column], *row[column + 1 :]] for row in cells]
     incomplete = any(isinstance(cell, Cell) and not cell.complete for row in cells for cell in row)
     mark = f"* not the published {data}: does not compare with published values" if incomplete else None
     table = Table(
