@@ -19,8 +19,9 @@ _INTRODUCTION = """# Systems
 Written by `python docs/build_methods.py` from the recipes and `docs/methods.toml`.
 
 Each row is a system that you can train with `opencse train TEXT --recipe NAME`. *Published* is the mean of the seven
-STS test sets (Spearman, in percent) for BERT-base as the named source prints it; none of them was measured here.
-*Paper and code* says where the two differ; the preset `reference` follows the code where a recipe has one. Settings are
+STS test sets (Spearman, in percent) for BERT-base as the named source prints it; gains measured here are in
+[the papers' tables](results/papers.md) and [the whole family](results/family.md). *Paper and code* says where the two
+differ; the preset `reference` follows the code where a recipe has one. Settings are
 in [Recipes](recipes.md)."""
 
 

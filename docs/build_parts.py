@@ -89,6 +89,7 @@ def values_of(field: FieldInfo) -> str:
     """What a setting may be: its type and bounds."""
     annotation = inspect.formatannotation(field.annotation)
     annotation = re.sub(r"typing\.|opencse(?:\.\w+)+\.|<class '|'>", "", annotation)
+    annotation = re.sub(r"Literal\[(.+?)\]", lambda one: one[1].replace("'", "`").replace(", ", " or "), annotation)
     if "PartSettings" in annotation:
         annotation = "sides"
     bounds = [str(one) for one in field.metadata if type(one).__name__ in ("Gt", "Ge", "Lt", "Le")]
