@@ -1,13 +1,14 @@
 """Writes docs/results/papers.md and ablations.md, the papers' tables compared with ours, and their pictures.
 
-    python docs/build_papers.py [--systems FOLDER] [--tuned FOLDER] [--combination FOLDER] [--second FOLDER]
-        [--sweeps FOLDER]
+    python docs/build_papers.py [--systems FOLDER] [--search FOLDER] [--tuned FOLDER] [--combination FOLDER]
+        [--second FOLDER] [--sweeps FOLDER]
 
-The folders are those of the comparisons of benchmarks/studies/papers.toml, papers-tuned.toml,
-papers-combination.toml, papers-tuned.toml with encoder.layers=3, and papers-sweeps.toml. Their scores are first put
-into docs/results/records/papers-scores.json; runs of the systems and of the ablations are added to it, and a run that
-it already has is replaced. The pages are docs/papers.md.jinja and ablations.md.jinja, filled from that file and from
-docs/papers.toml, which lists the published tables and a verdict on each.
+The folders are those of the comparisons of benchmarks/studies/papers.toml (systems, and the search for a combination
+with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml, papers-tuned.toml with
+encoder.layers=3, and papers-sweeps.toml. Their scores are first put into docs/results/records/papers-scores.json; runs
+of the systems, the search and the ablations are added to it, and a run that it already has is replaced. The pages are
+docs/papers.md.jinja and ablations.md.jinja, filled from that file and from docs/papers.toml, which lists the published
+tables and a verdict on each.
 """
 
 from __future__ import annotations
@@ -159,11 +160,18 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         systems=systems_table(sts, dev, pairs, gains, verdicts),
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
         picture=GAINS,
+        search=searched(parts["search"]) if "search" in parts else None,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
         tuned_gain=brief(max(before.values(), key=lambda pair: pair.difference)),
         made=sts.made(published["machines"]["systems"]),
     )
+
+
+def searched(search: Comparison) -> list[tuple[str, str]]:
+    """The recipes of the search for a combination and their scores at its one seed, the best first."""
+    scores = {name: next(iter(seeds.values())) for name, seeds in search.scores.items()}
+    return [(name, f"{scores[name]:.2f}") for name in sorted(scores, key=lambda name: -scores[name])]
 
 
 def published_gains(published: Mapping[str, Any]) -> dict[str, float]:
@@ -311,11 +319,11 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def main() -> None:
     """Gathers the scores of the folders that are given, and writes pages and pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("systems", "tuned", "combination", "second", "sweeps"):
+    for name in ("systems", "search", "tuned", "combination", "second", "sweeps"):
         parser.add_argument(f"--{name}", type=Path)
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
     if new := gather(vars(parser.parse_args())):
-        grown = {part for part in new if part.startswith(("systems", "sweeps")) and part in scores}
+        grown = {part for part in new if part.startswith(("systems", "search", "sweeps")) and part in scores}
         scores |= {part: added(scores[part], own) if part in grown else own for part, own in new.items()}
         save_json(SCORES, scores)
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))

@@ -108,6 +108,9 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     assert (
         "SimCSE gains +11.00 ± 2.48 (p = .003) over its start. Over 3 seeds, the gains of `esimcse` hold.\n" in systems
     )
+    assert "Two systems at once" not in systems
+    with_search = script.pages(scores | gathered("search"), published)["papers.md"]
+    assert "(40): `esimcse` 64.00, `simcse` 61.00, `simcse:dropout-0` 56.00.\n" in with_search
     assert "| SimCSE, Table 3: dropout | .1 | .1 |  | 2 of 8 | The same shape" in ablations
     assert "SimCSE, Table 1: augmentations;" in ablations.partition("- Not run: ")[2]
     assert list(script.pictures(scores, published)) == ["papers-gains.svg", "papers-ablations.svg"]
