@@ -46,7 +46,7 @@ def recipe_tables(recipe: str) -> RecipeTables:
     read = read_recipe(recipe)
     if not recipe.endswith(".toml"):
         return RecipeTables(read)
-    if not read.keys() - _ABOUT:
+    if not read.keys() - _ABOUT and not {"name", "title"} <= read.keys():  # with both, the defaults are meant
         raise UserError(f'{recipe}: has no settings; name a recipe to change (base = "simcse"), or give tables')
     stem = Path(recipe).stem
     about = {"name": read.get("name", stem), "title": read.get("title", stem)}
