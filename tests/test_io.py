@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opencse.io import WRITING, hash_file, hash_files, write_json, write_text, writing
+from opencse.errors import UserError
+from opencse.io import WRITING, hash_file, hash_files, require_folder, write_json, write_text, writing
 
 
 def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
@@ -61,3 +62,12 @@ def test_json_is_written_whole_and_without_nan(tmp_path: Path) -> None:
         write_json(path, float("nan"))
     write_json(path, float("nan"), allow_nan=True)
     assert path.read_text(encoding="utf-8") == "NaN\n"
+
+
+def test_a_path_that_is_no_folder_is_refused_by_what_it_is(tmp_path: Path) -> None:
+    require_folder(tmp_path, "give a folder")
+    with pytest.raises(UserError, match=r"a: no such folder; give a folder$"):
+        require_folder(tmp_path / "a", "give a folder")
+    write_text(tmp_path / "a", "text")
+    with pytest.raises(UserError, match=r"a: is a file; give a folder$"):
+        require_folder(tmp_path / "a", "give a folder")

@@ -13,6 +13,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from opencse.errors import UserError
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -41,6 +43,19 @@ def is_folder(value: object) -> bool:
         return isinstance(value, str | Path) and Path(value).is_dir()
     except OSError:  # reported where it is opened
         return False
+
+
+def require_folder(path: Path, instead: str) -> None:
+    """Refuses a path that is no folder; ``instead`` says what to give.
+
+    Example:
+        >>> require_folder(Path("/"), "give a folder")
+
+    Raises:
+        UserError: naming the path, and whether it is a file or not there.
+    """
+    if not path.is_dir():
+        raise UserError(f"{path}: {'is a file' if path.exists() else 'no such folder'}; {instead}")
 
 
 @contextmanager

@@ -290,7 +290,7 @@ def test_faults_of_files_and_parts(tmp_path: Path) -> None:
 
 
 def test_faults_of_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no such folder; give one that holds SentEval's <task>.txt"):
+    with pytest.raises(UserError, match=r"no such folder; give a folder that holds SentEval's <task>.txt"):
         load_probing(tmp_path / "nowhere")
     with pytest.raises(UserError, match="no probing task there; tasks: sentence_length, "):
         load_probing(tmp_path)

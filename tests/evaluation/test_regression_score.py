@@ -152,7 +152,7 @@ def test_table(folder: Path) -> None:
 
 
 def test_faults(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder; give one that holds stsb or sickr"):
+    with pytest.raises(UserError, match="no such folder; give a folder that holds stsb or sickr"):
         load_sts_regressor(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"no task 'sts12' .*; tasks with a training set: stsb, sickr"):
         load_sts_regressor(folder, ["sts12"])

@@ -10,6 +10,7 @@ from opencse.api.declaring import public
 from opencse.api.options.shared import FinishOptions
 from opencse.environment import missing_packages
 from opencse.errors import UserError
+from opencse.io import require_folder
 from opencse.progress import Progress, Silent
 from opencse.runs.best_so_far import write_best_so_far
 from opencse.runs.folder import RECORD, RunFolder, locked
@@ -107,8 +108,7 @@ def _require_run(run: RunFolder) -> None:
     if run.record_file.is_file():
         return
     path = run.path
-    if not path.exists():
-        raise UserError(f"{path}: no such folder; give the folder of opencse train, adapt or pretrain")
+    require_folder(path, "give the folder of opencse train, adapt or pretrain")
     if any(StudyRecord.read(one) for one in path.glob("starts/*")) or any(path.glob(f"runs/*/*/*/{RECORD}")):
         raise UserError(f"{path}: holds a comparison; the same compare command continues it")
     if (path / "config.json").is_file() or (path / "modules.json").is_file():

@@ -10,6 +10,7 @@ from opencse.api.options.shared import ProgressOptions
 from opencse.api.options.sharing import PushOptions
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.io import require_folder
 from opencse.model_folder.hub import upload
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import find_adapters
@@ -73,8 +74,7 @@ def push(folder: str | Path, repo_id: str, **options: Unpack[PushOptions]) -> st
             refuses.
     """
     path = Path(folder)
-    if not path.is_dir():
-        raise UserError(f"{folder}: no such folder; give the folder of an encoder")
+    require_folder(path, "give the folder of an encoder")
     locate(path)
     (options["progress"] or Silent()).say(f"sending    {folder} to {repo_id}")
     return upload(

@@ -59,8 +59,8 @@ COMMANDS = {name: summary for commands in PURPOSES.values() for name, summary in
 WELCOME = """\
 OpenCSE makes sentence-embedding models from raw text.
 
-  Adapt a model to your text    opencse adapt docs.jsonl --model MODEL --out my-model
-  Check it on your queries      opencse evaluate MODEL my-model --suite retrieval --data FOLDER
+  Adapt a model to your text    opencse adapt docs.jsonl --out my-model
+  Check it on your queries      opencse evaluate opencse-mini my-model --suite retrieval --data queries
   Search with it, or serve it   opencse index build my-index my-model docs.jsonl
                                 opencse serve my-model --index my-index
 

@@ -66,7 +66,7 @@ def recipe_text(recipe: str) -> str:
             raise UserError(f"{recipe}: cannot be read ({reason(error)})") from None
     names = recipe_names()
     if recipe not in names:
-        raise UserError(f"unknown recipe {recipe!r}{nearest(recipe, names)}; there are: {', '.join(names)}")
+        raise UserError(f"unknown recipe {recipe!r}{nearest(recipe, names)}; opencse recipes lists them")
     return (resources.files("opencse") / "recipes" / f"{recipe}.toml").read_text(encoding="utf-8")
 
 

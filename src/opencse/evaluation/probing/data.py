@@ -14,6 +14,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import SEED
 from opencse.evaluation.labelled import Examples, Labelled, LabelledLine
 from opencse.evaluation.suite import TaskData
+from opencse.io import require_folder
 from opencse.text.files.lines import read_lines
 
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
@@ -141,8 +142,7 @@ def _present(folder: Path) -> list[str]:
 
 def _data_folder(folder: Path) -> Path:
     """Returns ``folder`` if it holds a task, else the one folder in it that does."""
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give one that holds {LAYOUT}")
+    require_folder(folder, f"give a folder that holds {LAYOUT}")
     if _present(folder):
         return folder
     inside = sorted(entry for entry in folder.iterdir() if entry.is_dir() and _present(entry))

@@ -12,6 +12,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
 from opencse.evaluation.sts.data import TASKS, StsTask, TaskPairs, load_sts
 from opencse.evaluation.suite import TaskData
+from opencse.io import require_folder
 
 PUBLISHED: dict[str, dict[str, int]] = {
     "stsb": {"train": 5749, "dev": 1500, "test": 1379},
@@ -66,8 +67,7 @@ def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> Regr
         UserError: naming what is missing, or the file and line at fault.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give one that holds {' or '.join(PUBLISHED)}")
+    require_folder(folder, f"give a folder that holds {' or '.join(PUBLISHED)}")
     for key in tasks or ():
         if key not in PUBLISHED:
             raise UserError(

@@ -12,6 +12,7 @@ from typing import Any
 from opencse.errors import UserError, nearest
 from opencse.evaluation.retrieval.judgements import read_judgements
 from opencse.evaluation.suite import TaskData
+from opencse.io import require_folder
 from opencse.text.files.lines import COMPRESSED, read_objects
 from opencse.text.scripts import is_unicode
 
@@ -86,8 +87,7 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
             and a document of the data, no query with a relevant document.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give a data set in BEIR's layout, or a folder of several")
+    require_folder(folder, "give a folder in BEIR's layout, or a folder of several")
     if _find(folder, CORPUS) is not None:
         available = {folder.resolve().name: folder}
     else:

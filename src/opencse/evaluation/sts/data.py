@@ -21,6 +21,7 @@ from opencse.evaluation.pairs import (
 )
 from opencse.evaluation.record import TextForm
 from opencse.evaluation.suite import TaskData
+from opencse.io import require_folder
 from opencse.text.files.data_sets import load_data_set
 from opencse.text.files.formats import choose_columns
 
@@ -168,8 +169,7 @@ def load_sts(folder: Path, tasks: Sequence[str] | None = None) -> StsData:
         UserError: naming the first missing file and the files in its folder, or a fault in a file's line.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give one that holds {', '.join(TASKS)}")
+    require_folder(folder, f"give a folder that holds {', '.join(TASKS)}; --data hub downloads them")
     loaded: dict[str, TaskPairs] = {}
     for task in choose_tasks(tasks):
         files = [folder / task.key / f"{subset}.tsv" for subset in task.subsets]

@@ -11,6 +11,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import Scheme
 from opencse.evaluation.labelled import Examples, Labelled, LabelledLine
 from opencse.evaluation.suite import TaskData
+from opencse.io import require_folder
 from opencse.text.files.lines import read_lines
 
 TRAIN_PHRASES = "train_phrases"
@@ -112,8 +113,7 @@ def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferD
         UserError: naming what is missing, or the file and line at fault.
     """
     folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder; give one that holds {', '.join(TRANSFER_TASKS)}")
+    require_folder(folder, f"give a folder that holds {', '.join(TRANSFER_TASKS)}")
     folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if tasks is None:
         keys = [key for key in TRANSFER_TASKS if key in folders]
