@@ -43,6 +43,8 @@ def test_departures_are_told() -> None:
 def test_what_has_no_published_scores() -> None:
     with pytest.raises(UserError, match=r"simcse: no published scores are known for it; name a preset.*bert-base"):
         paper_row("simcse")
+    with pytest.raises(UserError, match=r"opencse-mini: no published scores .*; opencse compare compares it"):
+        paper_row("opencse-mini")
 
 
 @pytest.mark.slow

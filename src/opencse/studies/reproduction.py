@@ -90,10 +90,9 @@ def paper_row(recipe: str, model: str | None = None) -> PaperRow:
     applied = [base.presets[name] for name in resolved.presets if name in base.presets]
     row = next((preset for preset in reversed(applied) if preset.expected), None)
     if row is None:
-        known = [name for name, preset in base.presets.items() if preset.expected]
-        raise UserError(
-            f"{recipe}: no published scores are known for it; name a preset that has some: {', '.join(known) or 'none'}"
-        )
+        known = ", ".join(name for name, preset in base.presets.items() if preset.expected)
+        instead = f"name a preset that has some: {known}" if known else "opencse compare compares it with other recipes"
+        raise UserError(f"{recipe}: no published scores are known for it; {instead}")
     backbone = resolved.backbone or base.presets.get(BACKBONE_OF_ABLATIONS)
     start = None if backbone is None else backbone.model
     if start is None:
