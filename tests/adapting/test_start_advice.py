@@ -46,6 +46,6 @@ def test_the_line_comes_after_the_score_of_a_weak_start(tiny_folder: Path, tmp_p
     out = tmp_path / "out"
     opencse.adapt(sample.TRAIN, out, model=str(tiny_folder), settings=settings, report=False, progress=heard)
     scored = next(n for n, line in enumerate(heard.said) if " on questions from the text itself (nDCG@10" in line)
-    advised = next(n for n, line in enumerate(heard.said) if line.startswith("start      weak: "))
+    advised = next(n for n, line in enumerate(heard.said) if line.startswith("advice     weak start: "))
     assert scored < advised < len(heard.said) - 1
-    assert sum(line.startswith("start      weak") for line in heard.said) == 1
+    assert sum(line.startswith("advice     weak start") for line in heard.said) == 1

@@ -15,7 +15,8 @@ NAMES = ["retrieval.manuals.ndcg_at_10", "retrieval.questions.ndcg_at_10", "retr
 @pytest.mark.parametrize("width", [80, 120, 200])
 def test_every_name_of_a_score_is_shown_whole(width: int) -> None:
     head = ["start", "recipe", "seeds", *NAMES, "against the start", "difference"]
-    grid = Grid(head, [["mini", "simcse", "3", *["40.12 \u00b1 0.30"] * 4, "+0.5 \u00b1 0.1", "+0.20 (p = .03)"]])
+    cells = ["simcse", "3", *["40.12 \u00b1 0.30"] * 4, "+0.5 \u00b1 0.1", "+0.20 (p = .03)"]
+    grid = Grid(head, [["mini", *cells], ["other", *cells]])
     console = Console(width=width, force_terminal=False)
     with console.capture() as capture:
         console.print(grid.rich("scores"))
@@ -25,3 +26,11 @@ def test_every_name_of_a_score_is_shown_whole(width: int) -> None:
     names = ["".join("".join(column).split()) for column in zip(*top, strict=True)]
     assert names == ["".join(name.split()) for name in head]
     assert len(set(names)) == len(head)
+
+
+def test_the_only_start_is_in_the_title() -> None:
+    grid = Grid(["start", "recipe"], [["mini", "simcse"], ["mini", "esimcse"]])
+    table = grid.rich("scores")
+    assert table.title == "scores; start: mini"
+    assert [str(column.header) for column in table.columns] == ["recipe"]
+    assert grid.markdown()[0] == "| start | recipe |"

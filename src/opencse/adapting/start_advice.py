@@ -44,13 +44,13 @@ def advice_for_builtin(language: str | None) -> str:
     """The line of the plan for a start from the built-in encoder.
 
     >>> advice_for_builtin("german")
-    'start      opencse-mini knows little German; --model intfloat/multilingual-e5-small finds more, and is slower'
+    'advice     opencse-mini knows little German; --model intfloat/multilingual-e5-small finds more, and is slower'
     """
     foreign = advice_for_language(language)
     if foreign is not None:
-        return f"start      {foreign}"
+        return f"advice     {foreign}"
     return (
-        f"start      {BUILTIN} is small and fast; --model {ENGLISH} finds more (7 points of nDCG@10 when both are "
+        f"advice     {BUILTIN} is small and fast; --model {ENGLISH} finds more (7 points of nDCG@10 when both are "
         "adapted), has 87 MB and encodes 10 to 30 times slower"
     )
 
@@ -73,6 +73,6 @@ def advice_for(questions: TextQuestions, score: float) -> str | None:
     language = language_of_texts(questions.held_out()[:_TEXTS])
     better = ENGLISH if language in (None, "english") else MULTILINGUAL
     return (
-        f"start      weak: the small built-in encoder ({BUILTIN}) has {builtin:.2f} on these questions, this start "
+        f"advice     weak start: the small built-in encoder ({BUILTIN}) has {builtin:.2f} on these questions, this one "
         f"{score:.2f}; --model {better} finds more"
     )

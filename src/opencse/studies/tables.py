@@ -39,11 +39,17 @@ class Grid:
         from rich.table import Table
         from rich.text import Text
 
+        head, rows = self.head, self.rows
+        starts = {row[head.index("start")] for row in rows} if "start" in head else set()
+        if len(starts) == 1:  # in the title, so that names fit into a narrow terminal
+            column = head.index("start")
+            title = f"{title}; start: {starts.pop()}"
+            head, *rows = ([*cells[:column], *cells[column + 1 :]] for cells in (head, *rows))
         table = Table(title=title, caption=caption)
-        for name in self.head:
+        for name in head:
             # Folded, not shortened: the names of scores begin the same way and would be the same in a narrow terminal.
             table.add_column(Text(name), justify="left" if name in WORDS else "right", overflow="fold")
-        for cells in self.rows:
+        for cells in rows:
             table.add_row(*map(Text, cells))
         return table
 
