@@ -73,6 +73,6 @@ def advice_for(questions: TextQuestions, score: float) -> str | None:
     language = language_of_texts(questions.held_out()[:_TEXTS])
     better = ENGLISH if language in (None, "english") else MULTILINGUAL
     return (
-        f"advice     weak start: the small built-in encoder ({BUILTIN}) has {builtin:.2f} on these questions, this one "
-        f"{score:.2f}; --model {better} finds more"
+        f"advice     weak start: the small built-in encoder ({BUILTIN}) has {builtin:.2f} on these questions, "
+        f"this start {score:.2f}; --model {better} finds more"
     )
