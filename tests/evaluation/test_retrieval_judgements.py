@@ -59,6 +59,19 @@ def test_what_is_no_judgement_is_refused(tmp_path: Path, line: str, message: str
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "header", ["corpus-id\tquery-id\tscore", "score\tquery-id\tcorpus-id", "doc_id qid relevance", "qid label pid"]
+)
+def test_columns_in_another_order_are_refused(tmp_path: Path, header: str) -> None:
+    with pytest.raises(UserError, match=r"line 1: the columns are \w+.*; put them in the order query-id<TAB>corpus-id"):
+        judgements(tmp_path, f"{header}\n7\t7\t1\n")
+
+
+@pytest.mark.parametrize("header", ["query_id\tdoc_id\trelevance", "qid pid label", "a\tb\tc", "Query Corpus Score"])
+def test_columns_have_any_names(tmp_path: Path, header: str) -> None:
+    assert judgements(tmp_path, f"{header}\n7\t7\t1\n").levels == {"7": {2: 1}}
+
+
 def test_unknown_ids_are_counted_and_named(tmp_path: Path) -> None:
     found = judgements(tmp_path, "q1\td1\t1\nq1\td9\t2\nq1\tD2\t0\nq8\td1\t1\n0007\td1\t1\n7\td1\t1\n")
     assert found.levels == {"q1": {0: 1}, "7": {0: 1}}

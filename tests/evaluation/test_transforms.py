@@ -55,6 +55,12 @@ def test_fitted_on_a_corpus(kind: Kind, corpus: Path, sentences: list[str]) -> N
     assert stages == ([("training the flow", i, 7) for i in range(1, 8)] if kind == "flow" else [])
 
 
+def test_a_whitening_of_few_texts_is_doubted(sentences: list[str]) -> None:
+    said: list[str] = []
+    postprocessed(JUDGED, "whitening", "target", say=said.append).encode(sentences[:9])
+    assert said[1].startswith("warning    whitening with 8 dimensions makes these 9 texts equally similar")
+
+
 @pytest.mark.parametrize("kind", ["whitening", "flow"])
 def test_fitted_on_the_target_which_is_the_first_call(kind: Kind, sentences: list[str]) -> None:
     said: list[str] = []

@@ -178,6 +178,8 @@ def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOp
     progress.say(
         f"whitening  {encoder.dimension} to {whitening.dimension} dimensions{dropped}, {number_of(len(texts), 'text')}"
     )
+    for line in whitening.doubts(len(texts)):
+        progress.say(line)
     if whitening.stretch > STRETCHED:
         progress.say(
             f"warning    the last dimension is stretched {whitening.stretch:,.0f} times as much as the first: what "

@@ -180,6 +180,8 @@ def _fit(
                 f"whitening fitted on {data} in {time.perf_counter() - started:.1f} s: "
                 f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}"
             )
+            for line in whitening.doubts(len(vectors)):
+                report(line)
             return whitening.apply
         case "all-but-the-top":
             from opencse.evaluation.models.all_but_the_top import AllButTheTop

@@ -103,6 +103,18 @@ def test_directions_without_variance_are_dropped() -> None:
     assert Whitening.fit(x, 4).dimension == 4
 
 
+def test_texts_that_become_equally_similar_are_reported() -> None:
+    vectors = np.random.default_rng(3).normal(size=(6, 8))
+    few = Whitening.fit(vectors)
+    unit = few.apply(vectors) / np.linalg.norm(few.apply(vectors), axis=1, keepdims=True)
+    np.testing.assert_allclose((unit @ unit.T)[~np.eye(6, dtype=bool)], -1 / 5, atol=1e-5)
+    (doubt,) = few.doubts(6)
+    assert doubt.startswith(
+        "warning    whitening with 5 dimensions makes these 6 texts equally similar; fit it on many"
+    )
+    assert Whitening.fit(vectors, 4).doubts(6) == []
+
+
 def test_how_much_the_last_direction_is_stretched() -> None:
     scale = np.array([100.0, 50.0, 10.0, 1.0, 0.01])
     random = np.random.default_rng(0)

@@ -110,6 +110,17 @@ class Whitening(LinearMap):
         """The factor by which the last dimension is stretched more than the first."""
         return float(self._lengths[-1] / self._lengths[0])
 
+    def doubts(self, texts: int) -> list[str]:
+        """Says if so few texts were fitted on that the map makes all of them equally similar.
+
+        Args:
+            texts: their number n; along n - 1 directions of equal variance their cosines are all -1 / (n - 1).
+        """
+        if self.dimension < texts - 1:
+            return []
+        counts = f"with {number_of(self.dimension, 'dimension')} makes these {number_of(texts, 'text')}"
+        return [f"warning    whitening {counts} equally similar; fit it on many more texts than dimensions"]
+
     def within(self, stretch: float) -> int:
         """Counts the dimensions that are stretched at most ``stretch`` times as much as the first."""
         return int((self._lengths <= stretch * self._lengths[0]).sum())

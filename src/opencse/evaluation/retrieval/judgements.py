@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from opencse.errors import UserError
 from opencse.text.files.lines import read_lines
 
 HEADER = "query-id<TAB>corpus-id<TAB>score"
+_COLUMNS = (("query", "qid"), ("corpus", "doc", "passage", "pid"), ("score", "rel", "label", "grade"))
+"""Words that a header has in the name of each column."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,21 @@ def _lines_of(path: Path) -> Iterator[tuple[str, str, str, int]]:
         header, first = first, False
         level = _number(fields[2])
         if level is None and header:
+            _require_order(where, fields)
             continue
         if level is None or not level.is_integer() or abs(level) >= 2**53:
             raise UserError(f"{where}: the score {fields[2][:40]!r} is not an integer; a line is {HEADER}")
         yield where, fields[0], fields[1], int(level)
+
+
+def _require_order(where: str, names: Sequence[str]) -> None:
+    """Refuses a header that names the columns in another order: numbers as ids would be mistaken for each other."""
+    for position, name in enumerate(names):
+        meant = next(
+            (kind for kind, words in enumerate(_COLUMNS) if any(word in name.casefold() for word in words)), None
+        )
+        if meant not in (None, position):
+            raise UserError(f"{where}: the columns are {', '.join(names)}; put them in the order {HEADER}")
 
 
 def _number(text: str) -> float | None:
