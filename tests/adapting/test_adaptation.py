@@ -229,6 +229,19 @@ def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder:
     assert read(str(tiny_folder), pairs=pairs, settings=["data.max_length=32"]) == 32
 
 
+def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "adapted-before"
+    SentenceEncoder.load("opencse-mini").save(copy)
+
+    def rate(model: str, recipe: str = RECIPE) -> tuple[float, int]:
+        preset = plan_adaptation(sample.TRAIN, model=model, recipe=recipe, progress=Silent()).preset
+        training = resolve_recipe(recipe, preset=preset, model=model).recipe.training
+        return training.learning_rate, training.batch_size
+
+    assert rate(str(copy)) == rate("opencse-mini") == rate(str(copy), f"{RECIPE}:opencse-mini") == (3e-3, 256)
+    assert rate(str(tiny_folder)) == (5e-5, 64)
+
+
 @pytest.mark.parametrize("option", ["pairs", "dev"])
 def test_a_name_too_long_for_the_system_is_told_in_one_line(
     option: str, opencse: Callable[..., tuple[int, str, str]], tmp_path: Path

@@ -137,14 +137,17 @@ def _of_other_language(documents: Sequence[Document]) -> str:
 def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool) -> str | None:
     """The recipe's presets that suit documents, model and selection, without the ones that the user named."""
     name, *presets_of_user = str(recipe).split(":")
-    loose = material.kind == "sentences"
+    if name != RECIPE:
+        return None
+    loose, layers = material.kind == "sentences", has_layers(model)
     suits = {
+        BUILTIN: not layers,  # word vectors are trained at its rate, whatever they are called
         LOOSE: loose and len(material.rows[0]) == 1,
         DOUBLED: loose and len(material.rows[0]) == 2,
         ASKED: (by_text and material.many_pairs) or by_queries,
-        WHOLE: material.many_pairs and has_layers(model),
+        WHOLE: material.many_pairs and layers,
     }
-    presets = [preset for preset, does in suits.items() if does and name == RECIPE and preset not in presets_of_user]
+    presets = [preset for preset, does in suits.items() if does and preset not in presets_of_user]
     return ":".join(presets) or None
 
 
