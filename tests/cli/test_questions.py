@@ -30,12 +30,12 @@ def corpus(tmp_path: Path) -> Path:
 def test_questions_are_written_and_what_follows_is_said(
     opencse: Run, rule: ChatRule, corpus: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "pairs.jsonl"
+    out = tmp_path / "my pairs.jsonl"
     command = ["questions", corpus, "--endpoint", rule.url, "--model", "rule", "--out", out, "--per-document", "2"]
     code, stdout, stderr = opencse(*command, "--body", '{"top_p": 0.5, "temperature": null}')
     assert code == 0, stderr
     assert "requests   2, for 2 questions each" in stderr
-    assert f"opencse adapt {corpus} --questions {out}" in stdout
+    assert f"opencse adapt {corpus} --questions '{out}' --out my-model" in stdout
     assert {json.loads(line)["answer"] for line in out.read_text().splitlines()} == set(TEXTS)
     assert rule.bodies[0]["top_p"] == 0.5
     assert "temperature" not in rule.bodies[0]

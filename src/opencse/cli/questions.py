@@ -52,6 +52,8 @@ def questions(
     The texts are sent to the server, which may be yours (vLLM, llama.cpp, Ollama) or a service. Requests, tokens and
     cost are printed first; --dry-run stops there. After Ctrl-C the same command continues.
     """
+    import shlex
+
     from opencse.api.asking import questions
     from opencse.cli.console import echo
 
@@ -60,5 +62,5 @@ def questions(
         for line in written.prompt.splitlines():
             echo(line)
     else:
-        following = f"opencse adapt {corpus} --questions {out} --out my-model"
+        following = shlex.join(["opencse", "adapt", corpus, "--questions", str(out), "--out", "my-model"])
         echo(f"{out}: {number_of(written.questions, 'question')}; {following}")
