@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opencse import SentenceEncoder, UserError, evaluate, pretrain, train
+from opencse import SentenceEncoder, UserError, adapt, evaluate, pretrain, train
 from opencse.encoder.fingerprint import fingerprint
+from opencse.text import sample
 
 pytestmark = pytest.mark.slow
 
@@ -114,3 +115,18 @@ def test_pretraining_and_evaluation_name_theirs(tmp_path: Path) -> None:
 def test_wrong_dev_pairs_are_told_with_their_place(dev: list[Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         train(TEXTS, tmp_path / "out", dev=dev, settings=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"model": "./nowhere"}, r"^\./nowhere: no such folder$"),
+        ({"recipe": "adapd"}, "^unknown recipe 'adapd'; did you mean adapt"),
+    ],
+)
+def test_a_wrong_model_or_recipe_is_refused_before_the_corpus_is_read(
+    options: dict[str, Any], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opencse.api.training.plan_adaptation", lambda *args, **named: pytest.fail("read"))
+    with pytest.raises(UserError, match=problem):
+        adapt(sample.TRAIN, tmp_path / "out", **options)

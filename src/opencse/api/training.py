@@ -23,6 +23,7 @@ from opencse.model_folder.masked_lm import open_masked_lm
 from opencse.outputs import paths_of
 from opencse.processes import started
 from opencse.progress import Silent
+from opencse.recipes.recipe import resolve_recipe
 from opencse.runs.best_so_far import after_kill
 from opencse.runs.data_sets import GivenSet
 from opencse.runs.finish import TrainResult
@@ -195,6 +196,8 @@ def adapt(
     _require_path(options["model"], "model")
     _require_writable(out, options, corpus, options["pairs"], options["questions"])
     model = _start_of(options)
+    named = resolve_recipe(options["recipe"], model=model).model
+    locate(named or model)  # a typing mistake is reported before the corpus is read, which may take long
     adaptation = plan_adaptation(
         corpus,
         fields=options["fields"],
