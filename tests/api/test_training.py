@@ -121,7 +121,7 @@ def test_wrong_dev_pairs_are_told_with_their_place(dev: list[Any], message: str,
     ("options", "problem"),
     [
         ({"model": "./nowhere"}, r"^\./nowhere: no such folder$"),
-        ({"recipe": "adapd"}, "^unknown recipe 'adapd'; did you mean adapt"),
+        ({"recipe": "adapd"}, r"^unknown recipe 'adapd' \(did you mean 'adapt'\?\)"),
     ],
 )
 def test_a_wrong_model_or_recipe_is_refused_before_the_corpus_is_read(
