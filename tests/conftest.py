@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from fuzzing import load_profile
-from helpers import filled, write_small_sts, write_tiny_bert
+from helpers import Run, filled, write_small_sts, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
@@ -180,7 +180,7 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def opencse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def opencse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command in this process: exit code, stdout, stderr."""
 
     from opencse.cli import main

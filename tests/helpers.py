@@ -30,6 +30,8 @@ from opencse.progress import Silent
 from opencse.text import sample
 
 R = TypeVar("R", bound=EvaluationRecord)
+Run = Callable[..., tuple[int, str, str]]
+"""The fixture ``opencse``: runs the command line with arguments, and gives its exit code, stdout and stderr."""
 
 
 class Heard(Silent):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import opencse
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
@@ -20,7 +21,6 @@ from opencse.foreign import CLASSIFIER, MASKED_LM, not_trusted, own_code
 from opencse.model_folder.backbone import load_backbone
 from opencse.runs.record import changed_files
 
-Run = Callable[..., tuple[int, str, str]]
 CODE = """
 from pathlib import Path
 from transformers import BertConfig, BertModel

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import Broken
+from helpers import Broken, Run
 from opencse import SentenceEncoder, UserError, adapt, train
 from opencse.adapting.adaptation import plan_adaptation, read_pairs
 from opencse.adapting.preset_names import RECIPE
@@ -123,7 +123,7 @@ def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_the_command(opencse: Run, tmp_path: Path) -> None:
     sets = [part for setting in QUICK for part in ("--set", setting)]
     code, out, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", "--no-report", *sets)
     assert code == 0, err
@@ -141,9 +141,7 @@ def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_fields_of_a_file_and_documents_at_hand_train_alike(
-    opencse: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_fields_of_a_file_and_documents_at_hand_train_alike(opencse: Run, tmp_path: Path) -> None:
     documents = read_documents(Path(sample.TRAIN))
     rows = [{"headline": f"On {one.sentences[0][:12]}", "body": one.body} for one in documents]
     lines = tmp_path / "own.jsonl"
@@ -160,7 +158,7 @@ def test_fields_of_a_file_and_documents_at_hand_train_alike(
 
 
 @pytest.mark.slow
-def test_the_command_with_pairs(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_the_command_with_pairs(opencse: Run, tmp_path: Path) -> None:
     table = tmp_path / "pairs.csv"
     table.write_text("question,answer\n" + "".join(f"what is {n} made of,it is made of {n} parts\n" for n in range(30)))
     given = ["--pairs", table, "--columns", "question,answer"]
@@ -243,9 +241,7 @@ def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path
 
 
 @pytest.mark.parametrize("option", ["pairs", "dev"])
-def test_a_name_too_long_for_the_system_is_told_in_one_line(
-    option: str, opencse: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_a_name_too_long_for_the_system_is_told_in_one_line(option: str, opencse: Run, tmp_path: Path) -> None:
     code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", f"--{option}", "x" * 300)
     assert code == 2
     assert len(err.strip().splitlines()[-1]) < 1_000

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from helpers import Run
 from opencse.analysis.geometry import geometry
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect, short_names
 from opencse.analysis.layers import LayerSimilarities, layer_similarities
@@ -135,7 +136,7 @@ def test_short_names_tell_models_apart() -> None:
 
 
 def test_the_command(
-    opencse: Callable[..., tuple[int, str, str]],
+    opencse: Run,
     tiny_folder: Path,
     small_sts: Path,
     tmp_path: Path,

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 import opencse
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 
@@ -85,9 +86,7 @@ def test_a_blank_text_is_refused_with_its_line(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
-def test_a_blank_line_of_a_pipe_is_refused(
-    tiny_folder: Path, tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_blank_line_of_a_pipe_is_refused(tiny_folder: Path, tmp_path: Path, opencse: Run) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for given, code in (("One.\nTwo.\n\n", 0), ("One.\n\nTwo.\n", 2)):

@@ -6,7 +6,7 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,11 +17,11 @@ import pytest
 from huggingface_hub import ModelCard, constants
 
 import opencse
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.adapters import LoraSettings, add_adapters
 
-Run = Callable[..., tuple[int, str, str]]
 TEXTS = ["A cat sat.", "Rain fell."]
 
 

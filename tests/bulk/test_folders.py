@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from helpers import Run
 from numbered import LINES, interrupted
 from opencse import SentenceEncoder
 from opencse.bulk import folders as bulk
@@ -23,8 +24,6 @@ from opencse.bulk.shards import MANIFEST, Shards
 from opencse.bulk.streaming import EncodedFile, write_lines
 from opencse.errors import UserError
 from opencse.text.readers import Source
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from helpers import Run
 from numbered import LINES, interrupted
 from opencse import SentenceEncoder
 from opencse.bulk.forms import Form
@@ -21,8 +21,6 @@ from opencse.crash_safe import GrowingFile
 from opencse.encoder.encoding import encode_in_batches
 from opencse.errors import UserError
 from opencse.text.readers import Source
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_the_plan_of_a_dry_run(opencse: Run, tmp_path: Path) -> None:

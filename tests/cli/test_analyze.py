@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_a_query_needs_a_text(opencse: Run, tmp_path: Path) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse import SentenceEncoder
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_findings_are_printed_and_written(opencse: Run, tmp_path: Path) -> None:

@@ -8,18 +8,18 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers import Run
 from opencse.api import making
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse.api.study_file import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 QUICK = [
     part
     for setting in ("training.max_steps=2", "training.batch_size=8", "encoder.pooling=mean")

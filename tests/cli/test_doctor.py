@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_versions_and_no_trouble(opencse: Run) -> None:

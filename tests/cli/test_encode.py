@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_a_file_a_folder_and_options_that_need_a_folder(opencse: Run, tmp_path: Path) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_layers_and_dimensions_are_whole_numbers(opencse: Run, tmp_path: Path) -> None:

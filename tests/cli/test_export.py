@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_columns_need_a_corpus(opencse: Run, tmp_path: Path) -> None:

@@ -8,16 +8,14 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opencse
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made
+from helpers import Run
 from opencse.text.files.kinds import recognise
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def written(folder: Path, made: Made) -> Path:

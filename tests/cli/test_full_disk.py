@@ -13,17 +13,17 @@ import shutil
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import opencse as package
+from helpers import Run
 from opencse.api import training
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, advice, plain_failures, system_failure
 
-Run = Callable[..., tuple[int, str, str]]
 QUICK = [
     part
     for setting in (

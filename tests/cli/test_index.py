@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opencse as public
+from helpers import Run
 from opencse.cli.index import index
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 FUNCTIONS = {
     "build": "build_index", "add": "add_to_index", "delete": "delete_from_index", "query": "query_index",
     "info": "index_info", "pairs": "index_pairs", "duplicates": "index_duplicates", "negatives": "index_negatives",

@@ -8,18 +8,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
 
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_a_complete_model_has_nothing_to_merge(opencse: Run, tmp_path: Path, tiny_folder: Path) -> None:

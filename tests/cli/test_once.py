@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse import SentenceEncoder, UserError, adapt
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

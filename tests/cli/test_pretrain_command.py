@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
+
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 SIZE = ("--vocabulary", 200, "--layers", 1, "--hidden", 16, "--heads", 2, "--inner", 24, "--positions", 32)
 HOW = (
     *("--device", "cpu", "--set", "data.max_length=32", "--set", "training.batch_tokens=256"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse.errors import printable
 
-Run = Callable[..., tuple[int, str, str]]
 HOSTILE = "a\x1b[31mdog\x07\x9b2J\u202e\x7f"
 SHOWN = r"a\x1b[31mdog\x07\x9b2J\u202e\x7f"
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from chat_servers import ChatRule, chat_server
+from helpers import Run
 
-Run = Callable[..., tuple[int, str, str]]
 TEXTS = ["Vinegar removes the limescale of years from a kettle.", "Snow fell on the hills where the children played."]
 
 

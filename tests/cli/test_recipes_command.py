@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
 from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse.recipes.outline import FAMILIES
 from opencse.recipes.recipe import load_recipe
 from opencse.recipes.recipe_files import recipe_names, recipe_text
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def refused(result: tuple[int, str, str], *parts: str) -> None:

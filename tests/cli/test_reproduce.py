@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_a_recipe_without_published_scores_names_presets_that_have_some(opencse: Run, tmp_path: Path) -> None:

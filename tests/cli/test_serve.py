@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse.api import serving
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search.index import Index
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-Run = Callable[..., tuple[int, str, str]]
+from helpers import Run
 
 
 def test_the_most_similar_text_comes_first(opencse: Run) -> None:

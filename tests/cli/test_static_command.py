@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers import Run
 from opencse.cli.static import static
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.making.static import StaticSettings
@@ -15,7 +15,7 @@ from opencse.making.vocabulary import train_wordpiece
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 SMALL = ["--dimension", "16", "--set", "inner=24", "--set", "positions=32"]
 
 

@@ -7,12 +7,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
@@ -21,7 +22,7 @@ from opencse.text import sample
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 COMMAND = [sys.executable, "-c", "from opencse.cli import main; main()"]
 
 

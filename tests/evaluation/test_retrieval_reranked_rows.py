@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import opencse as library
 from cross_encoders import write_cross_encoder
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.text import sample
@@ -84,9 +84,7 @@ def test_rows_with_and_without_equal_an_independent_loop(data: Path, cross_encod
     assert compared.difference == pytest.approx(after.ndcg_at_10 - before.ndcg_at_10)
 
 
-def test_bm25_and_hybrid_are_reranked_too(
-    data: Path, cross_encoder: Path, tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_bm25_and_hybrid_are_reranked_too(data: Path, cross_encoder: Path, tmp_path: Path, opencse: Run) -> None:
     out = tmp_path / "scores.json"
     command = ["evaluate", "opencse-mini", "--data", str(data), "--suite", "retrieval", "--device", "cpu"]
     command += ["--hybrid", "--rerank", str(cross_encoder), "--rerank-depth", "60", "--json", str(out)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast
 
 import opencse
+from helpers import Run
 from opencse.arrays import Vectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -25,8 +25,6 @@ from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Silent
 from opencse.text.tokenizer import Tokenizer
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 def scattered(encoder: SentenceEncoder) -> SentenceEncoder:

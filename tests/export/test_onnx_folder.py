@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 import opencse
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.export import onnx_folder
@@ -30,7 +30,8 @@ from prompted import LAYOUTS, write_prompted
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
-Run = Callable[..., tuple[int, str, str]]
+
+
 DOCS = Path(__file__).parents[2] / "docs" / "export.md"
 LIGHT = """import sys
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hostile.harness import Case, Run, cases, refuse
+from helpers import Run
+from hostile.harness import Case, cases, refuse
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hostile.harness import Case, Run, cases, refuse
+from helpers import Run
+from hostile.harness import Case, cases, refuse
 from hostile.worlds import BAD_PAIRS, BAD_TEXTS, DATA, MODELS
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hostile.harness import Case, Run, refuse, tree
+from helpers import Run
+from hostile.harness import Case, refuse, tree
 
 LINE = "opencse: x: wrong; mend it\n"
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 
-Run = Callable[..., tuple[int, str, str]]
 GRADED = "sentence1,sentence2,score\nA cat.,A dog.,0.5\nRain.,Snow.,3\nTea.,Milk.,1\n"
 CASES = {
     "train graded": (

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from hostile.harness import Case, Run, refuse
+from helpers import Run
+from hostile.harness import Case, refuse
 from opencse.cli.app import COMMANDS, app
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search.index import Index

@@ -10,7 +10,8 @@ import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hostile.harness import Case, Run, cases, refuse
+from helpers import Run
+from hostile.harness import Case, cases, refuse
 from hostile.worlds import BAD_RECIPES
 from opencse.making.backbone import Shape
 from opencse.making.static import StaticSettings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import opencse
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.sentence_config import read_similarity
@@ -277,7 +277,7 @@ def test_an_unknown_name_is_refused_with_file_and_key(model: Path, tmp_path: Pat
     assert SentenceEncoder.load(folder, device="cpu").similarity_fn_name is Similarity.COSINE
 
 
-def test_the_command_line_names_it(model: Path, opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_the_command_line_names_it(model: Path, opencse: Run, tmp_path: Path) -> None:
     function = read_similarity(model)
     text = tmp_path / "text.txt"
     text.write_text("".join(f"{one}\n" for one in TEXTS))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from opencse.recipes.recipe import load_recipe
 from opencse.recipes.summary import SettingDifference, differences, made_of, published, setting_text, short_paper
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import opencse as library
 from cross_encoders import write_cross_encoder
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.progress import Count
@@ -126,9 +127,7 @@ def test_mined_rows_have_margins_and_train_a_student(folder: Path, teacher: Path
         assert (student / "run.json").is_file()
 
 
-def test_a_command_writes_margins(
-    folder: Path, teacher: Path, tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_a_command_writes_margins(folder: Path, teacher: Path, tmp_path: Path, opencse: Run) -> None:
     pairs, out = tmp_path / "pairs.tsv", tmp_path / "out.jsonl"
     pairs.write_text("anchor\tpositive\n" + "".join(f"{query}\t{answer}\n" for query, answer in PAIRS))
     command = ["index", "negatives", str(folder), str(pairs), "--out", str(out), "--device", "cpu"]

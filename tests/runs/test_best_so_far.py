@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import opencse
-from helpers import Broken, Heard, Stopped
+from helpers import Broken, Heard, Run, Stopped
 from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
@@ -33,7 +33,6 @@ from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text.readers import Source
 from opencse.training.checkpoint import load_checkpoint, save_checkpoint
 
-Run = Callable[..., tuple[int, str, str]]
 SETTINGS = (
     "training.epochs=10",
     "training.max_steps=6",

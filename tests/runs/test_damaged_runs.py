@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers import Stopped
+from helpers import Run, Stopped
 from opencse import io
 from opencse.errors import InterruptedRunError
 from opencse.runs.folder import RunFolder
@@ -22,7 +22,7 @@ from opencse.training.metrics import METRICS
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 SETTINGS = (
     "training.max_steps=4",
     "training.batch_size=4",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse import SentenceEncoder, UserError, train
 from opencse.outputs import LOCK
 from opencse.progress import Silent
@@ -21,7 +21,7 @@ from opencse.text.readers import Source
 
 pytestmark = pytest.mark.slow
 
-Run = Callable[..., tuple[int, str, str]]
+
 QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_every=1", "encoder.pooling=mean")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
@@ -24,7 +24,6 @@ from opencse.text.given import open_texts
 from opencse.text.readers import Source
 from opencse.training.soundness import probes_of, require_known, require_sound
 
-Run = Callable[..., tuple[int, str, str]]
 TEXT = Source(str(sample.TRAIN))
 QUICK = ("training.max_steps=2", "training.batch_size=8", "training.evaluate_every=1", "training.precision=float32")
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import opencse
-from helpers import Broken
+from helpers import Broken, Run
 from opencse.errors import InterruptedRunError, UserError
 from opencse.runs.trackers import open_tracker
 from opencse.training.callbacks import Callback, Record
@@ -96,7 +95,7 @@ def test_callbacks_and_tensorboard(tiny_folder: Path, sentences: list[str], tmp_
 
 @pytest.mark.slow
 def test_wandb_offline(
-    opencse: Callable[..., tuple[int, str, str]],
+    opencse: Run,
     tiny_folder: Path,
     sentences: list[str],
     tmp_path: Path,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opencse as public
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Silent
 from opencse.search.building import BuildSettings
@@ -17,7 +17,7 @@ from opencse.search.index import Index
 from search_texts import TEXTS
 
 
-def test_an_intact_index(index: Index, opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_an_intact_index(index: Index, opencse: Run, tmp_path: Path) -> None:
     index.delete(["n1"])
     index.search(["cat"], hybrid=True)
     result = check(index.folder, Silent())
@@ -28,7 +28,7 @@ def test_an_intact_index(index: Index, opencse: Callable[..., tuple[int, str, st
     assert opencse("index", "check", tmp_path / "nowhere")[0] == 2
 
 
-def test_each_missing_or_damaged_file_is_named(index: Index, opencse: Callable[..., tuple[int, str, str]]) -> None:
+def test_each_missing_or_damaged_file_is_named(index: Index, opencse: Run) -> None:
     index.search(["cat"], hybrid=True)
     (vectors,), (words,) = index.folder.glob("vectors-*"), index.folder.glob("words-*")
     next(words.glob("*.json")).write_text("{}")

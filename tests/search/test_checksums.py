@@ -7,12 +7,13 @@ import json
 import resource
 import signal
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import opencse as public
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search import checksums, keyword_index, snapshots
@@ -21,7 +22,6 @@ from opencse.search.index import Index
 from opencse.search.row_database import read_errors
 from opencse.search.rows import IndexRow
 
-Run = Callable[..., tuple[int, str, str]]
 ROWS = [
     IndexRow(f"Text number {number} about the {number % 7} trains.", f"t{number}", {"n": -0.0}) for number in range(30)
 ]

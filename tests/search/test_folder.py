@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hostile.harness import Run, tree
+from helpers import Run
+from hostile.harness import tree
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.building import BuildSettings

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opencse as library
 from cross_encoders import write_cross_encoder
+from helpers import Run
 from opencse.errors import UserError
 from opencse.search.index import Index
 from search_texts import TEXTS
@@ -57,7 +57,7 @@ def test_the_threshold_is_one_of_the_cross_encoder(index: Index, cross_encoder: 
 
 
 def test_a_query_of_the_command_line_is_reranked(
-    index: Index, cross_encoder: Path, tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]
+    index: Index, cross_encoder: Path, tmp_path: Path, opencse: Run
 ) -> None:
     out = tmp_path / "hits.json"
     query = ["index", "query", str(index.folder), QUERIES[0], "-k", "2", "--json", str(out), "--device", "cpu"]

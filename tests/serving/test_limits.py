@@ -15,6 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 import opencse
+from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index
@@ -23,7 +24,6 @@ from opencse.serving.limits import Limits
 from opencse.serving.service import Service
 from serving.harness import to
 
-Run = Callable[..., tuple[int, str, str]]
 NAN, INF = float("nan"), float("inf")
 
 

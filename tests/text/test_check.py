@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import opencse
+from helpers import Run
 from opencse.cli.check import lines_of_check
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
@@ -127,7 +127,7 @@ def test_lines_without_blank_lines_are_documents(documents: list[int] | None, sa
 
 
 @pytest.mark.slow
-def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_the_command(opencse: Run, tmp_path: Path) -> None:
     code, stdout, stderr = opencse("check", sample.TRAIN, "--json", tmp_path / "check.json")
     assert code == 0, stderr
     assert "3,421 rows of 1 text" in stdout

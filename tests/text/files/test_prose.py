@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helpers import Run
 from opencse import UserError
 from opencse.text.documents import (
     Collection,
@@ -131,7 +131,7 @@ def test_a_folder_is_running_text(folder: Path) -> None:
     assert open_texts(folder).fingerprint() != before
 
 
-def test_files_without_prose(tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]) -> None:
+def test_files_without_prose(tmp_path: Path, opencse: Run) -> None:
     (tmp_path / "a.md").write_text("```\ncode\n```\n")
     wanted = f"{tmp_path}: no document with any text in it"
     out = tmp_path.parent / "out"
