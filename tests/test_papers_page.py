@@ -106,7 +106,8 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     assert "| the start |  | 50.00 | 51.00 |  |  |  |" in systems
     assert "| `esimcse` | 3 | 64.00 ± 1.05 | 65.00 ± 1.05 | +2.02 | +3.00 ± 0.25 (p < .001) | holds |" in systems
     assert (
-        "SimCSE gains +11.00 ± 2.48 (p = .003) over its start. Over 3 seeds, the gains of `esimcse` hold.\n" in systems
+        "SimCSE gains +11.00 ± 2.48 (p = .003) over its start (3 seeds). Of the published gains over it, those of "
+        "`esimcse` hold.\n" in systems
     )
     assert "Two systems at once" not in systems
     with_search = script.pages(scores | gathered("search"), published)["papers.md"]
