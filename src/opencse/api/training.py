@@ -196,8 +196,8 @@ def adapt(
     _require_path(options["model"], "model")
     _require_writable(out, options, corpus, options["pairs"], options["questions"])
     model = _start_of(options)
-    named = resolve_recipe(options["recipe"], model=model).model
-    locate(named or model)  # a typing mistake is reported before the corpus is read, which may take long
+    of_preset = resolve_recipe(options["recipe"], model=model).model
+    locate(of_preset or model)  # a typing mistake is reported before the corpus is read, which may take long
     adaptation = plan_adaptation(
         corpus,
         fields=options["fields"],
