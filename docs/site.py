@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import posixpath
 import re
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ from opencse.training.worst_case import Awp, Sam
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+_MOVED = {"recipes.md": "methods/index.md", "parts.md": "reference/parts.md"}
 _TABLES: dict[str, type[BaseModel]] = {
     "data": DataSettings,
     "encoder": EncoderSettings,
@@ -66,11 +68,20 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:  # noqa: ANN401 - MkDocs' page
-    """Points links to files outside of docs/ to where the site has the same."""
-    for written, place in (("recipes.md", "methods/index.md"), ("parts.md", "reference/parts.md")):
-        up = "../" * page.file.src_uri.count("/")
-        markdown = re.sub(rf"\]\((?:\.\./)*{re.escape(written)}", f"]({up}{place}", markdown)
+    """Points links to pages that the site has elsewhere, and to files outside of docs/, to where it has the same."""
+    markdown = relocated(markdown, page.file.src_uri, page.file.src_uri)
     return re.sub(r"\[([^\]]+)\]\((?:\.\./)+(?:CONTRIBUTING|examples)[^)]*\)", r"`\1`", markdown)
+
+
+def relocated(markdown: str, written: str, place: str) -> str:
+    """The text of the page ``written`` for the page ``place``: its links to other pages lead to where these are now."""
+
+    def link(match: re.Match[str]) -> str:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(written), match[1]))
+        path = _MOVED.get(path, path)
+        return f"]({posixpath.relpath(path, posixpath.dirname(place) or '.')}"
+
+    return re.sub(r"\]\(([\w./-]+\.md)(?=[#)])", link, markdown)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:  # noqa: ANN401 - MkDocs' page
@@ -84,7 +95,8 @@ def pages() -> dict[str, str]:
     recipes = _script("build_recipes")
     made = {f"methods/{name}.md": method(load_recipe(name), recipes) for name in recipe_names()}
     made["methods/index.md"] = methods(recipes)
-    made["reference/parts.md"] = _script("build_parts").PAGE.read_text(encoding="utf-8")
+    parts = _script("build_parts").PAGE.read_text(encoding="utf-8")
+    made["reference/parts.md"] = relocated(parts, "parts.md", "reference/parts.md")
     made["reference/commands.md"] = commands()
     made["reference/settings.md"] = settings()
     made["reference/python.md"] = python()
@@ -94,7 +106,7 @@ def pages() -> dict[str, str]:
 def methods(recipes: ModuleType) -> str:
     """The overview: one row per recipe."""
     text = str(recipes.PAGE.read_text(encoding="utf-8")).partition("\n## ")[0]
-    text = text.replace("# Recipes", "# Methods", 1)
+    text = relocated(text.replace("# Recipes", "# Methods", 1), "recipes.md", "methods/index.md")
     return re.sub(
         r"\[`([^`]+)`\]\(#[^)]*\)", lambda found: f"[`{found[1]}`]({found[1]}.md)", text
     )  # pages instead of headings
