@@ -34,6 +34,17 @@ Run = Callable[..., tuple[int, str, str]]
 """The fixture ``opencse``: runs the command line with arguments, and gives its exit code, stdout and stderr."""
 
 
+def with_options(command: Iterable[object], *options: object) -> list[object]:
+    """The words of a command with other options in place of its own; ``--set``, which may be repeated, is added."""
+    words, kept = iter(command), []
+    for word in words:
+        if isinstance(word, str) and word.startswith("-") and word != "--set" and word in options:
+            next(words)
+        else:
+            kept.append(word)
+    return [*kept, *options]
+
+
 class Heard(Silent):
     """A reporter that keeps what is said, and what is shown next to its bar."""
 

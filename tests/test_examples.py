@@ -38,6 +38,7 @@ def installed(site: Path) -> Iterator[Path]:
     """The package, found by Python for one test."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(site))
+        sys.modules.pop("more_parts", None)  # another test may have imported one from a working folder
         importlib.invalidate_caches()
         yield site
     sys.modules.pop("more_parts", None)

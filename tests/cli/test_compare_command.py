@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run
+from helpers import Run, with_options
 from opencse.api.study_file import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
@@ -74,9 +74,9 @@ def test_mistakes_are_told_in_one_line(
 ) -> None:
     command = [
         "compare", sample.TRAIN, "--out", tmp_path / "out", "--recipes", "simcse", "--starts", tiny_folder,
-        "--seeds", "1", "--data", data, *QUICK, *change,
+        "--seeds", "1", "--data", data, *QUICK,
     ]  # fmt: skip
-    code, _, stderr = opencse(*command)
+    code, _, stderr = opencse(*with_options(command, *change))
     assert code == 2
     told = [line for line in stderr.splitlines() if line.startswith("opencse:")]
     assert len(told) == 1

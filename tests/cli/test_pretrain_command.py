@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run
+from helpers import Run, with_options
 
 pytestmark = pytest.mark.slow
 
@@ -84,7 +84,9 @@ def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: 
 
 def test_a_dry_run_prints_the_plan_and_does_not_bind_the_run_after_it(opencse: Run, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code, stdout, stderr = opencse("pretrain", text, "-o", out, *SIZE, *HOW, "--layers", 2, "--dry-run")
+    code, stdout, stderr = opencse(
+        "pretrain", text, "-o", out, *with_options([*SIZE, *HOW], "--layers", 2, "--dry-run")
+    )
     assert code == 0, stderr
     for part in ("text", "recipe     pretrain", "tokens, texts of similar length", "negatives  none", "selection"):
         assert part in stdout
@@ -135,7 +137,7 @@ def test_columns_and_lines_to_skip(opencse: Run, tmp_path: Path) -> None:
 def test_bad_input_is_one_line_and_exit_code_2(
     opencse: Run, text: Path, tmp_path: Path, arguments: list[str], parts: list[str]
 ) -> None:
-    refused(opencse("pretrain", text, "-o", tmp_path / "out", *SIZE, *HOW, *arguments), *parts)
+    refused(opencse("pretrain", text, "-o", tmp_path / "out", *with_options([*SIZE, *HOW], *arguments)), *parts)
     assert not (tmp_path / "out" / "run.json").exists()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import Run
+from helpers import Run, with_options
 from opencse.cli.static import static
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.making.static import StaticSettings
@@ -138,7 +138,8 @@ def test_a_folder_that_holds_a_model_is_left_alone(opencse: Run, text: Path, tmp
 def test_bad_input_is_told_in_one_line(
     opencse: Run, text: Path, tmp_path: Path, options: list[str], parts: list[str]
 ) -> None:
-    refused(opencse("static", text, "--out", tmp_path / "m", "--vocabulary", 500, *SMALL, *options), *parts)
+    command = with_options(["static", text, "--out", tmp_path / "m", "--vocabulary", 500, *SMALL], *options)
+    refused(opencse(*command), *parts)
     assert not (tmp_path / "m" / "modules.json").exists()
 
 

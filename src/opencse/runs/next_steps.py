@@ -12,7 +12,7 @@ from opencse.text.files.lines import suffix_of
 from opencse.text.given import DocumentTexts
 from opencse.text.readers import Source
 
-CORPUS, PAIRS, QUERIES, MODEL, INDEX = "corpus.txt", "pairs.csv", "beir", "my-model", "my-index"
+CORPUS, PAIRS, QUERIES, MODEL, INDEX = "corpus.txt", "pairs.csv", "queries", "my-model", "my-index"
 """Names for the user's files and folders where they are not known."""
 
 NextStep = tuple[str, str]
@@ -23,8 +23,8 @@ def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MO
     """Returns the command that adapts a model to documents.
 
     Example:
-        >>> adapt("my notes", "some/model", "--dev beir")
-        "opencse adapt 'my notes' --model some/model --dev beir --out my-model"
+        >>> adapt("my notes", "some/model", "--dev queries")
+        "opencse adapt 'my notes' --model some/model --dev queries --out my-model"
     """
     start = [] if model == BUILTIN else ["--model", shlex.quote(model)]
     return " ".join(["opencse adapt", shlex.quote(text), *start, *options, "--out", shlex.quote(out)])
@@ -35,7 +35,7 @@ def check(model: str = BUILTIN, adapted: str = MODEL) -> NextStep:
 
     Example:
         >>> check("some/model", "my-model")[1]
-        'opencse evaluate some/model my-model --suite retrieval --data beir'
+        'opencse evaluate some/model my-model --suite retrieval --data queries'
     """
     return (
         "Evaluate it on queries of your own, with the documents that answer them (a folder in BEIR's layout). Only "
