@@ -38,19 +38,15 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """Every test starts with the same random generators, whichever ran before it."""
+    """Every test starts with the same random generators and without handlers of logs, whichever ran before it.
+
+    A library that logs where no handler is set adds one, on the stderr of that moment.
+    """
+    for handler in [one for one in logging.root.handlers if isinstance(one, logging.StreamHandler)]:
+        logging.root.removeHandler(handler)
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002
     torch.manual_seed(0)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """No test leaves a handler of logs: it would print other libraries' lines between the ones of later commands."""
-    left = [handler for handler in logging.root.handlers if isinstance(handler, logging.StreamHandler)]
-    for handler in left:
-        logging.root.removeHandler(handler)
-    assert not left, f"the root logger was given {left}"
 
 
 @pytest.fixture(scope="session", autouse=True)
