@@ -1,14 +1,16 @@
 """Writes docs/results/papers.md and ablations.md, the papers' tables compared with ours, and their pictures.
 
-    python docs/build_papers.py [--systems FOLDER] [--search FOLDER] [--tuned FOLDER] [--combination FOLDER]
-        [--second FOLDER] [--sweeps FOLDER]
+    python docs/build_papers.py [--systems FOLDER] [--systems-transformed FILE] [--five-layers FOLDER]
+        [--five-layers-transformed FILE] [--search FOLDER] [--tuned FOLDER] [--combination FOLDER] [--second FOLDER]
+        [--sweeps FOLDER]
 
-The folders are those of the comparisons of benchmarks/studies/papers.toml (systems, and the search for a combination
-with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml, papers-tuned.toml with
-encoder.layers=3, and papers-sweeps.toml. Their scores are first put into docs/results/records/papers-scores.json; runs
-of the systems, the search and the ablations are added to it, and a run that it already has is replaced. The pages are
-docs/papers.md.jinja and ablations.md.jinja, filled from that file and from docs/papers.toml, which lists the published
-tables and a verdict on each.
+The folders are those of the comparisons of benchmarks/studies/papers.toml (systems, from a second start of five layers,
+and the search for a combination with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml,
+papers-tuned.toml with encoder.layers=3, and papers-sweeps.toml. The files are what `opencse evaluate MODELS --transform
+KIND --json FILE` writes about the last/ encoders of a comparison's runs. Their scores are first put into
+docs/results/records/papers-scores.json; runs of the systems, the search and the ablations are added to it, and a run
+that it already has is replaced. The pages are docs/papers.md.jinja and ablations.md.jinja, filled from that file and
+from docs/papers.toml, which lists the published tables and a verdict on each.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from templates import filled
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.base import AFTER, INK, THIRD, new_figure, to_svg
 from opencse.evaluation import spearman
+from opencse.evaluation.sts.score import StsResult
 from opencse.numerals import number_of
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json, save_text
@@ -38,18 +41,24 @@ RESULTS = HERE / "results"
 SCORES, FIGURES = RESULTS / "records" / "papers-scores.json", RESULTS / "figures"
 PUBLISHED = HERE / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
+GROWING = ("systems", "five-layers", "search", "sweeps")
+"""Comparisons whose new runs are added to those of the record; those of others replace them."""
 DEV, STS, BASE = "dev.stsb", "sts.average", "simcse"
 Scores = Mapping[str, Any]
 
 
-def gather(folders: Mapping[str, Path | None]) -> dict[str, Any]:
-    """The scores of the comparisons whose folders are given."""
+def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
+    """The scores of the comparisons whose folders are given, and of the evaluations whose files are."""
     scores: dict[str, Any] = {}
-    for name, folder in folders.items():
-        if folder is not None and name == "sweeps":
-            scores[name] = scores_of(folder, DEV)
-        elif folder is not None:
-            scores |= {name: scores_of(folder, STS), f"{name}_dev": scores_of(folder, DEV)}
+    for name, path in paths.items():
+        if path is None:
+            continue
+        if name.endswith("_transformed"):
+            scores[name] = transformed_scores(path)
+        elif name == "sweeps":
+            scores[name] = scores_of(path, DEV)
+        else:
+            scores |= {name: scores_of(path, STS), f"{name}_dev": scores_of(path, DEV)}
     return scores
 
 
@@ -73,6 +82,18 @@ def scores_of(folder: Path, metric: str) -> dict[str, Any]:
     }
 
 
+def transformed_scores(file: Path) -> dict[str, Any]:
+    """The averages of a comparison's encoders under a transform, by recipe with its name and seed."""
+    by_recipe: dict[str, dict[int, float]] = {}
+    for line in json.loads(file.read_text(encoding="utf-8")):
+        record = StsResult.model_validate(line)
+        path, _, transform = (record.model or "").partition(" + ")
+        *_, recipe, seed, _ = Path(path).parts
+        name = f"{recipe} + {transform.partition(' (')[0]}"
+        by_recipe.setdefault(name, {})[int(seed)] = round(record.values()[STS], 4)
+    return {"metric": STS, "scores": by_recipe}
+
+
 def added(old: Scores, new: Scores) -> dict[str, Any]:
     """The scores of both, by recipe and seed; the new one where a run is in both."""
     both = {**old, "date": max(old["date"], new["date"])}
@@ -89,7 +110,7 @@ class Comparison:
 
     def __init__(self, record: Scores) -> None:
         """``record``: as `scores_of` makes it."""
-        self.record, self.start = record, float(record["start"])
+        self.record, self.start = record, float(record.get("start", math.nan))
         self.scores: dict[str, dict[int, float]] = {
             name: {int(seed): value for seed, value in seeds.items()} for name, seeds in record["scores"].items()
         }
@@ -161,6 +182,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
         picture=GAINS,
         search=searched(parts["search"]) if "search" in parts else None,
+        two_starts=two_starts(parts, published) if "five_layers" in parts else None,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
         tuned_gain=brief(max(before.values(), key=lambda pair: pair.difference)),
@@ -172,6 +194,26 @@ def searched(search: Comparison) -> list[tuple[str, str]]:
     """The recipes of the search for a combination and their scores at its one seed, the best first."""
     scores = {name: next(iter(seeds.values())) for name, seeds in search.scores.items()}
     return [(name, f"{scores[name]:.2f}") for name in sorted(scores, key=lambda name: -scores[name])]
+
+
+def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
+    """The combination and its parts on both starts, and its gain over the best single system."""
+    combined = published["two_starts"]
+    with_transforms = [with_transformed(parts, name) for name in ("systems", "five_layers")]
+    rows = [["the start", *(f"{one.start:.2f}" for one in with_transforms)]]
+    rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in combined["rows"].items()]
+    gains = [one.difference(combined["combination"], combined["single"]) for one in with_transforms]
+    return {
+        "table": markdown(["", "six layers", "five layers"], rows),
+        "gains": " and ".join(brief(gain) for gain in gains if gain is not None),
+        "seeds": number_of(min(len(one.scores[combined["combination"]]) for one in with_transforms), "seed"),
+    }
+
+
+def with_transformed(parts: Mapping[str, Comparison], name: str) -> Comparison:
+    """A comparison, and its encoders under transforms as further rows."""
+    plain, transformed = parts[name], parts[f"{name}_transformed"]
+    return Comparison({**plain.record, "scores": {**plain.record["scores"], **transformed.record["scores"]}})
 
 
 def published_gains(published: Mapping[str, Any]) -> dict[str, float]:
@@ -319,11 +361,11 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def main() -> None:
     """Gathers the scores of the folders that are given, and writes pages and pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("systems", "search", "tuned", "combination", "second", "sweeps"):
+    for name in (*GROWING, "systems-transformed", "five-layers-transformed", "tuned", "combination", "second"):
         parser.add_argument(f"--{name}", type=Path)
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
     if new := gather(vars(parser.parse_args())):
-        grown = {part for part in new if part.startswith(("systems", "search", "sweeps")) and part in scores}
+        grown = {part for part in new if part.removesuffix("_dev").replace("_", "-") in GROWING and part in scores}
         scores |= {part: added(scores[part], own) if part in grown else own for part, own in new.items()}
         save_json(SCORES, scores)
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))

@@ -13,7 +13,10 @@ import pytest
 import helpers
 from opencse.api.study_file import study_of
 from opencse.environment import Environment
+from opencse.evaluation.record import DataRecord
+from opencse.evaluation.sts.score import StsResult, StsScores
 from opencse.recipes.recipe import resolve_recipe
+from opencse.records import save_json
 from opencse.statistics import paired_seeds
 from opencse.studies.record import StudyRecord
 
@@ -122,6 +125,45 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     both = script.pages(scores | gathered("combination"), published)["ablations.md"]
     assert "above `simcse` at 2\n" in both.partition("Two settings of two papers")[2]
     assert "an AMD EPYC" in both.partition("Combination: ")[2]
+
+
+def test_a_combination_stands_next_to_its_parts_on_both_starts(
+    script: ModuleType, published: dict[str, Any], tmp_path: Path
+) -> None:
+    here = Environment.here("cpu")
+    for name, best in (("systems", 60.0), ("five_layers", 50.0)):
+        starts = tmp_path / name / "starts" / "m" / "mean"
+        StudyRecord(
+            start="m", asked={}, judged="last", environment=here, judge_seconds=1.0, data={},
+            results={"dev.stsb": 1.0, "sts.average": best - 9},
+        ).write(starts)  # fmt: skip
+        evaluations = []
+        for recipe, gain in (("simcse", -5.0), ("simcse++", 0.0), ("esimcse++", 1.0)):
+            for seed in (42, 43, 44):
+                folder, score = Path("runs") / "m" / recipe / str(seed), best + gain + seed / 100
+                StudyRecord(
+                    recipe=recipe, start="m", seed=seed, asked={}, judged="last", environment=here, judge_seconds=1.0,
+                    data={}, results={"dev.stsb": score, "sts.average": score},
+                ).write(tmp_path / name / folder)  # fmt: skip
+                result = StsResult(
+                    model=f"{name}/{folder}/last + all-but-the-top (target)",
+                    data=DataRecord(source="d", text="raw", sha256={}),
+                    environment=here,
+                    seconds=1.0,
+                    sts=StsScores(tasks={}, average=score + 2 + gain / 2 * (seed - 42)),
+                )
+                evaluations.append(result.to_dict())
+        save_json(tmp_path / f"{name}.json", evaluations)
+    folders = {name: tmp_path / name for name in ("systems", "five_layers", "tuned", "sweeps")}
+    folders |= {"tuned": tmp_path / "systems", "sweeps": tmp_path / "systems"}
+    files = {f"{name}_transformed": tmp_path / f"{name}.json" for name in ("systems", "five_layers")}
+    scores = json.loads(json.dumps(script.gather(folders | files)))
+    page = script.pages(scores, published)["papers.md"]
+    assert "| the start | 51.00 | 41.00 |" in page
+    assert "| `simcse++`, the best single system | 60.43 ± 0.01 | 50.43 ± 0.01 |" in page
+    assert "| **`esimcse++`, then all-but-the-top** | 63.93 ± 0.51 | 53.93 ± 0.51 |" in page
+    assert "are +3.50 ± 1.24 (p = .007) and +3.50 ± 1.24 (p = .007) above the best single system" in page
+    assert "(3 seeds). It was chosen at seed 40" in page
 
 
 @pytest.mark.parametrize(
