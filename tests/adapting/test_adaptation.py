@@ -232,8 +232,9 @@ def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path
     SentenceEncoder.load("opencse-mini").save(copy)
 
     def rate(model: str, recipe: str = RECIPE) -> tuple[float, int]:
-        preset = plan_adaptation(sample.TRAIN, model=model, recipe=recipe, progress=Silent()).preset
-        training = resolve_recipe(recipe, preset=preset, model=model).recipe.training
+        plan = plan_adaptation(sample.TRAIN, model=model, recipe=recipe, progress=Silent())
+        job = TrainJob(text=plan.text, recipe=recipe, preset=plan.preset, model=model)
+        training = job.resolved.recipe.training
         return training.learning_rate, training.batch_size
 
     assert rate(str(copy)) == rate("opencse-mini") == rate(str(copy), f"{RECIPE}:opencse-mini") == (3e-3, 256)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse import UserError
+from opencse import SentenceEncoder, UserError
 from opencse.recipes.recipe import load_recipe, resolve_recipe
 from opencse.runs import job as job_module
 from opencse.runs.job import TrainJob
@@ -34,6 +34,20 @@ def test_the_name_of_a_preset_is_resolved_to_its_model() -> None:
     assert (job.start_model, job.resolved.preset) == ("google-bert/bert-base-uncased", "bert-base")
     assert TrainJob(text=TEXT, model="some/model").start_model == "some/model"
     assert TrainJob(text=TEXT, recipe=load_recipe("simcse"), model="some/model").start_model == "some/model"
+
+
+def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "adapted-before"
+    SentenceEncoder.load("opencse-mini").save(copy)
+    builtin = TrainJob(text=TEXT).resolved
+    assert builtin.preset == "opencse-mini"
+    renamed = TrainJob(text=TEXT, model=str(copy))
+    assert (renamed.resolved.preset, renamed.start_model) == ("opencse-mini", str(copy))
+    assert renamed.resolved.recipe.training == builtin.recipe.training
+    more = TrainJob(text=TEXT, model=str(copy), preset="crop-10", settings=("training.epochs=3",)).resolved
+    assert (more.preset, more.recipe.training.epochs) == ("opencse-mini:crop-10", 3)
+    assert more.recipe.training.learning_rate == builtin.recipe.training.learning_rate > 1e-4
+    assert TrainJob(text=TEXT, model=str(tiny_folder)).resolved.preset is None
 
 
 def test_a_preset_for_another_model_is_refused() -> None:

@@ -141,7 +141,6 @@ def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bo
         return None
     loose, layers = material.kind == "sentences", has_layers(model)
     suits = {
-        BUILTIN: not layers,  # word vectors are trained at its rate, whatever they are called
         LOOSE: loose and len(material.rows[0]) == 1,
         DOUBLED: loose and len(material.rows[0]) == 2,
         ASKED: (by_text and material.many_pairs) or by_queries,

@@ -18,6 +18,7 @@ from opencse.adapting.selection import Selector
 from opencse.encoder.devices import default_device, usable_device
 from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN
+from opencse.model_folder.reading import has_layers
 from opencse.objective.objective import Objective
 from opencse.outputs import made_folder
 from opencse.processes import ALONE, Processes, gpu_of, joined, started
@@ -106,6 +107,20 @@ class TrainJob:
 
     @cached_property
     def _resolved(self) -> Resolved:
+        """The recipe as named, with the built-in encoder's preset for any table of word vectors, whatever it is called.
+
+        A recipe's own rate is for a network.
+        """
+        named = self._named
+        if self.begin or isinstance(self.recipe, Recipe) or named.backbone or BUILTIN not in named.recipe.presets:
+            return named
+        if has_layers(self.start_model):
+            return named
+        preset = f"{self.preset}:{BUILTIN}" if self.preset else BUILTIN
+        return resolve_recipe(self.recipe, preset=preset, model=self.model, overrides=self.settings)
+
+    @cached_property
+    def _named(self) -> Resolved:
         """The recipe with presets and settings applied, and the model that it is for.
 
         Raises:
@@ -130,7 +145,7 @@ class TrainJob:
     @property
     def start_model(self) -> str:
         """The model to start from: the built-in encoder, a folder, or a Hub id (also where a preset names it)."""
-        return self.resolved.model or self.model
+        return self._named.model or self.model
 
     @cached_property
     def training_text(self) -> TextSource:
