@@ -1,0 +1,56 @@
+"""The page of the papers' pictures is what its record makes, which is gathered from a report and the runs' logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import helpers
+from opencse import SentenceEncoder
+from opencse.analysis.inspection import AnalysisTexts, Subject, inspect
+from opencse.evaluation import read_scored_pairs
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.records import save_json
+from opencse.text import sample
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return helpers.script(ROOT / "docs" / "build_figures.py")
+
+
+def test_the_page_is_up_to_date(script: ModuleType) -> None:
+    record = json.loads(script.RECORD.read_text(encoding="utf-8"))
+    page, pictures = script.page(record), script.pictures(record)
+    assert script.PAGE.read_text(encoding="utf-8") == page, "run python docs/build_figures.py"
+    assert len(pictures) == 2
+    for name in pictures:
+        assert f"figures/{name}" in page
+        assert (script.FIGURES / name).is_file()
+    assert next(iter(record["encoders"])) == script.START
+
+
+def test_it_is_gathered_from_a_report_and_the_logs(script: ModuleType, tiny_folder: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    names = ("models/START", "simcse/42/last", "sscl/42/last")
+    subjects = [Subject(EmbeddingModel(name, encoder.encode, "mean", "cpu"), encoder) for name in names]
+    findings = inspect(subjects, AnalysisTexts(pairs=read_scored_pairs(sample.TEST)), resamples=10)
+    save_json(tmp_path / "report.json", findings.model_dump(mode="json"))
+    log = [{"step": step, "positive_similarity": 0.9, "negative_similarity": 1 / step} for step in (1, 2)]
+    for recipe in ("simcse", "sscl"):
+        run = tmp_path / "runs" / recipe / "42"
+        run.mkdir(parents=True)
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
+    record = json.loads(json.dumps(script.gather(tmp_path, tmp_path / "runs")))
+    assert list(record["encoders"]) == [script.START, "simcse", "sscl"]
+    assert record["encoders"]["sscl"]["negative"] == {"1": 1.0, "2": 0.5}
+    assert "negative" not in record["encoders"][script.START]
+    geometry = findings.subjects[0].geometry
+    assert geometry is not None
+    assert record["encoders"]["simcse"]["uniformity"] == round(geometry.uniformity, 4)
+    assert len(script.pictures(record)) == 2
