@@ -111,11 +111,11 @@ class TrainJob:
 
         A recipe's own rate is for a network.
         """
-        named = self._named
-        if self.begin or isinstance(self.recipe, Recipe) or named.backbone or BUILTIN not in named.recipe.presets:
-            return named
+        resolved = self._named
+        if self.begin or isinstance(self.recipe, Recipe) or resolved.backbone or BUILTIN not in resolved.recipe.presets:
+            return resolved
         if has_layers(self.start_model):
-            return named
+            return resolved
         preset = f"{self.preset}:{BUILTIN}" if self.preset else BUILTIN
         return resolve_recipe(self.recipe, preset=preset, model=self.model, overrides=self.settings)
 
