@@ -88,7 +88,8 @@ def transformed_scores(file: Path) -> dict[str, Any]:
     for line in json.loads(file.read_text(encoding="utf-8")):
         record = StsResult.model_validate(line)
         path, _, transform = (record.model or "").partition(" + ")
-        *_, recipe, seed, _ = Path(path).parts
+        parts = Path(path).parts
+        recipe, seed = parts[-3:-1] if "runs" in parts else ("start", "0")
         name = f"{recipe} + {transform.partition(' (')[0]}"
         by_recipe.setdefault(name, {})[int(seed)] = round(record.values()[STS], 4)
     return {"metric": STS, "scores": by_recipe}
