@@ -67,6 +67,7 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
         (["--suites", "sts,transfre"], "unknown suite 'transfre'"),
         (["--data", "/nowhere"], "no such folder"),
         (["--metric", "sts.averag"], "no score 'sts.averag' (did you mean 'sts.average'?)"),
+        (["--metric", "sts.foo", "--dry-run"], "no score 'sts.foo' (did you mean 'sts.stsb'?); there are: sts.sts12, "),
     ],
 )
 def test_mistakes_are_told_in_one_line(

@@ -17,7 +17,7 @@ from opencse.arrays import Floats
 from opencse.encoder.fingerprint import hash_model
 from opencse.engines.choice import Engine, require_engine
 from opencse.environment import Environment
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.record import DataRecord
@@ -37,7 +37,7 @@ from opencse.runs.lock import require_free, was_locked
 from opencse.runs.record import changed_files
 from opencse.runs.start import Reading
 from opencse.studies.record import Contents, StudyRecord
-from opencse.studies.study import RunSpec, Study
+from opencse.studies.study import RunSpec, Study, no_score
 from opencse.workers import cores, started
 
 Suites = Mapping[str, OpenSuite[Any]]
@@ -118,8 +118,7 @@ def _holds_only_scores(folder: Path) -> bool:
 
 def _run_missing(study: Study, workers: int | None, engine: Engine, progress: Progress) -> list[StudyRecord]:
     requests = {run: study.request_of(run) for run in study.runs()} if study.judged.trained else {}
-    contents = _contents(study)
-    suites = open_suites(study)
+    contents, suites = _contents(study), open_suites(study)
     records = {run: _finished(study, run, requests[run], contents[run.start], suites) for run in requests}
     starts = [
         judge_start(study, start, reading, contents[start], suites, progress)
@@ -128,8 +127,7 @@ def _run_missing(study: Study, workers: int | None, engine: Engine, progress: Pr
     ]
     for start in starts:
         if study.metric is not None and study.metric not in start.results:
-            known = ", ".join(start.results)
-            raise UserError(f"no score {study.metric!r}{nearest(study.metric, start.results)}; there are: {known}")
+            raise no_score(study.metric, start.results)
     missing = [run for run, record in records.items() if record is None]
     if missing and len(missing) < len(records):
         progress.say(f"{len(records) - len(missing)} of {len(records)} runs were finished before")
@@ -220,8 +218,10 @@ def judge_start(
 
 
 def open_suites(study: Study) -> Suites:
-    """The suites of a study, their data loaded and checked."""
-    return {choice.name: suite_named(choice.name).open(choice.folder, choice.options) for choice in study.suites}
+    """The suites of a study, their data loaded and checked, and its metric one of their scores."""
+    suites = {choice.name: suite_named(choice.name).open(choice.folder, choice.options) for choice in study.suites}
+    study.require_metric({name: suite.data.tasks for name, suite in suites.items()})
+    return suites
 
 
 def read_arrays(folder: Path, suite: str) -> dict[str, Floats]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
 from opencse.adapting.selection import Selector
-from opencse.errors import UserError
+from opencse.errors import UserError, nearest
 from opencse.evaluation.sts.score import Grouping
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
@@ -68,6 +68,11 @@ class RunSpec:
             "data_seed": data_seed,
             "dropout_seed": dropout_seed,
         }
+
+
+def no_score(metric: str, known: Collection[str]) -> UserError:
+    """The error of a metric that is not among the known scores."""
+    return UserError(f"no score {metric!r}{nearest(metric, known)}; there are: {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -145,6 +150,21 @@ class Study:
             raise UserError("training.seed is set by the comparison; choose its seeds instead")
         if self.pairs and (set_too := sorted(keys & {"training.data_seed", "training.dropout_seed"})):
             raise UserError(f"{set_too[0]} is set by the comparison; leave it out of --set and --grid")
+
+    def require_metric(self, tasks: Mapping[str, Iterable[str]]) -> None:
+        """Refuses a metric of a task that the suites' data do not have.
+
+        Args:
+            tasks: names of the tasks, by suite.
+
+        Raises:
+            UserError: naming the nearest score, and all.
+        """
+        if self.metric is None:
+            return
+        known = [f"{suite.replace('-', '_')}.{task}" for suite in tasks for task in (*tasks[suite], "average")]
+        if not any(self.metric == name or self.metric.startswith((f"{name}.", f"{name}_")) for name in known):
+            raise no_score(self.metric, known)
 
     def runs(self) -> Iterator[RunSpec]:
         """All runs, seed by seed, so that an interrupted comparison has fewer seeds, not fewer recipes."""
