@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from helpers import Run
 from opencse.analysis.geometry import geometry
-from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect, short_names
+from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect
 from opencse.analysis.layers import LayerSimilarities, layer_similarities
 from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import load_sts, read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel, distinct
 from opencse.evaluation.pairs import ScoredPairs
+from opencse.evaluation.table import short_names
 from opencse.records import read_record, save_json
 from opencse.text import sample
 from scores import spearman_of

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -188,23 +187,6 @@ def _searching(model: EmbeddingModel, embedded: Embedded) -> SearchEncode:
         return lambda queries, texts: (embedded.of(queries), embedded.of(texts))
     searching = model.searching
     return lambda queries, texts: (searching.queries(queries), searching.documents(texts))
-
-
-def short_names(models: Sequence[str]) -> list[str]:
-    """Shortens the models' names to as many last parts as are needed to tell them apart.
-
-    ``last`` alone is no name, since every run has a folder of that name.
-
-    Example:
-        >>> short_names(["runs/a/last", "runs/b/last"])
-        ['a/last', 'b/last']
-    """
-    parts = [Path(model).parts for model in models]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = [str(Path(*path[-length:])) for path in parts]
-        if len(set(names)) == len(names) and "last" not in names:
-            return names
-    return list(models)
 
 
 def _analyze(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 ABSENT = "-"
+MODEL = "Model"
+"""Header of the column of models."""
+_ADDED = re.compile(r"( \+ |, layer ).*")  # what follows a model's name in a row: a transform, BM25, a layer
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,41 @@ class Cell:
         return f"{self.value:.2f}{'' if self.complete else '*'}{self.suffix}"
 
 
+def short_names(models: Sequence[str]) -> list[str]:
+    """Shortens the models' names to as many last parts as are needed to tell them apart.
+
+    ``last`` alone is no name, since every run has a folder of that name.
+
+    Example:
+        >>> short_names(["runs/a/last", "runs/b/last"])
+        ['a/last', 'b/last']
+    """
+    parts = [Path(model).parts for model in models]
+    for length in range(1, max(map(len, parts), default=0) + 1):
+        names = [str(Path(*path[-length:])) for path in parts]
+        if len(set(names)) == len(names) and "last" not in names:
+            return names
+    return list(models)
+
+
+def short_rows(rows: Sequence[str]) -> tuple[list[str], str]:
+    """Shortens the models that rows begin with, and separates what is added to all of several rows.
+
+    Example:
+        >>> short_rows(["runs/a/last + whitening", "runs/b/last + whitening"])
+        (['a/last', 'b/last'], ' + whitening')
+        >>> short_rows(["models/a", "models/a + BM25"])
+        (['a', 'a + BM25'], '')
+    """
+    parts = [(row[: match.start()], match[0]) if (match := _ADDED.search(row)) else (row, "") for row in rows]
+    models = list(dict.fromkeys(model for model, _ in parts))
+    short = dict(zip(models, short_names(models), strict=True))
+    added = {addition for _, addition in parts}
+    if len(rows) > 1 and len(added) == 1:
+        return [short[model] for model, _ in parts], added.pop()
+    return [short[model] + addition for model, addition in parts], ""
+
+
 TableRow = Sequence[str | Cell]
 """The cells of one row; text is shown as it is."""
 
@@ -55,7 +95,7 @@ def results_table(
     Args:
         title: above the table.
         labels: headers of the columns aligned to the left; one after the first that is the same in all rows is in the
-            title instead.
+            title instead. Models in the first are shortened; see `short_rows`.
         right: headers of the columns after them, aligned to the right.
         rows: the cells of each row.
         notes: below the table, one per line; None is left out.
@@ -66,6 +106,10 @@ def results_table(
     from rich.text import Text
 
     cells = [list(row) for row in rows]
+    if labels[0] == MODEL:
+        names, shared = short_rows([str(row[0]) for row in cells])
+        cells = [[name, *row[1:]] for name, row in zip(names, cells, strict=True)]
+        title = f"{title}; all{shared}" if shared else title
     for column in range(len(labels) - 1, 0, -1):
         if len({str(row[column]) for row in cells}) == 1:  # in the title, so that names fit into a narrow terminal
             title = f"{title}; {labels[column].lower()}: {cells[0][column]}"

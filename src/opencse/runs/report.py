@@ -14,13 +14,14 @@ from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.analysis.figures import curves, plane, training_curves
-from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect, short_names
+from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
 from opencse.analysis.report import ReportSection, code, figure, figures, folded, paragraph, steps, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
 from opencse.evaluation.models.opening import open_model
+from opencse.evaluation.table import short_names
 from opencse.foreign import code_notice
 from opencse.model_folder.locate import BAG_OF_WORDS, WORDS
 from opencse.numerals import number_of

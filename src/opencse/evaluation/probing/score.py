@@ -24,7 +24,7 @@ from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.probing.data import PROBING_TASKS, ProbingData, ProbingExamples, Split, load_probing
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.numerals import number_of
 from opencse.settings import Settings
 
@@ -224,4 +224,4 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
             "fast: larger batches, fewer passes" if fast else None,
         )
         headers = [*(task.title for task in PROBING_TASKS.values()), "Avg."]
-        return results_table("Probing, test accuracy in %", ["Model", "Mode"], headers, rows, notes, data="parts")
+        return results_table("Probing, test accuracy in %", [MODEL, "Mode"], headers, rows, notes, data="parts")

@@ -24,7 +24,7 @@ from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.regression.data import PARTS, PUBLISHED, GradedSplit, RegressorData, load_sts_regressor
 from opencse.evaluation.sts.data import TASKS
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.statistics.correlation import pearson, spearman
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
             ]
             rows.append([label, *cells])
         title = "STS by a fitted regressor, test correlations x 100"
-        return results_table(title, ["Model"], headers, rows, data="numbers of pairs")
+        return results_table(title, [MODEL], headers, rows, data="numbers of pairs")
 
 
 def _sorted_pairs(pairs: ScoredPairs) -> ScoredPairs:

@@ -24,7 +24,7 @@ from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load
 from opencse.evaluation.retrieval.rankers import ByVectors, Ranker
 from opencse.evaluation.retrieval.rankings import OwnDocuments, Ranked, rankings
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
 from opencse.numerals import number_of
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
@@ -258,7 +258,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         headers = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")
         title = f"Retrieval ({', '.join(splits)}; ranked by {', '.join(rankers)}), x 100; "
         title += "R is recall, ± half of the 95% interval over queries"
-        return results_table(title, ["Model", "Data set"], headers, rows, notes, grouped=True)
+        return results_table(title, [MODEL, "Data set"], headers, rows, notes, grouped=True)
 
 
 def _half(ends: Interval | None) -> str:

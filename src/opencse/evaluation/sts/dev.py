@@ -19,7 +19,7 @@ from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.sts.data import StsData, StsTask, TaskPairs, text_form
 from opencse.evaluation.sts.score import Sts, TaskScore
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -93,4 +93,4 @@ class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
             for score in result.dev.values()
         ]
         headers = ["Spearman", "Pearson"]
-        return results_table("STS-B dev, correlations x 100", ["Model"], headers, rows, data="number of pairs")
+        return results_table("STS-B dev, correlations x 100", [MODEL], headers, rows, data="number of pairs")

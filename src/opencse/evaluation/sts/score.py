@@ -22,7 +22,7 @@ from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.sts.data import HUB, TASKS, StsData, TaskPairs, load_sts, load_sts_hub
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.table import ABSENT, Cell, TableRow, results_table
+from opencse.evaluation.table import ABSENT, MODEL, Cell, TableRow, results_table
 from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.statistics.correlation import pearson, spearman
@@ -339,7 +339,7 @@ def sts_table(
         rows.append([label, *cells, Cell(result.sts.mean_over_tasks(correlation, aggregation))])
     titles = [task.title for task in TASKS.values()]
     title = f"STS, {correlation.capitalize()} x 100, {aggregation}"
-    return results_table(title, ["Model"], [*titles, "Avg."], rows, data="number of pairs")
+    return results_table(title, [MODEL], [*titles, "Avg."], rows, data="number of pairs")
 
 
 def _by_subset(results: Mapping[str, StsResult], correlation: Correlation) -> Table:
@@ -385,7 +385,7 @@ def length_table(results: Mapping[str, StsResult]) -> Table:
     ]
     titles = [TASKS[key].title for key in keys]
     title = "STS by difference in length (words), Spearman x 100"
-    return results_table(title, ["Model", "Difference"], [*titles, "Avg."], pairs + rows, grouped=True)
+    return results_table(title, [MODEL, "Difference"], [*titles, "Avg."], pairs + rows, grouped=True)
 
 
 def mean_by_length(scores: StsScores) -> tuple[float, float] | None:

@@ -26,7 +26,7 @@ from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import listed
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.evaluation.transfer.data import TRANSFER_TASKS, TransferData, TransferExamples, load_transfer
 from opencse.settings import Settings
 
@@ -224,7 +224,7 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
         titles = [TRANSFER_TASKS[key].title if key in TRANSFER_TASKS else key for key in keys]
         return results_table(
             "Transfer, test accuracy in %",
-            ["Model", "Mode"],
+            [MODEL, "Mode"],
             [*titles, "Avg."],
             rows,
             notes,
