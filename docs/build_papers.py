@@ -43,6 +43,8 @@ PUBLISHED = HERE / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
 GROWING = ("systems", "five-layers", "search", "sweeps")
 """Comparisons whose new runs are added to those of the record; those of others replace them."""
+UNTRAINED = 0
+"""In place of the seed of a start under a transform."""
 DEV, STS, BASE = "dev.stsb", "sts.average", "simcse"
 Scores = Mapping[str, Any]
 
@@ -89,7 +91,7 @@ def transformed_scores(file: Path) -> dict[str, Any]:
         record = StsResult.model_validate(line)
         path, _, transform = (record.model or "").partition(" + ")
         parts = Path(path).parts
-        recipe, seed = parts[-3:-1] if "runs" in parts else ("start", "0")
+        recipe, seed = parts[-3:-1] if "runs" in parts else ("start", UNTRAINED)
         name = f"{recipe} + {transform.partition(' (')[0]}"
         by_recipe.setdefault(name, {})[int(seed)] = round(record.values()[STS], 4)
     return {"metric": STS, "scores": by_recipe}
@@ -198,17 +200,20 @@ def searched(search: Comparison) -> list[tuple[str, str]]:
 
 
 def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
-    """The combination and its parts on both starts, and its gain over the best single system."""
+    """The combination and its parts on both starts, and its gain over the best single system of each."""
     combined = published["two_starts"]
+    rows_in_words: Mapping[str, str] = combined["rows"]
     with_transforms = [with_transformed(parts, name) for name in ("systems", "five_layers")]
     rows = [["the start", *(f"{one.start:.2f}" for one in with_transforms)]]
-    rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in combined["rows"].items()]
-    gains = [one.difference(combined["combination"], combined["single"]) for one in with_transforms]
-    return {
-        "table": markdown(["", "six layers", "five layers"], rows),
-        "gains": " and ".join(brief(gain) for gain in gains if gain is not None),
-        "seeds": number_of(min(len(one.scores[combined["combination"]]) for one in with_transforms), "seed"),
-    }
+    rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in rows_in_words.items()]
+    gains = []
+    for one in with_transforms:
+        best = max(combined["single"], key=lambda name: summary(list(one.scores[name].values())).mean)
+        scores = one.scores[combined["combination"]]
+        untrained = dict.fromkeys(scores, one.scores[best].get(UNTRAINED, math.nan))
+        gain = paired_seeds(scores, untrained if UNTRAINED in one.scores[best] else one.scores[best])
+        gains.append(f"{brief(gain)} above {rows_in_words[best]} ({gain.over()})")
+    return {"table": markdown(["", "six layers", "five layers"], rows), "gains": "; ".join(gains)}
 
 
 def with_transformed(parts: Mapping[str, Comparison], name: str) -> Comparison:
