@@ -17,6 +17,7 @@ from opencse import io
 from opencse.crash_safe import folder_versions, replace_folder, settle_folder
 from opencse.errors import UserError, reason
 from opencse.objective.vectors.generator import random_state, restore
+from opencse.training.optimizer import trained_weights
 
 CHECKPOINT = "checkpoint"
 _TENSORS, _STATE, _SUMS = "tensors.safetensors", "state.json", "checksums.json"
@@ -165,12 +166,12 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     Raises:
         ValueError, IndexError: for tensors that are not the state of these parameters.
     """
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    weights = trained_weights(optimizer)
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, entry = name.split(".", 1)
         state.setdefault(int(number), {})[entry] = tensor
-        if tensor.dim() and tensor.shape != parameters[int(number)].shape:
+        if tensor.dim() and tensor.shape != weights[int(number)].shape:
             raise ValueError(f"optimizer.{name} is {tuple(tensor.shape)}, its weight another shape")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 

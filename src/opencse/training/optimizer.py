@@ -90,6 +90,17 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
     return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, fused=fused, capturable=on_gpu)
 
 
+def trained_weights(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    """The weights that the optimizer moves, in the order of its state.
+
+    Example:
+        >>> matrix, bias = nn.Parameter(torch.zeros(2, 2)), nn.Parameter(torch.zeros(2))
+        >>> [weights.ndim for weights in trained_weights(build_optimizer([bias, matrix], TrainingSettings()))]
+        [2, 1]
+    """
+    return [weights for group in optimizer.param_groups for weights in group["params"]]
+
+
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """Sets the learning rate of the next step."""
     for group in optimizer.param_groups:

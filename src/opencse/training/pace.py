@@ -15,7 +15,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.mixture import DataSet, MixingPlan
-from opencse.training.optimizer import build_optimizer, set_rate
+from opencse.training.optimizer import build_optimizer, set_rate, trained_weights
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
@@ -54,8 +54,7 @@ def seconds_per_step(
     last = max(0, batches.steps_per_epoch // settings.accumulate - 1)
     spread = np.linspace(0, last, _WARM_UP + _TIMED).astype(int)
     order = np.random.default_rng(settings.seed).permutation(spread)
-    trained = [p for group in optimizer.param_groups for p in group["params"]]
-    worst_case = None if settings.worst_case is None else WorstCase(settings.worst_case, trained)
+    worst_case = None if settings.worst_case is None else WorstCase(settings.worst_case, trained_weights(optimizer))
     trial = Step(encoder, objective, precision, worst_case=worst_case)
     encoder.train()
     objective.train()

@@ -8,7 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from opencse.adapting.selection import DevScore, History, Selector
 from opencse.encoder.encoder import SentenceEncoder
@@ -38,7 +38,7 @@ from opencse.training.checkpoint import (
 )
 from opencse.training.metrics import AVERAGE_OF, METRICS, MetricsLog
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
-from opencse.training.optimizer import build_optimizer, learning_rate, set_rate
+from opencse.training.optimizer import build_optimizer, learning_rate, set_rate, trained_weights
 from opencse.training.recorded import RecordedUpdate, why_not_recorded
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
@@ -110,7 +110,7 @@ class Trainer:
         parameters = [p for one in self.sets for p in one.objective.parameters()]
         self.optimizer = build_optimizer([*self.encoder.parameters(), *parameters], self.settings)
         worst_case = self.settings.worst_case
-        moved = None if worst_case is None else WorstCase(worst_case, self._trained())
+        moved = None if worst_case is None else WorstCase(worst_case, trained_weights(self.optimizer))
         self.updates = [self._update(Step(self.encoder, one.objective, self.precision, moved)) for one in self.sets]
 
     @property
@@ -208,9 +208,6 @@ class Trainer:
         """The number of the data set that ``step`` (from 0) works on, and which of its own steps that is."""
         return (0, step) if self.mixture is None else self.mixture.at(step)
 
-    def _trained(self) -> list[nn.Parameter]:
-        return [p for group in self.optimizer.param_groups for p in group["params"]]
-
     def _finish_step(self, step: int, outcome: StepLosses) -> None:
         last = step == self.steps
         if self._logged(step):
@@ -229,10 +226,7 @@ class Trainer:
         losses = {f"loss_{name}": float(loss.detach()) for name, loss in outcome.losses.items()}
         total = sum(losses.values())
         if total != total:
-            raise UserError(
-                f"the loss is not a number at step {step:,}; lower training.learning_rate, or train in float32 "
-                "(training.precision=float32)"
-            )
+            raise UserError(f"the loss is not a number at step {step:,}; {_FIX}")
         report = {name: float(value) for name, value in outcome.report.items()}
         rate = learning_rate(step - 1, self.steps, self.settings)
         number = self._set_of(step - 1)[0]

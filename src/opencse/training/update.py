@@ -10,6 +10,7 @@ from torch import nn
 
 from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.training.optimizer import trained_weights
 from opencse.training.step import Step
 
 
@@ -57,8 +58,7 @@ class Update:
         updated = Updated(reps, outcome)
         if diagnose:
             updated = updated.with_figures(self.step.objective)
-        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
-        norm = nn.utils.clip_grad_norm_(trained, self.max_norm)
+        norm = nn.utils.clip_grad_norm_(trained_weights(self.optimizer), self.max_norm)
         self.optimizer.step()
         return Updated(reps, StepLosses(outcome.losses, updated.losses.report | {"gradient_norm": norm}))
 
