@@ -28,12 +28,24 @@ if TYPE_CHECKING:
 _LEVELS = 65_536  # a dropout rate is rounded to this many steps
 
 
-def _positions(ids: Tensor, positions: Tensor, padding: int | None) -> Tensor:
-    """The position number of each token; RoBERTa does not count padding tokens inside a text."""
-    if padding is None:
-        return positions % ids.shape[1]
-    counts = ids != padding
-    return (counts.cumsum(dim=1) * counts + padding).flatten()[positions]
+def roberta_positions(ids: Tensor, padding: int) -> Tensor:
+    """(rows, length) position numbers of RoBERTa, which does not count padding tokens inside a text.
+
+    Example:
+        >>> roberta_positions(torch.tensor([[0, 8, 1, 9, 2, 1]]), padding=1)
+        tensor([[2, 3, 1, 4, 5, 1]])
+    """
+    counts = (ids != padding).long()
+    return counts.cumsum(dim=1) * counts + padding
+
+
+def relative_bias(backbone: PreTrainedModel, length: int) -> Tensor | None:
+    """(1, heads, length, length) bias of the attention scores by MPNet's relative positions; None for other models."""
+    encoder: Any = backbone.encoder
+    if not hasattr(encoder, "compute_position_bias"):
+        return None
+    bias: Tensor = encoder.compute_position_bias(torch.empty(1, length, device=backbone.device))
+    return bias
 
 
 class Masks:
@@ -251,9 +263,12 @@ class PackedBackbone:
             x = rows.packed(disturb(embeddings.word_embeddings(ids)))
         if getattr(embeddings, "token_type_embeddings", None) is not None:
             x = x + embeddings.token_type_embeddings.weight[0]
-        x = x + embeddings.position_embeddings(
-            _positions(ids, rows.positions, embeddings.position_embeddings.padding_idx)
-        )
+        padding = embeddings.position_embeddings.padding_idx
+        if padding is None:
+            numbers = rows.positions % ids.shape[1]
+        else:
+            numbers = roberta_positions(ids, padding).flatten()[rows.positions]
+        x = x + embeddings.position_embeddings(numbers)
         x = embeddings.LayerNorm(x)
         if drop is None or self.hidden_rate == 0:
             return x
@@ -261,11 +276,10 @@ class PackedBackbone:
 
     def _position_bias(self, rows: PackedRows, dtype: torch.dtype) -> Tensor | None:
         """The bias of attention scores, of a shape that broadcasts to theirs: relative positions, padding."""
-        encoder: Any = self.backbone.encoder
-        if not hasattr(encoder, "compute_position_bias"):
+        relative = relative_bias(self.backbone, rows.shape[1])
+        if relative is None:
             return rows.blocked
-        like = torch.empty(1, rows.shape[1], device=rows.positions.device)
-        relative: Tensor = encoder.compute_position_bias(like).to(dtype)
+        relative = relative.to(dtype)
         return relative if rows.blocked is None else relative + rows.blocked
 
     def _mix(self, rows: PackedRows, bias: Tensor | None, drop: Masks | None, *, first: bool, inferred: bool) -> Mix:

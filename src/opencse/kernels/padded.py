@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from opencse.kernels.packed import Block, pack
+from opencse.kernels.packed import Block, pack, relative_bias, roberta_positions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -190,9 +190,8 @@ def _embedded(
         x = x + embeddings.token_type_embeddings.weight[0]
     if padding is None:
         x = x + embeddings.position_embeddings.weight[: ids.shape[1]]
-    else:  # RoBERTa does not count padding tokens inside a text
-        counts = (ids != padding).long()
-        x = x + embeddings.position_embeddings(counts.cumsum(dim=1) * counts + padding)
+    else:
+        x = x + embeddings.position_embeddings(roberta_positions(ids, padding))
     x = embeddings.LayerNorm(x)
     return functional.dropout(x, rates.hidden, training=rates.hidden > 0)
 
@@ -200,11 +199,8 @@ def _embedded(
 def _bias(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
     """The bias of attention scores: minus infinity at padding, and MPNet's relative positions."""
     bias = torch.zeros(mask.shape, device=mask.device).masked_fill(mask == 0, float("-inf"))[:, None, None]
-    encoder: Any = backbone.encoder
-    if not hasattr(encoder, "compute_position_bias"):
-        return bias
-    relative: Tensor = encoder.compute_position_bias(torch.empty(1, mask.shape[1], device=mask.device))
-    return relative + bias
+    relative = relative_bias(backbone, mask.shape[1])
+    return bias if relative is None else relative + bias
 
 
 @cache
