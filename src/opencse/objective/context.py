@@ -87,6 +87,16 @@ class Composition(Protocol):
         """The requests of all parts together."""
 
 
+def setting_of_two_passes(objective: Composition) -> str | None:
+    """The setting for which anchors and positives are encoded in two forward passes, or by two encoders; None if none.
+
+    It is named as in recipes: ``objective.dual_encoder``, or a setting of the view.
+    """
+    if objective.dual_encoder:
+        return "objective.dual_encoder"
+    return f"objective.view.{objective.view.two_passes}" if objective.view.two_passes else None
+
+
 @dataclass(frozen=True)
 class Context:
     """What a part is combined with, as far as it is known: the objective first, then the encoder, then the data.

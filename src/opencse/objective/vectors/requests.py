@@ -13,7 +13,7 @@ from torch import Tensor
 from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
 from opencse.modules.dense import Projection
-from opencse.objective.context import Context
+from opencse.objective.context import Context, setting_of_two_passes
 from opencse.objective.vectors.masking import MaskedCopy, Masking, mask_id, mask_tokens
 from opencse.objective.vectors.step import Forward, Request
 from opencse.text.tokenizer import Tokenizer, Tokens
@@ -40,18 +40,12 @@ class AnchorVectors(Request[None]):
 
     def check(self, context: Context) -> None:
         """Refuses a second encoder and shared dropout masks, where nobody reads the positives."""
-        objective = context.objective
-        if objective.reads_positives:
-            return
-        for is_set, name in (
-            (objective.dual_encoder, "dual_encoder"),
-            (objective.view.two_passes, f"view.{objective.view.two_passes}"),
-        ):
-            if is_set:
-                raise UserError(
-                    f"objective.{name} is about the positives, and no part of the objective reads them; leave it out, "
-                    "or add a negative source"
-                )
+        setting = setting_of_two_passes(context.objective)
+        if setting is not None and not context.objective.reads_positives:
+            raise UserError(
+                f"{setting} is about the positives, and no part of the objective reads them; leave it out, "
+                "or add a negative source"
+            )
 
     def ask(self, forward: Forward) -> Callable[[Encoded], None]:
         """Adds nothing: every forward pass gives these vectors."""
@@ -187,13 +181,9 @@ class Draws(Request[Tensor]):
 
 def _require_own_masks(context: Context, what_is_drawn: str, fix: str) -> None:
     """Refuses a second encoder and shared dropout masks."""
-    objective = context.objective
-    for is_set, name in (
-        (objective.dual_encoder, "dual_encoder"),
-        (objective.view.two_passes, f"view.{objective.view.two_passes}"),
-    ):
-        if is_set:
-            raise UserError(f"{what_is_drawn} do not go with objective.{name}; leave it out, or {fix}")
+    setting = setting_of_two_passes(context.objective)
+    if setting is not None:
+        raise UserError(f"{what_is_drawn} do not go with {setting}; leave it out, or {fix}")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
-from opencse.objective.context import Context
+from opencse.objective.context import Context, setting_of_two_passes
 from opencse.objective.vectors.step import Forward, Request
 from opencse.text.negation import negated
 from opencse.text.template import Frame, Template
@@ -46,13 +46,9 @@ class Rewritten(Request[Tensor]):
 
     def check(self, context: Context) -> None:
         """Refuses a second encoder, shared dropout masks, and an encoder without a template to replace."""
-        objective = context.objective
-        for is_set, name in (
-            (objective.dual_encoder, "dual_encoder"),
-            (objective.view.two_passes, f"view.{objective.view.two_passes}"),
-        ):
-            if is_set:
-                raise UserError(f"{self.reader} adds rows to one forward pass; leave objective.{name} out")
+        setting = setting_of_two_passes(context.objective)
+        if setting is not None:
+            raise UserError(f"{self.reader} adds rows to one forward pass; leave {setting} out")
         if context.encoder is not None:
             require_template(context.encoder, self.template, self.reader)
 
