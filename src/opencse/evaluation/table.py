@@ -80,6 +80,35 @@ TableRow = Sequence[str | Cell]
 """The cells of one row; text is shown as it is."""
 
 
+def constant_columns_in_title(
+    title: str, head: Sequence[str], rows: Iterable[TableRow], movable: Iterable[str]
+) -> tuple[str, list[str], list[list[str | Cell]]]:
+    """Moves columns that are the same in all rows into the title, so that names fit into a narrow terminal.
+
+    Args:
+        title: of the table.
+        head: headers of all columns.
+        rows: the cells of each row.
+        movable: headers of the columns that may be moved.
+
+    Returns:
+        The title, and the headers and rows that are left.
+
+    Example:
+        >>> constant_columns_in_title("Scores", ["Model", "Mode"], [["a", "fast"], ["b", "fast"]], ["Mode"])
+        ('Scores; mode: fast', ['Model'], [['a'], ['b']])
+    """
+    names, cells = list(head), [list(row) for row in rows]
+    for header in movable:
+        column = names.index(header)
+        if len({str(row[column]) for row in cells}) == 1:
+            title = f"{title}; {header.lower()}: {cells[0][column]}"
+            del names[column]
+            for row in cells:
+                del row[column]
+    return title, names, cells
+
+
 def results_table(
     title: str,
     labels: Sequence[str],
@@ -110,17 +139,13 @@ def results_table(
         names, shared = short_rows([str(row[0]) for row in cells])
         cells = [[name, *row[1:]] for name, row in zip(names, cells, strict=True)]
         title = f"{title}; all{shared}" if shared else title
-    for column in range(len(labels) - 1, 0, -1):
-        if len({str(row[column]) for row in cells}) == 1:  # in the title, so that names fit into a narrow terminal
-            title = f"{title}; {labels[column].lower()}: {cells[0][column]}"
-            labels = [*labels[:column], *labels[column + 1 :]]
-            cells = [[*row[:column], *row[column + 1 :]] for row in cells]
+    title, head, cells = constant_columns_in_title(title, [*labels, *right], cells, reversed(labels[1:]))
     incomplete = any(isinstance(cell, Cell) and not cell.complete for row in cells for cell in row)
     mark = f"* not the published {data}: does not compare with published values" if incomplete else None
     table = Table(
         title=title, caption="\n".join(note for note in (mark, *notes) if note) or None, caption_justify="left"
     )
-    for header in labels:
+    for header in head[: len(head) - len(right)]:
         table.add_column(Text(header), overflow="fold")
     for header in right:
         table.add_column(Text(header), justify="right", no_wrap=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opencse.errors import printable
+from opencse.evaluation.table import ABSENT, constant_columns_in_title
 from opencse.markdown import as_text
 from opencse.numerals import number_of
 from opencse.statistics import Summary, brief
@@ -16,7 +17,6 @@ from opencse.studies.record import StudyRecord
 if TYPE_CHECKING:
     from rich.table import Table
 
-NOTHING = "-"
 WORDS = ("start", "recipe", "score", "difference")
 """Columns of words; the others hold numbers and are aligned to the right."""
 
@@ -39,18 +39,14 @@ class Grid:
         from rich.table import Table
         from rich.text import Text
 
-        head, rows = self.head, self.rows
-        starts = {row[head.index("start")] for row in rows} if "start" in head else set()
-        if len(starts) == 1:  # in the title, so that names fit into a narrow terminal
-            column = head.index("start")
-            title = f"{title}; start: {starts.pop()}"
-            head, *rows = ([*cells[:column], *cells[column + 1 :]] for cells in (head, *rows))
+        movable = [name for name in self.head if name == "start"]
+        title, head, rows = constant_columns_in_title(title, self.head, self.rows, movable)
         table = Table(title=title, caption=caption)
         for name in head:
             # Folded, not shortened: the names of scores begin the same way and would be the same in a narrow terminal.
             table.add_column(Text(name), justify="left" if name in WORDS else "right", overflow="fold")
         for cells in rows:
-            table.add_row(*map(Text, cells))
+            table.add_row(*(Text(str(cell)) for cell in cells))
         return table
 
 
@@ -66,7 +62,7 @@ def expected_table(expected: Mapping[str, float], measured: Mapping[str, Summary
     for name, value in expected.items():
         result = measured.get(name)
         rows.append(
-            [name, f"{value:.2f}", mean_and_sd(result), NOTHING if result is None else f"{result.mean - value:+.2f}"]
+            [name, f"{value:.2f}", mean_and_sd(result), ABSENT if result is None else f"{result.mean - value:+.2f}"]
         )
     return Grid(["score", "published", "measured", "difference"], rows).rich("published and measured scores")
 
@@ -107,9 +103,7 @@ def headlines(comparison: Comparison, difference: str) -> Grid:
     for start in dict.fromkeys(row.start for row in comparison.rows):
         for untrained in comparison.starts:
             if untrained.start == start:
-                scores = [
-                    f"{untrained.results[name]:.2f}" if name in untrained.results else NOTHING for name in metrics
-                ]
+                scores = [f"{untrained.results[name]:.2f}" if name in untrained.results else ABSENT for name in metrics]
                 cells.append([start, f"({untrained.reading})", "", *scores, "", ""])
         for row in comparison.rows:
             if row.start == start:
@@ -140,7 +134,7 @@ def which_encoders(comparison: Comparison) -> str:
 def mean_and_sd(scores: Summary | None) -> str:
     """``mean ± sd``, or the single value."""
     if scores is None:
-        return NOTHING
+        return ABSENT
     return f"{scores.mean:.2f}" if scores.sd is None else f"{scores.mean:.2f} ± {scores.sd:.2f}"
 
 
@@ -148,7 +142,7 @@ def _against_start(row: Row) -> str:
     note = f"start kept in {row.starts_kept} of {len(row.scores)}" if row.starts_kept else ""
     if row.starts_kept == len(row.scores):
         return note
-    difference = NOTHING if row.against_start is None else brief(row.against_start)
+    difference = ABSENT if row.against_start is None else brief(row.against_start)
     return f"{difference}; {note}" if note else difference
 
 
@@ -185,7 +179,7 @@ def _by_seed(rows: Sequence[Row]) -> list[str]:
             row.start,
             row.recipe,
             *(
-                NOTHING if value is None else f"{value:.3f}"
+                ABSENT if value is None else f"{value:.3f}"
                 for value in (
                     layout.mean,
                     layout.sd_over_data,
