@@ -103,6 +103,8 @@ _HOMES = {
     "opencse.api.diagnosis": ("doctor",),
     "opencse.api.encoding": ("encode",),
     "opencse.api.evaluation": ("evaluate", "evaluate_all"),
+    "opencse.api.exporting": ("export_onnx", "export_static"),
+    "opencse.api.finishing": ("finish",),
     "opencse.api.index": (
         "add_to_index",
         "build_index",
@@ -115,49 +117,19 @@ _HOMES = {
         "index_pairs",
         "query_index",
     ),
-    "opencse.api.exporting": (
-        "export_onnx",
-        "export_static",
-    ),
-    "opencse.api.finishing": ("finish",),
-    "opencse.api.labelling": (
-        "label",
-        "label_scores",
-    ),
+    "opencse.api.labelling": ("label", "label_scores"),
     "opencse.api.looking": ("analyze",),
-    "opencse.api.making": (
-        "static",
-        "whiten",
-    ),
-    "opencse.api.recipes": (
-        "diff_recipes",
-        "list_presets",
-        "list_recipes",
-        "show_recipe",
-    ),
+    "opencse.api.making": ("static", "whiten"),
+    "opencse.api.recipes": ("diff_recipes", "list_presets", "list_recipes", "show_recipe"),
     "opencse.api.serving": ("serve",),
-    "opencse.api.tuning": ("tune_index",),
     "opencse.api.sharing": ("merge", "push"),
-    "opencse.api.studies": (
-        "compare",
-        "reproduce",
-    ),
-    "opencse.api.training": (
-        "adapt",
-        "pretrain",
-        "train",
-    ),
-    "opencse.api.vectors": (
-        "calibrate",
-        "nearest",
-        "similarity",
-    ),
+    "opencse.api.studies": ("compare", "reproduce"),
+    "opencse.api.training": ("adapt", "pretrain", "train"),
+    "opencse.api.tuning": ("tune_index",),
+    "opencse.api.vectors": ("calibrate", "nearest", "similarity"),
     "opencse.encoder.encoder": ("SentenceEncoder",),
     "opencse.encoder.opening": ("load",),
-    "opencse.errors": (
-        "InterruptedRunError",
-        "UserError",
-    ),
+    "opencse.errors": ("InterruptedRunError", "UserError"),
     "opencse.search.index": ("Index",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
