@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,10 +110,35 @@ def load_backbone(
         _set_dropout(config, dropout, folder)
     if layers is not None:
         _keep_layers(config, layers, folder)
+    return drop_pooler(
+        load_all_weights(AutoModel.from_pretrained, folder, config, trust_remote_code, unused=("pooler.",))
+    )
+
+
+def load_all_weights(
+    from_pretrained: Callable[..., Any],
+    folder: Path,
+    config: PretrainedConfig,
+    trust_remote_code: bool,
+    *,
+    unused: tuple[str, ...] = (),
+) -> PreTrainedModel:
+    """Opens the network of ``folder`` in float32, and refuses one of which a weight would be random.
+
+    Args:
+        from_pretrained: of transformers' class that opens it.
+        folder: transformers' folder.
+        config: its configuration.
+        trust_remote_code: run the code that the folder names, where it names any.
+        unused: beginnings of the names of weights that are not used here and may be missing.
+
+    Raises:
+        UserError: if it cannot be opened, or a weight is missing or of another shape.
+    """
     try:
         with quiet_transformers():
             # Weights of another shape are reported rather than raised, so that they can be named below.
-            model, report = AutoModel.from_pretrained(
+            model, report = from_pretrained(
                 folder,
                 config=config,
                 dtype=torch.float32,
@@ -124,18 +149,15 @@ def load_backbone(
             )
     except Exception as error:
         raise cannot_load(folder, error, trust_remote_code) from error
-    _require_all_weights(model, report, folder)
-    return drop_pooler(model)
-
-
-def _require_all_weights(model: PreTrainedModel, report: dict[str, Any], folder: Path) -> None:
     wrong = [key if isinstance(key, str) else key[0] for key in (*report["missing_keys"], *report["mismatched_keys"])]
-    wrong = sorted(key for key in wrong if not key.startswith("pooler."))
+    wrong = sorted(key for key in wrong if not key.startswith(unused))
     if wrong:
         raise UserError(
             f"{folder}: {len(wrong)} weights of {type(model).__name__} are missing or of another shape "
             f"(first: {wrong[0]}); they would be random, so the model is not loaded"
         )
+    network: PreTrainedModel = model
+    return network
 
 
 def drop_pooler(model: PreTrainedModel) -> PreTrainedModel:

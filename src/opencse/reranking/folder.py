@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
 from opencse.errors import UserError
 from opencse.foreign import CLASSIFIER, checks_trust, own_code
-from opencse.model_folder.backbone import cannot_load, load_config, position_limit, quiet_transformers
+from opencse.model_folder.backbone import load_all_weights, load_config, position_limit
 from opencse.model_folder.layout import ACTIVATION_PATHS, SENTENCE_CONFIG, entry, read_config, read_json
 from opencse.model_folder.listing import module_folder
 from opencse.model_folder.locate import locate
@@ -135,26 +133,6 @@ def _load_network(folder: Path, config: PretrainedConfig, trust_remote_code: boo
     from transformers import AutoModelForSequenceClassification
 
     require_repeats(folder)
-    try:
-        with quiet_transformers():
-            network, report = AutoModelForSequenceClassification.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                trust_remote_code=trust_remote_code,
-                weights_only=True,
-            )
-    except Exception as error:
-        raise cannot_load(folder, error, trust_remote_code) from error
-    wrong = sorted(key if isinstance(key, str) else key[0] for key in report["missing_keys"])
-    wrong += sorted(key if isinstance(key, str) else key[0] for key in report["mismatched_keys"])
-    if wrong:
-        raise UserError(
-            f"{folder}: {len(wrong)} weights of {type(network).__name__} are missing or of another shape (first: "
-            f"{wrong[0]}); they would be random, so the model is not loaded"
-        )
-    opened: PreTrainedModel = network
-    opened.train(False)
-    return opened
+    network = load_all_weights(AutoModelForSequenceClassification.from_pretrained, folder, config, trust_remote_code)
+    network.train(False)
+    return network
