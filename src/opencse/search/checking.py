@@ -12,9 +12,10 @@ from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.search.approximate import ApproximateIndex
 from opencse.search.checksums import PAGE, damaged_pages, file_sum, page_fault
+from opencse.search.database_reader import DatabaseReader
 from opencse.search.folder import current_database
 from opencse.search.keyword_index import cache_name, is_cache_intact
-from opencse.search.snapshots import DatabaseReader, Snapshot
+from opencse.search.snapshots import Snapshot
 
 _ROWS = 10_000
 """Rows that are read at a time."""

@@ -6,7 +6,6 @@ A query reads everything it needs (manifest, rows, vectors, keyword index, check
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from opencse.modules.similarity import Similarity
 from opencse.ranking import PreparedVectors
 from opencse.search.approximate import ApproximateIndex
 from opencse.search.checksums import PAGE, PageSums, read_sums, require_pages, row_sum
+from opencse.search.database_reader import DatabaseReader
 from opencse.search.filters import Where, sql_of
 from opencse.search.folder import NAMES, current_database
 from opencse.search.hybrid import evenly_spread
@@ -29,13 +29,9 @@ from opencse.search.row_database import (
     HAS_ID,
     Manifest,
     StoredRow,
-    connect,
     damage_error,
-    has_checksums,
     how_to_rebuild,
     map_vectors,
-    read_errors,
-    read_manifest,
     sql_columns,
 )
 from opencse.search.rows import Value
@@ -235,49 +231,6 @@ class Snapshot:
         with self._reader.reading() as db:
             lines = [str(line) for (line,) in db.execute("PRAGMA integrity_check(5)")]
         return [] if lines == ["ok"] else lines
-
-
-class DatabaseReader:
-    """An open database of an index, shared by the snapshots of several threads.
-
-    Attributes:
-        folder: of the index.
-        name: file name of the database.
-        has_checksums: whether its rows have checksums.
-        verified: by vector file, the checksums of the pages that were verified.
-    """
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.name = folder, name
-        self.verified: dict[str, PageSums] = {}
-        self._lock = threading.RLock()
-        self._db = connect(folder / name, write=False)
-        try:
-            with read_errors(folder):
-                self.has_checksums = has_checksums(self._db)
-        except BaseException:
-            self._db.close()
-            raise
-
-    def close(self) -> None:
-        """Closes the database."""
-        self._db.close()
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """Gives this thread the database, and reports damage as a `UserError`."""
-        with self._lock, read_errors(self.folder):
-            yield self._db
-
-    @contextmanager
-    def transaction(self) -> Iterator[Manifest]:
-        """Makes all reads within the block see one moment, whatever another process writes meanwhile."""
-        with self.reading() as db:
-            db.execute("BEGIN")
-            try:
-                yield read_manifest(db)
-            finally:
-                db.execute("COMMIT")
 
 
 class Snapshots:
