@@ -29,7 +29,7 @@ from opencse.runs.data_sets import GivenSet
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
-from opencse.runs.start import GivenEncoder, NewBackbone, NewStart, RenewedBackbone
+from opencse.runs.new_start import GivenEncoder, NewBackbone, NewStart, RenewedBackbone
 from opencse.runs.trackers import require_tracker
 from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, TextSource, open_texts

@@ -28,10 +28,11 @@ from opencse.runs.best_so_far import after_kill, after_stop
 from opencse.runs.data_sets import FurtherSet, GivenSet, further_sets, with_given_sets
 from opencse.runs.finish import TrainResult, start_score, write_outcome
 from opencse.runs.folder import RunFolder
+from opencse.runs.new_start import NewStart
 from opencse.runs.plan import Plan
 from opencse.runs.prepare import Prepared, prepare, require_dev
 from opencse.runs.record import Outcome, RunRecord
-from opencse.runs.start import NewStart, Start, settle
+from opencse.runs.start import Start, settle
 from opencse.runs.trackers import open_tracker
 from opencse.text.given import TextSource, with_labels
 from opencse.training.callbacks import Callback
