@@ -1,36 +1,23 @@
-"""What may be written, what is refused, and what a process killed at any moment leaves."""
+"""What may be written and what is refused."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-import opencse
-from helpers import kill_after
 from opencse.errors import UserError
 from opencse.outputs import (
     held_lock,
     made_folder,
-    moving_in,
-    names_in,
     paths_of,
     require_absent,
     require_apart,
     require_empty,
     require_json,
 )
-from opencse.text import sample
 from opencse.text.readers import Source
-
-CHANGES = ((os, "fsync"), (os, "write"), (Path, "replace"), (Path, "unlink"), (Path, "mkdir"))
-"""The functions that change files."""
-LAST = ("config.json", "modules.json")
-FILES = {"a.txt": "one", "b/c.txt": "two", "config.json": "three", "modules.json": "four"}
 
 
 def test_paths_are_those_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,40 +119,6 @@ def test_a_lock_keeps_others_out_and_leaves_nothing_in_an_empty_folder(tmp_path:
     assert (tmp_path / ".lock").exists()
 
 
-def write(folder: Path) -> None:
-    with moving_in(folder, last=LAST) as work:
-        for name, text in FILES.items():
-            (work / name).parent.mkdir(exist_ok=True)
-            (work / name).write_text(text)
-
-
-def content(folder: Path) -> dict[str, str]:
-    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
-
-
-def test_an_error_in_the_block_moves_nothing(tmp_path: Path) -> None:
-    def fail(folder: Path) -> None:
-        with moving_in(folder) as work:
-            (work / "a.txt").write_text("one")
-            raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        fail(tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-    (tmp_path / "there.txt").write_text("stays")
-    with pytest.raises(RuntimeError):
-        fail(tmp_path)
-    assert content(tmp_path) == {"there.txt": "stays"}
-
-
-def test_two_processes_do_not_write_at_once(tmp_path: Path) -> None:
-    with moving_in(tmp_path) as work:
-        (work / "a.txt").write_text("one")
-        with pytest.raises(UserError, match="another process is writing there"), moving_in(tmp_path):
-            pass
-    assert content(tmp_path) == {"a.txt": "one"}
-
-
 @pytest.mark.parametrize("out", ["new/../mine", "new/../new2/../mine", "mine/new/.."])
 def test_a_path_that_leads_to_a_folder_once_its_parents_are_made_is_refused(out: str, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
@@ -175,85 +128,3 @@ def test_a_path_that_leads_to_a_folder_once_its_parents_are_made_is_refused(out:
     with pytest.raises(UserError, match="is not empty"):
         require_empty(tmp_path / "mine" / ".." / "mine")
     require_empty(tmp_path / "mine" / ".." / "new")
-
-
-def test_only_what_was_made_here_is_removed(tmp_path: Path) -> None:
-    mine = {".writing-notes/novel.txt": "mine", ".writing-2024/a/b.txt": "mine", ".writing-1-a.txt": "mine"}
-    for name, text in mine.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    assert names_in(tmp_path) == {".writing-notes", ".writing-2024"}
-    killed = tmp_path / ".writing-abcdefgh"
-    killed.mkdir()
-    write(tmp_path)
-    assert content(tmp_path) == FILES | mine
-    assert not killed.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("older", [False, True])
-def test_killed_at_any_moment_the_next_call_writes_the_same(tmp_path: Path, older: bool) -> None:
-    folder = tmp_path / "out"
-    seen = set()
-    for step in range(1, 100):
-        shutil.rmtree(folder, ignore_errors=True)
-        if older:
-            write(folder)
-            (folder / "mine.txt").write_text("mine")
-        child = os.fork()
-        if child == 0:  # never returns from here
-            try:
-                kill_after(step, CHANGES)
-                write(folder)
-            finally:
-                os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        if not older and folder.is_dir():
-            names = names_in(folder)
-            assert names in (set(), {name.split("/")[0] for name in FILES}), "half a move is not taken for a file"
-            seen.add(bool(names))
-        write(folder)
-        assert content(folder) == FILES | ({"mine.txt": "mine"} if older else {})
-        if os.WIFEXITED(status):
-            break
-    assert os.WIFEXITED(status), "never done"
-    assert step > 10
-    assert older or seen == {True, False}
-
-
-def break_off(folder: Path) -> None:
-    """Makes the folder of a finished command what a kill in its final move leaves."""
-    names = sorted(path.name for path in folder.iterdir())
-    work = folder / ".writing-killed"
-    work.mkdir()
-    (work / ".moved.json").write_text(json.dumps(names))
-    for name in names[: len(names) // 2]:
-        (folder / name).rename(work / name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["whiten", "static", "export static", "export onnx"])
-def test_the_same_command_goes_through_after_a_kill_in_the_final_move(
-    command: str, tmp_path: Path, tiny_folder: Path
-) -> None:
-    text, out = tmp_path / "text.txt", tmp_path / "out"
-    text.write_text("\n".join(sample.TRAIN.read_text(encoding="utf-8").splitlines()[:300]))
-    calls: dict[str, Callable[[], object]] = {
-        "whiten": lambda: opencse.whiten(tiny_folder, text, out, dimension=8),
-        "static": lambda: opencse.static(text, out, model=tiny_folder),
-        "export static": lambda: opencse.export_static(tiny_folder, out),
-        "export onnx": lambda: opencse.export_onnx(tiny_folder, out, text=text),
-    }
-    calls[command]()
-    whole = content_names(out)
-    break_off(out)
-    require_empty(out)
-    calls[command]()
-    assert content_names(out) == whole, "and nothing of the killed one is left"
-    with pytest.raises(UserError, match=r"holds a model already|is not empty"):
-        calls[command]()
-
-
-def content_names(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))

@@ -9,7 +9,7 @@ kill, content that was not recorded is removed, and the work continues after wha
 - `append_lines`, `read_lines`: a journal of finished pieces of work.
 - `replace_folder`: a new version of a folder takes the place of the old one.
 
-Small files are written by `opencse.io.writing`, several files of an existing folder by `opencse.outputs.moving_in`.
+Small files are written by `opencse.io.writing`, several files of an existing folder by `opencse.moving_in`.
 """
 
 from __future__ import annotations

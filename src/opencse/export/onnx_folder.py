@@ -22,8 +22,9 @@ from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
 from opencse.markdown import as_text, without_home
 from opencse.modules.prompts import Role
+from opencse.moving_in import moving_in
 from opencse.numerals import number_of
-from opencse.outputs import moving_in, require_empty
+from opencse.outputs import require_empty
 from opencse.progress import Progress
 
 TOLERANCE = 1e-5

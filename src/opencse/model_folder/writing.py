@@ -34,7 +34,7 @@ from opencse.modules.masked_lm import MaskedLMHead
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
-from opencse.outputs import moving_in
+from opencse.moving_in import moving_in
 from opencse.text.tokenizer import Tokenizer
 from opencse.version import __version__
 

@@ -18,7 +18,8 @@ from opencse.crash_safe import folder_versions, remove_leftovers
 from opencse.errors import UserError
 from opencse.model_folder.layout import CALIBRATION
 from opencse.model_folder.writing import ADAPTER, OPENING, RUN, is_ours
-from opencse.outputs import LOCK, foreign_files_message, made_folder, names_in, remove_unfinished, require_apart
+from opencse.moving_in import remove_unfinished
+from opencse.outputs import LOCK, foreign_files_message, made_folder, names_in, require_apart
 from opencse.progress import Progress
 from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
