@@ -18,8 +18,8 @@ _MOST_NAMED = 12
 _ABOUT = 1.3
 """Texts are about equally long up to this factor."""
 _LONGEST_NAME = 6
-_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 """Words in the name of a column, at most."""
+_ENDS = (".", "!", "?", "\u3002", "\uff01", "\uff1f")
 
 
 @dataclass(frozen=True)
