@@ -23,7 +23,7 @@ def echo(line: str) -> None:
 
 def show(table: RenderableType, console: Console | None = None) -> None:
     """Prints a table on stdout, with control characters shown as escapes."""
-    (console or Console()).print(_Shown(table))
+    (console or Console()).print(_Shown(table), crop=False)  # a long name above a table continues on the next line
 
 
 class _Shown:

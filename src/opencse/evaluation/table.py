@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,13 +114,13 @@ def results_table(
     title: str,
     labels: Sequence[str],
     right: Sequence[str],
-    rows: Iterable[TableRow],
+    rows: Sequence[TableRow],
     notes: Iterable[str | None] = (),
     *,
     data: str = "",
     grouped: bool = False,
 ) -> Table:
-    """Lays out labels and scores as a table.
+    """Lays out labels and scores as a table; where the terminal is too narrow for it, see `FittingTable`.
 
     Args:
         title: above the table.
@@ -131,8 +132,7 @@ def results_table(
         data: what is not as published where a cell is not ``complete`` (``number of pairs``); the first note says it.
         grouped: whether a line is drawn where the first cell of a row differs from the one above.
     """
-    from rich.table import Table
-    from rich.text import Text
+    from opencse.evaluation.fitting_table import FittingTable, TableContent
 
     cells = [list(row) for row in rows]
     if labels[0] == MODEL:
@@ -142,17 +142,10 @@ def results_table(
     title, head, cells = constant_columns_in_title(title, [*labels, *right], cells, reversed(labels[1:]))
     incomplete = any(isinstance(cell, Cell) and not cell.complete for row in cells for cell in row)
     mark = f"* not the published {data}: does not compare with published values" if incomplete else None
-    table = Table(
-        title=title, caption="\n".join(note for note in (mark, *notes) if note) or None, caption_justify="left"
+    texts = [[str(cell) for cell in row] for row in cells]
+    sections = [grouped and row[0] != below[0] for row, below in pairwise(texts)]
+    return FittingTable(
+        TableContent(head[: len(head) - len(right)], right, texts, sections=[*sections, *[False][: len(texts)]]),
+        title=title,
+        caption="\n".join(note for note in (mark, *notes) if note) or None,
     )
-    for header in head[: len(head) - len(right)]:
-        table.add_column(Text(header), overflow="fold")
-    for header in right:
-        table.add_column(Text(header), justify="right", no_wrap=True)
-    above = None
-    for row in cells:
-        if grouped and above not in (None, row[0]):
-            table.add_section()
-        table.add_row(*(Text(str(cell)) for cell in row))
-        above = row[0]
-    return table

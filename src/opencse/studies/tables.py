@@ -17,8 +17,10 @@ from opencse.studies.record import StudyRecord
 if TYPE_CHECKING:
     from rich.table import Table
 
-WORDS = ("start", "recipe", "score", "difference")
-"""Columns of words; the others hold numbers and are aligned to the right."""
+NAMES = ("start", "recipe", "score")
+"""Columns of names, which are the first; the others are aligned to the right, except for sentences."""
+SENTENCES = ("difference", "against the start")
+"""Columns that a narrow terminal folds."""
 
 
 @dataclass(frozen=True)
@@ -36,18 +38,13 @@ class Grid:
 
     def rich(self, title: str, caption: str | None = None) -> Table:
         """The table for a terminal."""
-        from rich.table import Table
-        from rich.text import Text
+        from opencse.evaluation.fitting_table import FittingTable, TableContent
 
         movable = [name for name in self.head if name == "start"]
         title, head, rows = constant_columns_in_title(title, self.head, self.rows, movable)
-        table = Table(title=title, caption=caption)
-        for name in head:
-            # Folded, not shortened: the names of scores begin the same way and would be the same in a narrow terminal.
-            table.add_column(Text(name), justify="left" if name in WORDS else "right", overflow="fold")
-        for cells in rows:
-            table.add_row(*(Text(str(cell)) for cell in cells))
-        return table
+        texts = [[str(cell) for cell in row] for row in rows]
+        labels, right = [name for name in head if name in NAMES], [name for name in head if name not in NAMES]
+        return FittingTable(TableContent(labels, right, texts, frozenset(SENTENCES)), title=title, caption=caption)
 
 
 def comparison_table(comparison: Comparison) -> Table:
