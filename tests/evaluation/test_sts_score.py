@@ -175,6 +175,13 @@ def test_more_pairs_than_one_block_score_the_same(monkeypatch: pytest.MonkeyPatc
     assert spearman_of(bag_of_words, pairs) == whole
 
 
+def test_the_folder_around_the_tasks_folder(small_sts: Path, tmp_path: Path) -> None:
+    (tmp_path / "all" / "papers").mkdir(parents=True)
+    (tmp_path / "all" / "sts").symlink_to(small_sts)
+    with pytest.raises(UserError, match=r"MSRpar.tsv: missing; .*all.sts holds sts12: give that folder"):
+        load_sts(tmp_path / "all")
+
+
 def test_missing_file_missing_task_missing_folder(folder: Path) -> None:
     (folder / "sts14" / "images.tsv").unlink()
     (folder / "sts14" / "deft-news.tsv").rename(folder / "sts14" / "deftnews.tsv")

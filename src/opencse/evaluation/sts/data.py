@@ -184,6 +184,8 @@ def _missing(folder: Path, task: StsTask, file: Path) -> str:
     task_folder = folder / task.key
     if not task_folder.is_dir():
         entries = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        if inner := next((name for name in entries if (folder / name / task.key).is_dir()), None):
+            return f"{file}: missing; {folder / inner} holds {task.key}: give that folder"
         return (
             f"{file}: missing; folders in {folder}: {', '.join(entries) or 'none'}; "
             f"add {task.key}, or choose tasks without it"
