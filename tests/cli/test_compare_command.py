@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,6 +84,26 @@ def test_mistakes_are_told_in_one_line(
     told = [line for line in stderr.splitlines() if line.startswith("opencse:")]
     assert len(told) == 1
     assert message in told[0]
+
+
+def test_the_command_is_the_same_under_another_name_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opencse.api import studies
+    from opencse.cli import main
+
+    commands: list[str] = []
+
+    def compare(*_: object, command: str, **__: object) -> None:
+        commands.append(command)
+        raise UserError("no comparison is made here")
+
+    monkeypatch.setattr(studies, "compare", compare)
+    words = ["compare", "texts", "--out", str(tmp_path / "a b"), "--recipes", "simcse", "--data", "data"]
+    monkeypatch.setattr(sys, "argv", ["/a/folder/opencse/__main__.py", *words])
+    with pytest.raises(SystemExit):
+        main()
+    assert commands == [shlex.join(["opencse", *words])]
 
 
 def test_seeds() -> None:

@@ -53,7 +53,7 @@ def test_several_columns_of_names_are_numbered_one_after_another() -> None:
     text = rendered(results_table("title", ["System", "Data set"], ["nDCG@10"], rows), 40)
     assert text.splitlines()[:4] == [f"1 = {LONG[0]}", f"2 = {LONG[1]}", "3 = " + "d" * 30, "4 = " + "e" * 30]
     assert [line.split("│")[1:3] for line in text.splitlines() if line.startswith("│")] == [
-        [f" {model}     ", f" {data}        "] for model in (1, 2) for data in (3, 4)
+        [f" {model}      ", f" {data}        "] for model in (1, 2) for data in (3, 4)
     ]
 
 

@@ -62,7 +62,7 @@ def compare(
     request = study_of(typed) if study is None else read_study(study, typed)
     study_options = request.options()
     study_options["progress"] = options["progress"]
-    study_options["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    study_options["command"] = shlex.join(["opencse", *sys.argv[1:]])  # whatever started it
     comparison = compare(request.text, request.out, request.recipes, request.data, **study_options)
     if study_options["dry_run"]:
         return
