@@ -54,20 +54,22 @@ def gather(analysis: Path, runs: Path) -> dict[str, Any]:
 def of_subject(subject: SubjectFindings) -> dict[str, Any]:
     """The measures of one encoder."""
     geometry, bias, layers = subject.geometry, subject.bias, subject.layers
-    if geometry is None or geometry.positives is None or bias is None or layers is None or subject.densities is None:
+    if geometry is None or geometry.positives is None or subject.densities is None or layers is None:
         raise ValueError(f"{subject.name}: the report has no graded pairs or no layers; analyze with --pairs")
+    if subject.spearman is None or bias is None or bias.length_difference.partial is None or layers.tok_sim is None:
+        raise ValueError(f"{subject.name}: the pairs leave a measure undefined; analyze with others")
     return {
-        "spearman": rounded(subject.spearman or 0.0, 2),
+        "spearman": rounded(subject.spearman, 2),
         "alignment": rounded(geometry.positives.alignment),
         "uniformity": rounded(geometry.uniformity),
         "mean_cosine": rounded(geometry.mean_cosine),
         "effective_rank": rounded(geometry.effective_rank, 1),
         "singular_values": [rounded(value, 5) for value in geometry.singular_values],
         "set_sim": [rounded(value) for value in layers.set_sim],
-        "tok_sim": [rounded(value) for value in layers.tok_sim or []],
+        "tok_sim": [rounded(value) for value in layers.tok_sim],
         "length": [[one.lower, one.n, None if one.mean_shift is None else rounded(one.mean_shift)]
                    for one in bias.length_difference.bins],
-        "length_partial": rounded(bias.length_difference.partial or 0.0),
+        "length_partial": rounded(bias.length_difference.partial),
         "density_at": [rounded(value) for value in subject.densities.grid],
         "densities": {
             f"{group.lower:g} to {group.upper:g}": [rounded(value) for value in group.density]

@@ -209,9 +209,10 @@ def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) ->
     gains = []
     for one in with_transforms:
         best = max(combined["single"], key=lambda name: summary(list(one.scores[name].values())).mean)
-        scores = one.scores[combined["combination"]]
-        untrained = dict.fromkeys(scores, one.scores[best].get(UNTRAINED, math.nan))
-        gain = paired_seeds(scores, untrained if UNTRAINED in one.scores[best] else one.scores[best])
+        scores, single = one.scores[combined["combination"]], one.scores[best]
+        if UNTRAINED in single:
+            single = dict.fromkeys(scores, single[UNTRAINED])
+        gain = paired_seeds(scores, single)
         gains.append(f"{brief(gain)} above {rows_in_words[best]} ({gain.over()})")
     return {"table": markdown(["", "six layers", "five layers"], rows), "gains": "; ".join(gains)}
 
