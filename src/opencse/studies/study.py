@@ -70,6 +70,11 @@ class RunSpec:
         }
 
 
+def _first_part(suite: str) -> str:
+    """The first part of the names of a suite's scores."""
+    return suite.replace("-", "_")
+
+
 def no_score(metric: str, known: Collection[str]) -> UserError:
     """The error of a metric that is not among the known scores."""
     return UserError(f"no score {metric!r}{nearest(metric, known)}; there are: {', '.join(known)}")
@@ -138,7 +143,7 @@ class Study:
             suite_named(choice.name)
         if self.precision not in get_args(PrecisionName):
             raise UserError(f"unknown precision {self.precision!r}; known: {', '.join(get_args(PrecisionName))}")
-        scored = [choice.name.replace("-", "_") for choice in self.suites]
+        scored = [_first_part(choice.name) for choice in self.suites]
         if self.metric is not None and self.metric.partition(".")[0] not in scored:
             raise UserError(
                 f"unknown metric {self.metric!r}; the scores of these suites are called "
@@ -162,7 +167,7 @@ class Study:
         """
         if self.metric is None:
             return
-        known = [f"{suite.replace('-', '_')}.{task}" for suite in tasks for task in (*tasks[suite], "average")]
+        known = [f"{_first_part(suite)}.{task}" for suite in tasks for task in (*tasks[suite], "average")]
         if not any(self.metric == name or self.metric.startswith((f"{name}.", f"{name}_")) for name in known):
             raise no_score(self.metric, known)
 
