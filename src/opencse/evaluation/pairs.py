@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError, shortened
 from opencse.text.files.lines import read_lines, require_file, suffix_of
 from opencse.text.readers import Source
-from opencse.text.scripts import is_unicode
+from opencse.text.values import require_filled
 
 COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
@@ -138,8 +138,8 @@ def scored_pairs(source: str, records: Iterable[GradedRow], *, name: str) -> Sco
     second: list[str] = []
     for where, (score, one, two) in records:
         scores.append(_score(score, where))
-        first.append(_sentence(one, COLUMNS[1], where))
-        second.append(_sentence(two, COLUMNS[2], where))
+        first.append(require_filled(one, COLUMNS[1], where))
+        second.append(require_filled(two, COLUMNS[2], where))
     try:
         return ScoredPairs(name, np.asarray(scores, dtype=np.float64), first, second)
     except UserError as error:
@@ -158,17 +158,6 @@ def _score(value: object, where: str) -> float:
     if not math.isfinite(number):
         raise UserError(f"{where}: the score is {number}; a finite number is expected, fill it or drop the line")
     return number
-
-
-def _sentence(value: object, column: str, where: str) -> str:
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {column} is {type(value).__name__}, not text")
-    text = value.strip()
-    if not text:
-        raise UserError(f"{where}: {column} is empty; fill it or drop the line")
-    if not is_unicode(text):
-        raise UserError(f"{where}: {column} holds half of a surrogate pair, which is not text; correct its \\u escapes")
-    return text
 
 
 def _read_tsv(path: Path) -> Iterator[GradedRow]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from opencse.errors import UserError
 from opencse.text.scripts import is_unicode
+from opencse.text.values import require_filled
 
 Value = str | int | float | None
 """A value of metadata; booleans are stored as 0 and 1, dates as ISO text."""
@@ -89,11 +90,11 @@ def checked(row: IndexRow, where: str) -> IndexRow:
     Raises:
         UserError: for an empty text or id, half a surrogate pair, or a value that cannot be stored.
     """
-    text = _text(row.text, where, "the text")
-    name = None if row.id is None else _text(id_text(row.id), where, "the id")
+    text = require_filled(row.text, "the text", where, "row")
+    name = None if row.id is None else require_filled(id_text(row.id), "the id", where, "row")
     values: dict[str, object] = {}
     for key, value in row.metadata.items():
-        column = _text(key, where, "the name of a column")
+        column = require_filled(key, "the name of a column", where, "row")
         if column in ("id", "text"):
             raise UserError(f"{where}: {column!r} is no metadata but part of the row; rename the column")
         values[column] = plain(value, where, column)
@@ -160,14 +161,3 @@ def _row(item: RowLike, where: str) -> IndexRow:
             raise UserError(f"{where}: the id is {type(name).__name__}; give a text or a whole number")
         return IndexRow(text, None if name is None else str(name), rest)
     raise TypeError(f"{where} is a text, an IndexRow or a mapping, not {type(item).__name__}")
-
-
-def _text(value: str, where: str, part: str) -> str:
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {part} is {type(value).__name__}, not text")
-    text = value.strip()
-    if not text:
-        raise UserError(f"{where}: {part} is empty; fill it or drop the row")
-    if not is_unicode(text):
-        raise UserError(f"{where}: {part} holds half of a surrogate pair, which is not text")
-    return text

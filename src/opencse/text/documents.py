@@ -21,8 +21,9 @@ from opencse.text.files.lines import suffix_of
 from opencse.text.folders import PROSE, files_in, find_corpus
 from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
-from opencse.text.scripts import is_unicode, normalised
+from opencse.text.scripts import normalised
 from opencse.text.sentences import split_sentences
+from opencse.text.values import require_text
 
 _UNTYPED: tuple[KindName, ...] = ("table", "xml")
 
@@ -334,13 +335,7 @@ def _with_text(documents: Iterable[Document], where: str) -> list[Document]:
 
 
 def _text(value: object, name: str, where: str) -> str:
-    if value is None or value is ABSENT:
-        return ""
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
-    if not is_unicode(value):
-        raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; correct its \\u escapes")
-    return value
+    return "" if value is None or value is ABSENT else require_text(value, repr(name), where)
 
 
 def _id_text(value: object, name: str, where: str, *, required: bool) -> str:

@@ -14,7 +14,7 @@ from opencse.evaluation.retrieval.judgements import read_judgements
 from opencse.evaluation.suite import TaskData
 from opencse.io import require_folder
 from opencse.text.files.lines import COMPRESSED, read_objects
-from opencse.text.scripts import is_unicode
+from opencse.text.values import require_text
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 
@@ -178,8 +178,4 @@ def _field(record: dict[str, Any], name: str, where: str) -> str:
     value = record[name]
     if name == "_id" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
-    if not is_unicode(value):
-        raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; correct its \\u escapes")
-    return value
+    return require_text(value, repr(name), where)
