@@ -13,7 +13,8 @@ import torch
 
 from helpers import Broken, Run
 from opencse import SentenceEncoder, UserError, adapt, train
-from opencse.adapting.adaptation import plan_adaptation, read_pairs
+from opencse.adapting.adaptation import Adaptation, plan_adaptation
+from opencse.adapting.adaptation_texts import AdaptationSources
 from opencse.adapting.preset_names import RECIPE
 from opencse.adapting.selection import DevScore
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
@@ -24,9 +25,14 @@ from opencse.recipes.recipe import resolve_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.documents import read_documents
+from opencse.text.given import Text
 from opencse.training.averages import average
 
 QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
+
+
+def planned(corpus: str | Path = sample.TRAIN, *, pairs: Text | None = None, **options: Any) -> Adaptation:
+    return plan_adaptation(AdaptationSources(corpus=corpus, pairs=pairs), progress=Silent(), **options)
 
 
 def test_averages_of_weights() -> None:
@@ -54,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path) -> None:
     """What is held out is not among them, so none is left out a second time."""
-    adaptation = plan_adaptation(folder, progress=Silent())
+    adaptation = planned(folder)
     job = TrainJob(text=adaptation.text, recipe=RECIPE, preset=adaptation.preset, dev=adaptation.dev)
     plan = job.prepare(Silent()).plan
     assert plan.dev is not None
@@ -185,7 +191,7 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
 
     def shares(settings: Sequence[str] = (), **options: Any) -> tuple[float, ...]:
         model = str(tiny_folder)
-        preset = plan_adaptation(sample.TRAIN, model=model, progress=Silent(), **options).preset
+        preset = planned(model=model, **options).preset
         return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.training.average_with_start
 
     assert shares() == (0.5,)
@@ -199,15 +205,15 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
 def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
-    def planned(dev: Any) -> tuple[set[tuple[str, ...]], bool]:
-        adaptation = plan_adaptation(sample.TRAIN, model=str(tiny_folder), dev=dev, pairs=pairs, progress=Silent())
+    def rows_of(dev: Any) -> tuple[set[tuple[str, ...]], bool]:
+        adaptation = planned(model=str(tiny_folder), dev=dev, pairs=pairs)
         return {*adaptation.text.rows}, adaptation.known.asked
 
-    rows, asked = planned("auto")
+    rows, asked = rows_of("auto")
     assert asked
     assert len(rows & {*pairs}) < 600
     for dev in (None, "none", "sample", [(0.5, "one", "two")]):
-        every, asked = planned(dev)
+        every, asked = rows_of(dev)
         assert {*pairs} < every
         assert len(every) > len(rows)
         assert not asked
@@ -217,7 +223,7 @@ def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
     def read(model: str, settings: Sequence[str] = (), **options: Any) -> int | str:
-        preset = plan_adaptation(sample.TRAIN, model=model, progress=Silent(), **options).preset
+        preset = planned(model=model, **options).preset
         return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.data.max_length
 
     assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
@@ -232,7 +238,7 @@ def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path
     SentenceEncoder.load("opencse-mini").save(copy)
 
     def rate(model: str, recipe: str = RECIPE) -> tuple[float, int]:
-        plan = plan_adaptation(sample.TRAIN, model=model, recipe=recipe, progress=Silent())
+        plan = planned(model=model, recipe=recipe)
         job = TrainJob(text=plan.text, recipe=recipe, preset=plan.preset, model=model)
         training = job.resolved.recipe.training
         return training.learning_rate, training.batch_size
@@ -247,16 +253,3 @@ def test_a_name_too_long_for_the_system_is_told_in_one_line(option: str, opencse
     assert code == 2
     assert len(err.strip().splitlines()[-1]) < 1_000
     assert "Traceback" not in err
-
-
-def test_pairs_of_a_folder_are_its_train_judgements(folder: Path) -> None:
-    queries = [{"_id": f"q{n}", "text": f"question {n}"} for n in range(3)]
-    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
-    (folder / "qrels").mkdir()
-    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq0\t4\t1\nq0\t2\t2\nq1\t3\t0\nq1\t5\t1\n")
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq2\t1\t1\n")
-    documents = [" ".join(article.sentences) for article in read_documents(sample.TRAIN)]
-    expected = [("question 0", documents[4]), ("question 0", documents[2]), ("question 1", documents[5])]
-    assert sorted(read_pairs(folder)) == sorted(expected)
-    with pytest.raises(UserError, match=r"no judgements called dev .*its train judgements are the pairs"):
-        plan_adaptation(folder, pairs=folder, dev=folder, progress=Silent())

@@ -13,6 +13,7 @@ import opencse
 from helpers import Heard
 from opencse import InterruptedRunError, UserError
 from opencse.adapting.adaptation import plan_adaptation, written_about
+from opencse.adapting.adaptation_texts import AdaptationSources
 from opencse.adapting.continuing import FILE, Growth, KnownDocuments
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.question_sets import QuestionSet
@@ -119,8 +120,7 @@ def test_written_questions_without_ids_stay_with_their_documents(tmp_path: Path,
     shutil.copytree(tiny_folder, tmp_path / "model")
     before.write(tmp_path / "model")
     adaptation = plan_adaptation(
-        [("", one.body) for one in everything],
-        questions=rows,
+        AdaptationSources(corpus=[("", one.body) for one in everything], questions=rows),
         model=str(tmp_path / "model"),
         continues=True,
         progress=Silent(),

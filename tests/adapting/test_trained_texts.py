@@ -10,6 +10,7 @@ import pytest
 from helpers import Heard
 from opencse import UserError
 from opencse.adapting.adaptation import plan_adaptation
+from opencse.adapting.adaptation_texts import AdaptationSources
 from opencse.adapting.dev_choice import load_selector, without_trained
 from opencse.adapting.guard import Guard
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
@@ -88,7 +89,9 @@ def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: 
 @pytest.mark.parametrize("with_pairs", [False, True])
 def test_what_adapt_trains_on_and_asks_is_disjoint(with_pairs: bool) -> None:
     given = [(question, f"{answer} {number}") for number, (question, answer) in enumerate(PAIRS[:900])]
-    adaptation = plan_adaptation(str(sample.TRAIN), pairs=given if with_pairs else None, progress=Silent())
+    adaptation = plan_adaptation(
+        AdaptationSources(corpus=sample.TRAIN, pairs=given if with_pairs else None), progress=Silent()
+    )
     assert isinstance(adaptation.dev, QuestionSelector)
     assert isinstance(adaptation.dev.questions, TextQuestions)
     assert adaptation.dev.questions.from_pairs is with_pairs

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from opencse.adapting.adaptation_texts import AdaptationSources
 from opencse.adapting.continuing import Growth, KnownDocuments
-from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, guarded
+from opencse.adapting.dev_choice import AUTO, SAMPLE, TEXT, DevChoice, guarded
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.preset_names import ASKED, DOUBLED, LOOSE, RECIPE, WHOLE
 from opencse.adapting.start_advice import advice_for_builtin, language_of_documents
 from opencse.adapting.text_questions import FEWEST
-from opencse.adapting.user_queries import require_split
-from opencse.adapting.written_questions import WrittenRow, numbers_of_documents, read_written
-from opencse.asking.sources import references_of
+from opencse.adapting.written_questions import WrittenRow, numbers_of_documents
 from opencse.errors import UserError
-from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.io import is_folder
 from opencse.model_folder.locate import BUILTIN
 from opencse.model_folder.reading import has_layers
-from opencse.numerals import number_of
 from opencse.progress import Counted, Progress
 from opencse.ranking import Measure
-from opencse.text.corpus_documents import documents_of
-from opencse.text.documents import Document, GivenDocument
-from opencse.text.given import GivenTexts, Text, open_texts
+from opencse.text.documents import Document
+from opencse.text.given import GivenTexts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +45,8 @@ class Adaptation:
 
 
 def plan_adaptation(
-    corpus: str | Path | Sequence[GivenDocument],
+    sources: AdaptationSources,
     *,
-    fields: Sequence[str] | None = None,
-    keep_code: bool = False,
-    pairs: Text | None = None,
-    columns: Sequence[str] | None = None,
-    questions: Text | None = None,
     model: str = BUILTIN,
     continues: bool = False,
     recipe: str = RECIPE,
@@ -63,54 +54,53 @@ def plan_adaptation(
     metric: str | None = None,
     progress: Progress,
 ) -> Adaptation:
-    """Reads documents and pairs, and decides how to train and select on them; takes the arguments of `opencse.adapt`.
+    """Reads documents and pairs, and decides how to train and select on them; see `opencse.adapt`.
+
+    Args:
+        sources: where documents and pairs are.
+        model: to adapt.
+        continues: whether ``model`` was adapted to a part of the documents before.
+        recipe: by name, with the presets that the user chose.
+        dev: data that the encoder to keep is selected by.
+        metric: by which answers are scored; nDCG@10 by default.
+        progress: receives what was read and decided.
 
     Raises:
         UserError: for bad input, in one line.
     """
-    if pairs is None and columns is not None:
-        raise UserError("--columns names the two columns of --pairs; add --pairs, or leave --columns out")
-    if is_folder(pairs) and is_folder(dev) and Path(str(dev)).resolve() == Path(str(pairs)).resolve():
-        require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
-    question_pairs = () if pairs is None else read_pairs(pairs, columns)
+    sources.require_apart_from(dev)
     measure = None if metric is None else Measure.parse(metric)
     before = KnownDocuments.read(Path(model)) if continues else None
-    documents, source = documents_of(corpus, fields, keep_code=keep_code, say=progress.say)
-    written = [] if questions is None else read_written(questions)
-    if written:  # among all documents, not among the new or the known ones alone
-        references = references_of(documents)
-        documents = [replace(one, name=name) for one, name in zip(documents, references, strict=True)]
+    texts = sources.read(progress.say)
     by_text = dev is not None and str(dev) in (AUTO, TEXT)  # else nothing would ask about what is held out
-    known, count = KnownDocuments.of(documents, with_questions=by_text), Counted(progress, "shared words")
-    make = partial(material_of, metric=measure, count=count, asks=by_text)
+    known = KnownDocuments.of(texts.documents, with_questions=by_text)
+    make = partial(material_of, metric=measure, count=Counted(progress, "shared words"), asks=by_text)
     if before is None:
-        material = make(documents, pairs=question_pairs, written=written)
+        material = make(texts.documents, pairs=texts.pairs, written=texts.written)
     else:
-        growth = Growth.of(documents, before, model)
+        growth = Growth.of(texts.documents, before, model)
         for line in growth.lines(model):
             progress.say(line)
-        of_new, of_old = written_about(written, documents, growth)
-        new = make(growth.new, pairs=question_pairs, written=of_new)
-        material = growth.material(new, partial(make, written=of_old), question_pairs)
+        of_new, of_old = written_about(texts.written, texts.documents, growth)
+        new = make(growth.new, pairs=texts.pairs, written=of_new)
+        material = growth.material(new, partial(make, written=of_old), texts.pairs)
         known = known.joined(before)
-    progress.say(f"documents  {source}: {material.facts}")
+    progress.say(f"documents  {texts.source}: {material.facts}")
     if model == BUILTIN:
-        progress.say(advice_for_builtin(language_of_documents(documents)))
+        progress.say(advice_for_builtin(language_of_documents(texts.documents)))
     selector: DevChoice = dev
     if by_text and material.questions is not None:
         selector = guarded(material.questions)
     elif by_text:
-        _require_graded(source, str(dev), metric)
-        clause = _of_other_language(documents)
+        _require_graded(texts.source, str(dev), metric)
+        clause = _of_other_language(texts.documents)
         progress.say(
             f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "
             "questions; if you have queries with their relevant documents, select by them with --dev FOLDER"
         )
-        selector = "sample"
-    added = ", written questions" * bool(written) + " and given pairs" * bool(question_pairs)
-    label = f"{source}, {material.kind}{added}"
+        selector = SAMPLE
     return Adaptation(
-        text=GivenTexts(tuple(material.rows), label),
+        text=GivenTexts(tuple(material.rows), f"{texts.source}, {material.kind}{texts.added}"),
         preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev)),
         dev=selector,
         metric=metric if selector == dev else None,
@@ -166,32 +156,3 @@ def _require_graded(source: str, dev: str, metric: str | None) -> None:
             f"{source}: too small to hold documents out, so graded pairs select, and --metric does not apply to "
             "them; leave it out, or select by a folder of queries and documents (--dev)"
         )
-
-
-def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """Reads pairs of a question and a text that answers it.
-
-    Args:
-        pairs: a file with two columns, or a list of pairs; or a folder in BEIR's layout, whose judgements called
-            ``train`` make a pair of each query and each relevant document.
-        columns: names of the two columns of a file; see `Source`.
-
-    Raises:
-        UserError: for bad input, or rows of one or three texts.
-    """
-    if is_folder(pairs):
-        return [
-            (query, task.documents[row])
-            for task in load_retrieval(Path(str(pairs)), split="train").tasks.values()
-            for query, levels in zip(task.queries, task.judged, strict=True)
-            for row, level in levels.items()
-            if level > 0 and task.documents[row]
-        ]
-    source = open_texts(pairs, columns=columns)
-    texts = source.read()
-    if texts.width != 2:
-        raise UserError(
-            f"{source.location}: {number_of(texts.width, 'text')} in a row; pairs have two, a question and its answer: "
-            "name their columns with --columns question,answer"
-        )
-    return [(first, second) for first, second in texts.rows]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Unpack
 
 from opencse.adapting.adaptation import plan_adaptation
+from opencse.adapting.adaptation_texts import AdaptationSources
 from opencse.adapting.dev_choice import dev_path
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.api.adaptation_run import FilesOfAdaptation, StartAdvice, fit_with_model
@@ -198,13 +199,16 @@ def adapt(
     model = _start_of(options)
     of_preset = resolve_recipe(options["recipe"], model=model).model
     locate(of_preset or model)  # a typing mistake is reported before the corpus is read, which may take long
-    adaptation = plan_adaptation(
-        corpus,
+    sources = AdaptationSources(
+        corpus=corpus,
         fields=options["fields"],
         keep_code=options["keep_code"],
         pairs=options["pairs"],
         columns=options["columns"],
         questions=options["questions"],
+    )
+    adaptation = plan_adaptation(
+        sources,
         model=model,
         continues=options["continue_from"] is not None,
         recipe=options["recipe"],
