@@ -12,7 +12,7 @@ from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
 from opencse.recipes.backbones import completed
 from opencse.recipes.overrides import flatten
-from opencse.recipes.recipe import Recipe, load_recipe, resolve_recipe, to_toml
+from opencse.recipes.recipe import Recipe, load_recipe, model_named, resolve_recipe, to_toml
 from opencse.recipes.recipe_files import recipe_text
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
@@ -243,3 +243,10 @@ def test_a_batch_below_the_longest_text_is_refused() -> None:
     with pytest.raises(UserError, match=r"training\.batch_tokens cannot hold a text of data\.max_length"):
         load_recipe("pretrain", overrides=["training.batch_tokens=127"])
     assert load_recipe("pretrain", overrides=["training.batch_tokens=128"]).training.batch_tokens == 128
+
+
+def test_the_name_of_a_preset_names_its_model() -> None:
+    for recipe in ("simcse", "simcse:crop-10"):
+        assert model_named(recipe, "bert-base") == "google-bert/bert-base-uncased"
+        assert model_named(recipe, "crop-10") == "crop-10"
+        assert resolve_recipe(recipe, model="bert-base").model == "google-bert/bert-base-uncased"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from opencse import SentenceEncoder, UserError
+from opencse import UserError
 from opencse.recipes.recipe import load_recipe, resolve_recipe
 from opencse.runs import job as job_module
+from opencse.runs import resolving
 from opencse.runs.job import TrainJob
 from opencse.text.given import GivenTexts
 
@@ -24,7 +25,7 @@ def test_a_run_resolves_its_recipe_once(tiny_folder: Path, tmp_path: Path, monke
         calls.append(recipe)
         return resolve(recipe, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(job_module, "resolve_recipe", counted)
+    monkeypatch.setattr(resolving, "resolve_recipe", counted)
     TrainJob(text=TEXT, model=str(tiny_folder), settings=SETTINGS, dev=None).run(tmp_path / "run")
     assert calls == ["simcse"]
 
@@ -34,25 +35,6 @@ def test_the_name_of_a_preset_is_resolved_to_its_model() -> None:
     assert (job.start_model, job.resolved.preset) == ("google-bert/bert-base-uncased", "bert-base")
     assert TrainJob(text=TEXT, model="some/model").start_model == "some/model"
     assert TrainJob(text=TEXT, recipe=load_recipe("simcse"), model="some/model").start_model == "some/model"
-
-
-def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "adapted-before"
-    SentenceEncoder.load("opencse-mini").save(copy)
-    builtin = TrainJob(text=TEXT).resolved
-    assert builtin.preset == "opencse-mini"
-    renamed = TrainJob(text=TEXT, model=str(copy))
-    assert (renamed.resolved.preset, renamed.start_model) == ("opencse-mini", str(copy))
-    assert renamed.resolved.recipe.training == builtin.recipe.training
-    more = TrainJob(text=TEXT, model=str(copy), preset="crop-10", settings=("training.epochs=3",)).resolved
-    assert (more.preset, more.recipe.training.epochs) == ("opencse-mini:crop-10", 3)
-    assert more.recipe.training.learning_rate == builtin.recipe.training.learning_rate > 1e-4
-    assert TrainJob(text=TEXT, model=str(tiny_folder)).resolved.preset is None
-
-
-def test_a_preset_for_another_model_is_refused() -> None:
-    with pytest.raises(UserError, match=r"bert-base is a preset for .*; choose the model too, with --model bert-base"):
-        _ = TrainJob(text=TEXT, preset="bert-base").resolved
 
 
 def test_a_dry_run_writes_nothing(tiny_folder: Path, tmp_path: Path) -> None:

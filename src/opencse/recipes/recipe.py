@@ -198,11 +198,29 @@ def resolve_recipe(
     except ValidationError:
         at_fault, wrong = blame(Recipe, changes, with_changes, [*of_presets, *tables.changes, *user_changes])
         raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
-    model_preset = None if model is None else written.presets.get(model)
-    requested_model = model if model_preset is None or model_preset.model is None else model_preset.model
+    requested_model = None if model is None else _model_of_preset(written, model)
     explicit = tables.explicit.union(key for change in changes for key in _flat(change))
     replaced = _replaced(of_presets, [*tables.changes, *user_changes])
     return Resolved(resolved, tuple(applied), requested_model, explicit, replaced)
+
+
+def model_named(recipe: str, model: str) -> str:
+    """The model that ``model`` names: the Hub id of a preset of the recipe, else the name itself.
+
+    Raises:
+        UserError: for a recipe that does not exist, or a fault in its file.
+
+    Example:
+        >>> model_named("simcse", "roberta-base"), model_named("simcse", "my-model")
+        ('FacebookAI/roberta-base', 'my-model')
+    """
+    name, _ = split_name(recipe)
+    return _model_of_preset((_written if name.endswith(".toml") else _packaged)(name)[1], model)
+
+
+def _model_of_preset(recipe: Recipe, model: str) -> str:
+    preset = recipe.presets.get(model)
+    return model if preset is None or preset.model is None else preset.model
 
 
 def _written(name: str) -> tuple[RecipeTables, Recipe]:

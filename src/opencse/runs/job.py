@@ -18,12 +18,11 @@ from opencse.adapting.selection import Selector
 from opencse.encoder.devices import default_device, usable_device
 from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN
-from opencse.model_folder.reading import has_layers
 from opencse.objective.objective import Objective
 from opencse.outputs import made_folder
 from opencse.processes import ALONE, Processes, gpu_of, joined, started
 from opencse.progress import Progress, Silent
-from opencse.recipes.recipe import Recipe, Resolved, resolve_recipe
+from opencse.recipes.recipe import Recipe, Resolved, model_named
 from opencse.runs.best_so_far import after_kill, after_stop
 from opencse.runs.data_sets import FurtherSet, GivenSet, further_sets, with_given_sets
 from opencse.runs.finish import TrainResult, start_score, write_outcome
@@ -32,6 +31,7 @@ from opencse.runs.new_start import NewStart
 from opencse.runs.plan import Plan
 from opencse.runs.prepare import Prepared, prepare, require_dev
 from opencse.runs.record import Outcome, RunRecord
+from opencse.runs.resolving import resolve_for_run
 from opencse.runs.start import Start, settle
 from opencse.runs.trackers import open_tracker
 from opencse.text.given import TextSource, with_labels
@@ -92,7 +92,9 @@ class TrainJob:
     @cached_property
     def _with_sets(self) -> tuple[Resolved, tuple[TextSource | None, ...]]:
         """The recipe with further data sets, and the text of each that was given."""
-        resolved = self._resolved
+        resolved = resolve_for_run(
+            self.recipe, preset=self.preset, settings=self.settings, model=self.model, is_new=self.begin is not None
+        )
         recipe, texts = with_given_sets(resolved.recipe, self.also)
         return replace(resolved, recipe=recipe), texts
 
@@ -106,47 +108,10 @@ class TrainJob:
         resolved, texts = self._with_sets
         return further_sets(resolved.recipe, texts)
 
-    @cached_property
-    def _resolved(self) -> Resolved:
-        """The recipe as named, with the built-in encoder's preset for any table of word vectors, whatever it is called.
-
-        A recipe's own rate is for a network.
-        """
-        resolved = self._named
-        if self.begin or isinstance(self.recipe, Recipe) or resolved.backbone or BUILTIN not in resolved.recipe.presets:
-            return resolved
-        if has_layers(self.start_model):
-            return resolved
-        preset = f"{self.preset}:{BUILTIN}" if self.preset else BUILTIN
-        return resolve_recipe(self.recipe, preset=preset, model=self.model, overrides=self.settings)
-
-    @cached_property
-    def _named(self) -> Resolved:
-        """The recipe with presets and settings applied, and the model that it is for.
-
-        Raises:
-            UserError: for a fault in the recipe or a setting.
-        """
-        if isinstance(self.recipe, Recipe):
-            if self.preset is not None or self.settings:
-                raise UserError("preset and settings need a recipe's name; change the Recipe object instead")
-            encoder = self.recipe.encoder
-            explicit = {"encoder.pooling"} if encoder.pooling is not None else set()
-            explicit |= {"encoder.head"} if encoder.head.kind != "none" else set()
-            return Resolved(self.recipe, (), self.model, frozenset(explicit))
-        resolved = resolve_recipe(self.recipe, preset=self.preset, model=self.model, overrides=self.settings)
-        backbone = resolved.backbone
-        if self.model == BUILTIN and backbone is not None and backbone.model != BUILTIN:
-            raise UserError(
-                f"{resolved.recipe.name}: {resolved.presets[0]} is a preset for {backbone.model}, and the model is the "
-                f"built-in encoder; choose the model too, with --model {resolved.presets[0]}"
-            )
-        return resolved
-
     @property
     def start_model(self) -> str:
         """The model to start from: the built-in encoder, a folder, or a Hub id (also where a preset names it)."""
-        return self._named.model or self.model
+        return self.model if isinstance(self.recipe, Recipe) else model_named(self.recipe, self.model)
 
     @cached_property
     def training_text(self) -> TextSource:
