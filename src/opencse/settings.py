@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from opencse.errors import UserError, nearest, shortened
+from opencse.home import in_home
 
 S = TypeVar("S", bound="Settings")
+Location = Annotated[str, Field(min_length=1), AfterValidator(in_home)]
+"""A file, a folder, or the name of a model or data set; ``~`` at its beginning is the home folder."""
 
 
 class Settings(BaseModel):

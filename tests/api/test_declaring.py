@@ -8,7 +8,9 @@ import pkgutil
 import subprocess
 import sys
 import typing
-from typing import Annotated, Any, Unpack, get_args
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, get_args
 
 import pytest
 
@@ -19,6 +21,9 @@ from opencse.api.options.encoding import EncodeOptions
 from opencse.api.options.evaluation import SuiteOptions
 from opencse.api.options.shared import DeviceOptions, ModelOptions
 from opencse.api.options.studies import CompareOptions
+
+if TYPE_CHECKING:
+    from opencse.text.given import Text
 
 MODULES = [importlib.import_module(f"{options.__name__}.{one.name}") for one in pkgutil.iter_modules(options.__path__)]
 GROUPS = [
@@ -54,6 +59,31 @@ def test_options_that_are_not_passed_have_their_default() -> None:
     assert boil("water") == ("water", expected)
     assert boil("tea", litres=2.0, device="cpu") == ("tea", expected | {"litres": 2.0, "device": "cpu"})
     assert defaults_of(Kettle) == expected
+
+
+class Places(TypedDict, total=False):
+    """Options of the function below."""
+
+    dev: Annotated[str | Path | None, Option(None, "A path.")]
+    starts: Annotated[Sequence[str | Path], Option((), "Paths.")]
+    name: Annotated[str, Option("", "A name.")]
+    text: Annotated[Text | None, Option(None, "A text.")]
+
+
+@public
+def packed(
+    out: str | Path, texts: Sequence[str], models: str | Sequence[str | Path], **options: Unpack[Places]
+) -> tuple[object, ...]:
+    return out, texts, models, *options.values()
+
+
+def test_paths_begin_with_the_home_folder_and_other_values_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/anna")
+    starts: list[str | Path] = ["~/a", Path("~/b"), "c"]
+    values = packed("~/out", ["~/text"], models=["~/m"], dev="~/dev", starts=starts, name="~/name", text="~/text")
+    expected = "/home/anna/out", ["~/text"], ["/home/anna/m"], "/home/anna/dev", ["/home/anna/a", Path("~/b"), "c"]
+    assert values == (*expected, "~/name", "/home/anna/text")
+    assert packed(Path("~/out"), (), "~/m")[:3] == (Path("~/out"), (), "~/m")
 
 
 def test_unknown_options_and_trust_by_a_word_are_refused() -> None:

@@ -65,7 +65,7 @@ def test_help_loads_no_command() -> None:
         "finally: sys.stderr.write(' '.join(m for m in sys.modules if m.startswith(('opencse.cli.', 'rich', 'numpy'))))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert set(done.stderr.split()) == {"opencse.cli.app", "opencse.cli.examples", "opencse.cli.once"}
+    assert set(done.stderr.split()) == {"opencse.cli.app", "opencse.cli.examples", "opencse.cli.typed"}
     assert all(f"  {name} " in done.stdout for name in COMMANDS)
 
 

@@ -168,3 +168,28 @@ def test_documents_from_standard_input(
         code, _, err = opencse(*arguments)
     assert code == 2
     assert "it is empty" in err or "exists already" in err or "holds an index" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "first"),
+    [
+        (("similarity", "opencse-mini", "The kettle boils.", "-"), "1.0000  The kettle boils.\n"),
+        (("similarity", "opencse-mini", "-", "The kettle boils."), "1.0000  The kettle boils.\n"),
+        (("similarity", "opencse-mini", "-"), "0.0"),
+        (("index", "query", "index", "-"), "The kettle boils. (cosine)\n#1\t1.0000\t0\tThe kettle boils.\n"),
+    ],
+)
+def test_texts_that_are_typed_come_from_standard_input_where_a_dash_is(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], first: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "a.txt"
+    path.write_text("The kettle boils.\nThe train is late.\n")
+    opencse("index", "build", "index", "opencse-mini", path)
+    with standard_input(path):
+        code, out, err = opencse(*arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith(first)
+    with standard_input(path):
+        code, _, err = opencse(*arguments, "-")
+    assert (code, err) == (2, "opencse: standard input (-) is named twice; it can be read once\n")

@@ -34,13 +34,15 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import FunctionType
-from typing import Any, ForwardRef, ParamSpec, TypeVar, cast
+from pathlib import Path
+from types import FunctionType, UnionType
+from typing import Any, ForwardRef, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from opencse.errors import plain_failures
 from opencse.foreign import require_bool
+from opencse.home import in_home
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,6 +62,7 @@ class Option:
         most: the largest value on the command line.
         repeated: a list is typed by repeating the option; by default it is typed with commas.
         file: it is typed as the path of a file.
+        quoted: it is typed as a text, which is never a path.
         rank: options with a higher rank come later in ``--help``.
         in_python: what the function's documentation says instead of ``help``.
         hidden: it is an option of the function alone.
@@ -73,6 +76,7 @@ class Option:
     most: float | None = None
     repeated: bool = False
     file: bool = False
+    quoted: bool = False
     rank: int = 0
     in_python: str = ""
     hidden: bool = False
@@ -161,6 +165,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     A ``trust_remote_code`` that is no bool is refused before anything is done, because words such as ``"false"`` count
     as true in Python, and a stranger's code would be run. The options of its group get their defaults. What the
     operating system refuses (a full disk, ...) is raised as a `opencse.UserError`; see `opencse.errors.plain_failures`.
+    Paths may begin with ``~``; see `opencse.home`.
 
     Raises:
         TypeError: when the function is called with an unknown option.
@@ -169,16 +174,20 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     declared = {} if group is None else declared_in(group)
     defaults = {name: one.option.default for name, one in declared.items()}
     arguments = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    known = {*defaults, *(one.name for one in arguments)}
+    names = _Namespace(cast(FunctionType, function).__globals__)
+    kinds = {one.name: eval(one.annotation, {}, names) for one in arguments}
+    kinds |= {name: one.kind for name, one in declared.items()}
 
     @plain_failures
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         require_bool(kwargs.get("trust_remote_code", False))
         for name in kwargs:
-            if name not in known:
+            if name not in kinds:
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
-        return cast(Callable[..., R], function)(*args, **{**defaults, **kwargs})
+        values = {name: _with_home(value, kinds[name]) for name, value in {**defaults, **kwargs}.items()}
+        positional = [_with_home(value, kind) for value, kind in zip(args, kinds.values(), strict=False)]
+        return cast(Callable[..., R], function)(*positional, *args[len(positional) :], **values)
 
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.option.default, annotation=one.written)
@@ -190,6 +199,20 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         called.__annotations__ = hints | {name: one.kind for name, one in declared.items()}
     called.__doc__ = _with_options(function.__doc__, declared)
     return called
+
+
+def _with_home(value: Any, kind: Any) -> object:  # noqa: ANN401 - any argument and its type
+    """A value of type ``kind`` with the home folder in place of ``~`` where the type says that it is a path."""
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if isinstance(value, str):
+        return (
+            in_home(value) if Path in kinds or Any in kinds else value
+        )  # Any: `Text`, where only type checkers see it
+    if isinstance(value, list | tuple):
+        inner = [get_args(one)[0] for one in kinds if get_origin(one) is Sequence]
+        paths = next((one for one in inner if Path in get_args(one)), None)
+        return value if paths is None else [_with_home(one, paths) for one in value]
+    return value
 
 
 def _with_options(documentation: str | None, declared: dict[str, Declared]) -> str | None:

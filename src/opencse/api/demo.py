@@ -13,10 +13,11 @@ from markupsafe import Markup
 from opencse.adapting.holdout import hold_out
 from opencse.analysis.figures import gold_against_cosine, training_curves
 from opencse.analysis.report import ReportSection, figure, figures, paragraph, quote, steps, table, write_report
+from opencse.api.declaring import public
 from opencse.api.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
-from opencse.errors import InterruptedRunError, UserError, plain_failures
+from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
 from opencse.numerals import number_of
 from opencse.outputs import made_folder, names_in
@@ -84,7 +85,7 @@ class DemoResult:
     seconds: float
 
 
-@plain_failures
+@public
 def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | None = None) -> DemoResult:
     """Trains on the built-in sample, evaluates before and after, builds a search index, and writes a report; offline.
 

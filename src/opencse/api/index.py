@@ -350,7 +350,7 @@ def index_negatives(folder: str | Path, pairs: Text, out: str | Path, **options:
 
 
 @public
-def export_index(folder: str | Path, to: str, target: str, **options: Unpack[ExportOptions]) -> Exported:
+def export_index(folder: str | Path, to: str, target: str | Path, **options: Unpack[ExportOptions]) -> Exported:
     """Exports an index to another store: ids, texts, metadata and vectors.
 
     Example:
@@ -371,7 +371,7 @@ def export_index(folder: str | Path, to: str, target: str, **options: Unpack[Exp
     from opencse.search.vector_stores import export
 
     with Index.open(folder) as index:
-        return export(index, to, target, options["name"])
+        return export(index, to, str(target), options["name"])
 
 
 def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) -> RowSource:

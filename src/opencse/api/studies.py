@@ -73,7 +73,7 @@ def compare(
         text=open_texts(text, columns=options["columns"]),
         out=Path(out),
         recipes=list(crossed),
-        starts=list(options["starts"]),
+        starts=[str(start) for start in options["starts"]],
         seeds=list(pairs or options["seeds"]),
         suites=_suites(data, options),
         dev=_dev(options["dev"], data),

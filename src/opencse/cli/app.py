@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from opencse.cli.examples import epilog_of
-from opencse.cli.once import OnceCommand
+from opencse.cli.typed import TypedCommand
 from opencse.errors import UserError, require_known
 from opencse.processes import started
 
@@ -107,7 +107,7 @@ def _built(name: str) -> Any:  # noqa: ANN401 - a private class of typer's
         alone.command(name)(command)
         command = alone
     for registered in command.registered_commands:
-        registered.cls = OnceCommand
+        registered.cls = TypedCommand
     built: Any = get_command(command)
     _describe(built, name)
     for part, inner in (getattr(built, "commands", None) or {}).items():

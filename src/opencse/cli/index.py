@@ -29,6 +29,7 @@ from opencse.cli.options import (
     typed_and_read,
     with_options,
 )
+from opencse.cli.typed import quoted
 from opencse.numerals import number_of
 
 index = typer.Typer(
@@ -94,7 +95,9 @@ def add(folder: Folder, text: TextArgument, columns: TextColumns = None, **optio
 @with_options()
 def delete(
     folder: Folder,
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids of rows or documents.", metavar="ID")] = None,
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Ids of rows or documents.", metavar="ID", parser=quoted)
+    ] = None,
     **options: Unpack[DeleteOptions],
 ) -> None:
     """Delete rows of INDEX by id, or those that meet conditions: all of them, or none if it is interrupted."""
@@ -109,7 +112,10 @@ def delete(
 @with_options()
 def query(
     folder: Folder,
-    texts: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="QUERY")] = None,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="Queries, quoted; - reads standard input.", metavar="QUERY", parser=quoted),
+    ] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one per line.")] = None,
     full: FullOption = False,
     json_file: JsonOption = None,

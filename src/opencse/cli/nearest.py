@@ -9,6 +9,7 @@ import typer
 
 from opencse.api.options.vectors import NearestOptions
 from opencse.cli.options import JsonOption, require_json, typed_and_read, with_options
+from opencse.cli.typed import quoted
 
 
 @with_options()
@@ -18,7 +19,9 @@ def nearest(
         str | None,
         typer.Option(help="Sentences to search: a file (txt, csv, tsv, jsonl, parquet) or a Hub data set."),
     ] = None,
-    query: Annotated[list[str] | None, typer.Option("--query", "-q", help="Query, quoted; may be repeated.")] = None,
+    query: Annotated[
+        list[str] | None, typer.Option("--query", "-q", help="Query, quoted; may be repeated.", parser=quoted)
+    ] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one per line.")] = None,
     json_file: JsonOption = None,
     **options: Unpack[NearestOptions],

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Optional, Union, get_args, get_origin, get_ty
 import typer
 
 from opencse.api.declaring import Declared, declared_in, group_of
+from opencse.cli.typed import quoted
+from opencse.home import in_home
 
 _FORMATS = (
     "File of text (one text per line, a table, JSON, Parquet, XML, Markdown, HTML, PDF, e-mail, subtitles; also .gz "
@@ -106,7 +108,8 @@ def _parameter(declared: Declared, parser: Callable[[Any], object] | None) -> in
         default = None if option.repeated else ",".join(map(str, default))
     if default is None:
         kind = Optional[kind]  # noqa: UP045 - a type that is computed
-    described = typer.Option(*flags, help=option.help, min=option.least, max=option.most)
+    text: dict[str, Any] = {"parser": quoted, "metavar": "<str>"} if option.quoted else {}
+    described = typer.Option(*flags, help=option.help, min=option.least, max=option.most, **text)
     annotation = Annotated[kind, described]
     return inspect.Parameter(declared.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
@@ -143,8 +146,8 @@ def _value(declared: Declared, typed: Any, parser: Callable[[Any], object] | Non
 
 
 def listed(text: str | None) -> list[str] | None:
-    """The parts of a comma-separated list; None stays None."""
-    return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
+    """The parts of a comma-separated list, paths with the home folder in place of ``~``; None stays None."""
+    return None if text is None else [in_home(part.strip()) for part in text.split(",") if part.strip()]
 
 
 def lines_of(file: Path | None) -> Collection[int]:
@@ -195,8 +198,20 @@ def require_json(
 
 
 def typed_and_read(typed: list[str] | None, file: Path | None) -> list[str]:
-    """The texts that were typed, then the texts of a file."""
+    """The texts that were typed, then the texts of a file; ``-`` among those that were typed is standard input.
+
+    Raises:
+        UserError: if standard input is named twice, or a file cannot be read.
+    """
+    from opencse.errors import UserError
     from opencse.text.readers import Source
 
-    read = [] if file is None else [row[0] for row in Source(str(file)).read().rows]
-    return [*(typed or []), *read]
+    texts = [*(typed or [])]
+    if texts.count("-") + (str(file) == "-") > 1:
+        raise UserError("standard input (-) is named twice; it can be read once")
+
+    def read(name: str) -> list[str]:
+        return [row[0] for row in Source(name).read().rows]
+
+    typed_texts = [text for one in texts for text in (read(one) if one == "-" else [one])]
+    return typed_texts if file is None else [*typed_texts, *read(str(file))]

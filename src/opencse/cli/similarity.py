@@ -7,13 +7,21 @@ from typing import Annotated, Unpack
 import typer
 
 from opencse.api.options.shared import ModelOptions
-from opencse.cli.options import EncoderArgument, with_options
+from opencse.cli.options import EncoderArgument, typed_and_read, with_options
+from opencse.cli.typed import quoted
 
 
 @with_options()
 def similarity(
     model: EncoderArgument,
-    texts: Annotated[list[str], typer.Argument(help="A text and one or more others, each quoted.", metavar="TEXT")],
+    texts: Annotated[
+        list[str],
+        typer.Argument(
+            help="A text and one or more others, each quoted; - reads standard input, one text per line.",
+            metavar="TEXT",
+            parser=quoted,
+        ),
+    ],
     **options: Unpack[ModelOptions],
 ) -> None:
     """Print the similarity of one text to others, the most similar first.
@@ -27,6 +35,7 @@ def similarity(
     from opencse.cli.console import echo
     from opencse.errors import UserError
 
+    texts = typed_and_read(texts, None)
     if len(texts) < 2:
         raise UserError("give a model and at least two texts, each in quotes")
     for similar in similarity(model, texts[0], texts[1:], **options):

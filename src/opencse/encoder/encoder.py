@@ -148,7 +148,7 @@ class SentenceEncoder(EncoderNetwork):
         merged = self.merged() if self.adapted else self
         content = Content(merged.parts, card or plain_card(merged), merged.lm_head if masked_lm else None)
         adapted = Content(self.parts, card or plain_card(self)) if self.adapted else None
-        write_folder(content, Path(folder), dtype=dtype, adapted=adapted)
+        write_folder(content, folder, dtype=dtype, adapted=adapted)
 
     def push_to_hub(self, repo_id: str, *, card: str = "", **options: Unpack[HubOptions]) -> str:
         """Saves the encoder and puts it on the Hub with its card, in one commit.

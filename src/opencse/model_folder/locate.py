@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opencse.errors import UserError, reason
+from opencse.home import in_home
 
 BUILTIN = "opencse-mini"
 WORDS = "words:"
@@ -39,7 +40,7 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
         raise UserError(f"no model is named; give a folder, a Hub id, or {BUILTIN}")
     if str(model) == BUILTIN:
         return builtin_folder()
-    folder = Path(model)
+    folder = Path(in_home(model))
     try:
         a_file, a_folder = folder.is_file(), folder.is_dir()
     except OSError as error:

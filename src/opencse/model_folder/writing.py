@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from opencse import io
 from opencse.errors import UserError, reason
+from opencse.home import in_home
 from opencse.model_folder.adapters import write_adapters
 from opencse.model_folder.backbone import quiet_transformers
 from opencse.model_folder.hybrid_weight import hybrid_entry
@@ -65,7 +66,7 @@ class Content:
 
 
 def write_folder(
-    content: Content, folder: Path, *, dtype: torch.dtype = torch.float32, adapted: Content | None = None
+    content: Content, folder: str | Path, *, dtype: torch.dtype = torch.float32, adapted: Content | None = None
 ) -> None:
     """Writes an encoder in sentence-transformers' layout; see `SentenceEncoder.save`.
 
@@ -83,6 +84,7 @@ def write_folder(
     """
     from safetensors import SafetensorError
 
+    folder = Path(in_home(folder))
     try:
         with moving_in(folder, last=OPENING) as work:
             if adapted is not None:

@@ -10,7 +10,7 @@ from pydantic import Field
 from opencse.errors import UserError
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.settings import Settings
+from opencse.settings import Location, Settings
 from opencse.training.mixture import FIRST, Mixing
 from opencse.training.settings import TrainingSettings
 
@@ -31,7 +31,7 @@ class DataSetSettings(Settings):
     """
 
     name: str = Field(min_length=1)
-    data: str | None = Field(default=None, min_length=1)
+    data: Location | None = None
     columns: tuple[str, ...] | None = None
     scale: float | None = Field(default=None, gt=0)
     objective: ObjectiveSettings | None = None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError, nearest, reason
+from opencse.home import in_home
 from opencse.recipes.backbones import FILE
 
 
@@ -34,6 +35,7 @@ def split_name(name: str) -> tuple[str, list[str]]:
     Raises:
         UserError: if a preset's name is empty.
     """
+    name = in_home(name)
     file = re.fullmatch(r"(.*\.toml)((?::[^:/\\]*)*)", name, flags=re.DOTALL)
     if file is not None:
         recipe, suffix = file[1], file[2]

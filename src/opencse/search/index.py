@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
+from opencse.home import in_home
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
@@ -70,7 +71,7 @@ class Index:
         Raises:
             UserError: if there is no index, it is damaged, or it was built with another model.
         """
-        index = cls(Path(folder))
+        index = cls(Path(in_home(folder)))
         try:
             with index.snapshot():
                 if encoder is not None:
@@ -110,7 +111,7 @@ class Index:
         Raises:
             UserError: for invalid rows, or a folder that holds an index or cannot be written.
         """
-        path = Path(folder)
+        path = Path(in_home(folder))
         build(
             path,
             _source(rows),

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
+from opencse.home import in_home
 from opencse.io import hash_files, lock, nearest_existing
 from opencse.progress import Count, Say
 from opencse.text.column_prompts import ColumnPrompts
@@ -122,9 +123,9 @@ def cache_root() -> Path:
         UserError: if none of them is known.
     """
     if folder := os.environ.get("OPENCSE_CACHE"):
-        return Path(folder)
+        return Path(in_home(folder))
     if folder := os.environ.get("XDG_CACHE_HOME"):
-        return Path(folder) / "opencse"
+        return Path(in_home(folder)) / "opencse"
     try:
         return Path.home() / ".cache" / "opencse"
     except RuntimeError as error:

@@ -21,7 +21,8 @@ class InMemoryOptions(DocumentOptions, PrecisionOptions, ModelOptions, total=Fal
         ),
     ]
     prompt: Annotated[
-        str | None, Option(None, "Text to put before each text instead of a prompt of the model.", rank=4)
+        str | None,
+        Option(None, "Text to put before each text instead of a prompt of the model.", quoted=True, rank=4),
     ]
     normalize: Annotated[bool, Option(False, "L2-normalise the vectors.", rank=4)]
     dimensions: Annotated[

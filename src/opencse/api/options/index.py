@@ -67,6 +67,7 @@ class ConditionOptions(TypedDict, total=False):
             None,
             "Condition on metadata: lang=en, lang=en,de, year>=2020 (also !=, <, <=, >); if repeated, all must hold.",
             repeated=True,
+            quoted=True,
             in_python="conditions on metadata, all of which must hold: by column a value, a list of values, or "
             'comparisons such as ``(">=", 2)``; or a list such as ``["year>=2020"]``.',
         ),

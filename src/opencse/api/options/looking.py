@@ -33,6 +33,7 @@ class AnalyzeOptions(ColumnOptions, ModelOptions, total=False):
             "Sentence whose nearest neighbours are shown; may be repeated.",
             ("--query", "-q"),
             repeated=True,
+            quoted=True,
             in_python="sentences whose nearest neighbours in ``text`` are shown; by default a few of its sentences.",
         ),
     ]

@@ -31,4 +31,4 @@ class PushOptions(ProgressOptions, total=False):
     exist_ok: Annotated[bool, Option(False, "Add a version if the repository exists.")]
     revision: Annotated[str | None, Option(None, "Branch to write to, created if needed; by default main.")]
     create_pr: Annotated[bool, Option(False, "Open a pull request instead of writing to the branch.")]
-    commit_message: Annotated[str | None, Option(None, "Message of the commit.", ("--message",))]
+    commit_message: Annotated[str | None, Option(None, "Message of the commit.", ("--message",), quoted=True)]

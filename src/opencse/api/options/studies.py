@@ -24,7 +24,7 @@ class CompareOptions(StudyOptions, EngineOptions, total=False):
     """How recipes are compared."""
 
     starts: Annotated[
-        Sequence[str],
+        Sequence[str | Path],
         Option(
             ("opencse-mini",),
             "Models to start from, comma-separated: folders, Hub ids, opencse-mini.",

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.views.base import TokenView, word_numbers
-from opencse.settings import PartSettings
+from opencse.settings import Location, PartSettings
 from opencse.text.tokenizer import Ids, Tokenizer, WordNumbers
 from opencse.text.wordnet import Synonyms, read_synonyms
 from opencse.text.words import FUNCTION_WORDS, find_words
@@ -58,7 +58,7 @@ class Synonym(TokenView):
 
         kind: Literal["synonym"] = "synonym"
         count: int = Field(default=1, ge=1, le=1_000_000)
-        wordnet: str = "/usr/share/wordnet"
+        wordnet: Location = "/usr/share/wordnet"
 
     settings: Settings
 
@@ -76,7 +76,7 @@ class Synonym(TokenView):
         """
         super().begin(encoder, batch_size=batch_size, seed=seed)
         if self.synonyms is None:
-            self.synonyms = read_synonyms(Path(self.settings.wordnet).expanduser())
+            self.synonyms = read_synonyms(Path(self.settings.wordnet))
         self.vocabulary = _Vocabulary(encoder.tokenizer, self.synonyms)
 
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
