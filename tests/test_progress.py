@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from opencse.progress import Counted, Silent, Stages, Terminal, pace
+from opencse.progress import Counted, Silent, Stages, Terminal, pace, wrapped
 
 
 class Noted(Silent):
@@ -72,3 +72,48 @@ def test_without_a_terminal_a_line_every_few_minutes_tells_pace_and_time_left(
         "runs 3/10  7 min each  49 min left",
         "runs 5/10  5 min each  23 min left",
     ]
+
+
+LINE = "limit      training.max_steps = 400 is not reached: set training.epochs = 400 for 400"
+
+
+def test_a_line_continues_right_of_its_label() -> None:
+    expected = (
+        "limit      training.max_steps = 400 is\n           not reached: set\n           training.epochs = 400 for 400"
+    )
+    assert wrapped(LINE, 40) == expected
+    assert wrapped(LINE, len(LINE)) == LINE
+    assert (
+        wrapped(" " * 12 + "3 x aa bb cc dd ee ff gg hh", 34)
+        == " " * 12 + "3 x aa bb cc dd ee ff\n" + " " * 12 + "gg hh"
+    )
+    assert wrapped("text       漢字漢字漢字 漢字漢字漢字", 32) == "text       漢字漢字漢字\n           漢字漢字漢字"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a line without a label that is longer than the forty columns of the terminal",
+        "next       opencse adapt 'a long name of a file.txt' --out adapted --model opencse-mini",
+        "text       /a/path/that/is/longer/than/the/forty/columns/of/the/terminal.txt",
+        "a label of many words that is long  and text",
+    ],
+)
+def test_what_could_not_be_copied_afterwards_is_not_wrapped(line: str) -> None:
+    assert wrapped(line, 40) == line
+
+
+def test_a_command_at_the_end_begins_a_line() -> None:
+    command = "opencse adapt 'a b.txt' --set data.near_duplicates=0.8"
+    assert wrapped(f"advice     leave them out: {command}", 40) == f"advice     leave them out:\n           {command}"
+
+
+def test_only_a_terminal_gets_wrapped_lines(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Terminal().say(LINE)
+    assert capsys.readouterr().err == f"{LINE}\n"
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich takes stderr for a terminal
+    Terminal().say(LINE)
+    assert capsys.readouterr().err == f"{wrapped(LINE, 40)}\n"

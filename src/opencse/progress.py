@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
 
 _QUIET = 120.0
 """Seconds between lines of long work where there is no bar."""
+_NARROW = 20
+"""Columns below which a line is not wrapped."""
+_LABEL = re.compile(r"(?:\S+(?: \S+)*)? {2,}(?=\S)")
+"""What a line of a plan or a result begins with (``text       a.txt: ...``)."""
+_WIDEST_LABEL = 16
+_PIECE = re.compile(r"(?:(?<=: )|^)opencse [a-z].*|\S+")
+"""A word; or a command to the end of the line, which stays in one piece so that it can be copied."""
 Say = Callable[[str], None]
 """Called with a line worth reading."""
 Count = Callable[[int, int], None]
@@ -31,6 +39,33 @@ def pace(rate: float) -> str:
         return f"{rate:,.1f}/s"
     seconds = 1 / rate
     return f"{seconds:.1f} s each" if seconds < 100 else f"{seconds / 60:,.0f} min each"
+
+
+def wrapped(line: str, width: int) -> str:
+    """A line with a label wrapped at spaces for a terminal of ``width`` columns, all of its text right of the label.
+
+    Lines without a label, and words and commands that are too long, are left for the terminal to wrap.
+
+    Example:
+        >>> print(wrapped("selection  by 150 general English pairs, because the documents are few", 40))
+        selection  by 150 general English pairs,
+                   because the documents are few
+        >>> print(wrapped("next       opencse adapt corpus.txt --out my-model", 40))
+        next       opencse adapt corpus.txt --out my-model
+    """
+    from rich.cells import cell_len
+
+    label = _LABEL.match(line)
+    if label is None or cell_len(line) <= width or not 0 < label.end() <= min(_WIDEST_LABEL, width - _NARROW):
+        return line
+    lines: list[str] = []
+    for piece in _PIECE.findall(line[label.end() :]):
+        longer = f"{lines[-1]} {piece}" if lines else piece
+        if lines and cell_len(longer) > width - label.end():
+            lines.append(piece)
+        else:
+            lines[-1:] = [longer]
+    return label[0] + f"\n{' ' * label.end()}".join(lines)
 
 
 class Progress(Protocol):
@@ -120,8 +155,10 @@ class Terminal:
         self._done_before, self._at, self._reported = 0, 0.0, 0.0
 
     def say(self, line: str) -> None:
-        """Prints a line, above the bar if there is one."""
-        self.console.print(printable(line, keep="\t"), markup=False, soft_wrap=True)
+        """Prints a line, above the bar if there is one; in a terminal see `wrapped`."""
+        text = printable(line, keep="\t")
+        shown = wrapped(text, self.console.width) if self.console.is_terminal else text
+        self.console.print(shown, markup=False, soft_wrap=True)
 
     def start(self, title: str, total: int, done: int = 0) -> None:
         """Shows a bar."""

@@ -16,3 +16,15 @@ def test_control_characters_are_shown_as_escapes(capsys: pytest.CaptureFixture[s
     line, *lines = capsys.readouterr().out.splitlines()
     assert line == "a\\x1b[31mdog\tbarks"
     assert any("b\\x9bell" in one for one in lines)
+
+
+def test_in_a_terminal_a_line_continues_right_of_its_label(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "advice     leave the rows out that nearly repeat an earlier one"
+    echo(line)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    echo(line)
+    shown = "advice     leave the rows out that\n           nearly repeat an earlier one"
+    assert capsys.readouterr().out == f"{line}\n{shown}\n"

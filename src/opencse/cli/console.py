@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import typer
@@ -9,6 +11,7 @@ from rich.console import Console
 from rich.segment import Segment
 
 from opencse.errors import printable
+from opencse.progress import wrapped
 
 if TYPE_CHECKING:
     from rich.console import ConsoleOptions, RenderableType, RenderResult
@@ -17,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def echo(line: str) -> None:
-    """Prints a line on stdout; control characters in names and texts are shown as escapes."""
-    typer.echo(printable(line, keep="\t"))
+    """Prints a line on stdout, control characters as escapes; in a terminal see `opencse.progress.wrapped`."""
+    text = printable(line, keep="\t")
+    typer.echo(wrapped(text, get_terminal_size().columns) if sys.stdout.isatty() else text)
 
 
 def show(table: RenderableType, console: Console | None = None) -> None:
