@@ -94,6 +94,9 @@ def write_module(name: str, config: dict[str, Any], path: Path) -> None:
         if config.get("use_residual") and size[0] != size[1]:
             state["residual.weight"] = torch.randn(size) / 4
         save_file(state, path / "model.safetensors")
+    if name == "LayerNorm":
+        width = config["dimension"]
+        save_file({"norm.weight": torch.rand(width) + 0.5, "norm.bias": torch.randn(width)}, path / "model.safetensors")
     if name == "WordWeights":
         words = [f"w{n}" for n in range(VOCABULARY)]
         weights = {word: float(weight) for word, weight in zip(words, torch.rand(VOCABULARY), strict=True)}
@@ -232,6 +235,7 @@ def entry(file: str, **values: Any) -> Callable[[Path], None]:
 
 
 NORMALIZE: tuple[str, Mapping[str, Any]] = ("Normalize", {})
+LAYER_NORM: tuple[str, Mapping[str, Any]] = ("LayerNorm", {"dimension": HIDDEN})
 ACTIVATION = "torch.nn.modules.activation."
 IDENTITY = "torch.nn.modules.linear.Identity"
 BGE = {"query": "Represent this sentence for searching relevant passages: "}
@@ -315,6 +319,34 @@ READ: dict[str, Layout] = {
         modules=(pooling("mean_tokens"), dense(ACTIVATION + "Tanh", use_residual=True)),
     ),
     "WordWeights": Layout("tokens weighed in the mean", bert, modules=(("WordWeights", {}), pooling("mean_tokens"))),
+    **{
+        f"WordWeights, {mode}": Layout(
+            f"tokens weighed before pooling {mode}", bert, modules=(("WordWeights", {}), pooling(mode), dense(IDENTITY))
+        )
+        for mode in ("cls_token", "max_tokens", "lasttoken", "weightedmean_tokens", "mean_sqrt_len_tokens")
+    },
+    "weighted mean": Layout("SGPT", bert, modules=(pooling("weightedmean_tokens"),)),
+    "mean by root of length": Layout(
+        "models with mean_sqrt_len_tokens", bert, modules=(pooling("mean_sqrt_len_tokens"),)
+    ),
+    **{
+        f"prompt left out of {mode}": Layout(
+            f"include_prompt false with {mode}",
+            bert,
+            prompts={"query": "query: "},
+            modules=(pooling(mode, include_prompt=False),),
+        )
+        for mode in ("weightedmean_tokens", "mean_sqrt_len_tokens", "max_tokens", "lasttoken")
+    },
+    "LayerNorm": Layout("a normalised mean", bert, modules=(pooling("mean_tokens"), LAYER_NORM)),
+    "Dropout": Layout(
+        "a classifier's encoder", bert, modules=(pooling("mean_tokens"), ("Dropout", {"dropout": 0.5}), dense(IDENTITY))
+    ),
+    "Normalize before Dense": Layout(
+        "a map of unit vectors",
+        bert,
+        modules=(pooling("mean_tokens"), NORMALIZE, dense(IDENTITY), ("LayerNorm", {"dimension": 24}), NORMALIZE),
+    ),
 }
 """Every layout that is read."""
 
@@ -323,18 +355,17 @@ REFUSED: dict[str, tuple[Layout, str]] = {
         Layout("truncate_dim", bert, change=entry("config_sentence_transformers.json", truncate_dim=8)),
         "truncate_dim",
     ),
-    "weighted mean": (Layout("SGPT", bert, modules=(pooling("weightedmean_tokens"),)), "pooling weightedmean is not"),
-    "mean by root of length": (
-        Layout("root", bert, modules=(pooling("mean_sqrt_len_tokens"),)),
-        "pooling mean_sqrt_len_tokens is not",
-    ),
     "two poolings": (
         Layout("both", bert, modules=(pooling("mean_tokens", pooling_mode_max_tokens=True),)),
         r"pooling max \+ mean is not",
     ),
-    "Normalize before Dense": (
-        Layout("order", bert, modules=(pooling("mean_tokens"), NORMALIZE, dense(IDENTITY))),
-        "Dense after Normalize",
+    "Dense before pooling": (
+        Layout("order", bert, modules=(dense(IDENTITY), pooling("mean_tokens"))),
+        "Dense after Tra",
+    ),
+    "cls without the prompt": (
+        Layout("prompt", bert, modules=(pooling("cls_token", include_prompt=False),)),
+        "pooling cls that leaves out the prompt",
     ),
     "Router": (Layout("Router", bert, modules=(("Router", {}),)), r"module sentence_transformers\.models\.Router"),
     "Asym": (Layout("Asym", bert, modules=(("Asym", {}),)), r"module sentence_transformers\.models\.Asym"),
@@ -343,10 +374,6 @@ REFUSED: dict[str, tuple[Layout, str]] = {
         r"module sentence_transformers\.models\.CNN",
     ),
     "LSTM": (Layout("LSTM", bert, modules=(("LSTM", {}),)), r"module sentence_transformers\.models\.LSTM"),
-    "LayerNorm": (
-        Layout("norm", bert, modules=(pooling("mean_tokens"), ("LayerNorm", {}))),
-        r"module sentence_transformers\.models\.LayerNorm",
-    ),
     "sparse": (Layout("SPLADE", bert, modules=(("SpladePooling", {}),)), "SpladePooling is not supported"),
     "Dense on tokens": (
         Layout(
@@ -377,9 +404,13 @@ REFUSED: dict[str, tuple[Layout, str]] = {
 def page() -> str:
     """The tables of docs/guides/sentence-transformers.md, made of `READ` and `REFUSED`."""
     lines = ["| layout | as in | modules | prompts | compared by |", "| --- | --- | --- | --- | --- |"]
+    others = []
     for name, layout in READ.items():
+        if " " in layout.like.replace(", ", ""):  # not the name of a model
+            others.append(name)
+            continue
         modules = ", ".join(["Transformer", *(module for module, _ in layout.modules)])
         prompts = ", ".join(key for key, value in layout.prompts.items() if value) or "none"
         lines.append(f"| {name} | {layout.like} | {modules} | {prompts} | {layout.similarity or 'cosine'} |")
     refused = ", ".join(REFUSED)
-    return "\n".join(lines) + f"\n\nRefused by name: {refused}.\n"
+    return "\n".join(lines) + f"\n\nAlso read: {'; '.join(others)}.\n\nRefused by name: {refused}.\n"

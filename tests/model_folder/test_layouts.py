@@ -97,7 +97,10 @@ def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["BGE", "dot product", "Dense, projected residual"])
+@pytest.mark.parametrize(
+    "name",
+    ["BGE", "dot product", "Dense, projected residual", "Dropout", "Normalize before Dense", "WordWeights, max_tokens"],
+)
 def test_what_one_step_of_training_saves_is_read_the_same(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
     quick = ["training.max_steps=1", "training.batch_size=8", "training.learning_rate=0.01"]
     text = [f"{one} {number}" for number in range(4) for one in TEXTS]
@@ -108,7 +111,18 @@ def test_what_one_step_of_training_saves_is_read_the_same(folders: dict[str, Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["E5", "dot product", "Dense, projected residual", "Qwen3-Embedding"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "E5",
+        "dot product",
+        "Dense, projected residual",
+        "Qwen3-Embedding",
+        "weighted mean",
+        "mean by root of length",
+        "Normalize before Dense",
+    ],
+)
 def test_an_onnx_export_gives_them(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
     from opencse.export.runtime import OnnxEncoder
 

@@ -19,7 +19,7 @@ def test_the_folders_of_a_saved_encoder(encoder: SentenceEncoder, tmp_path: Path
     assert modules is not None
     assert (modules.transformer, modules.pooling.name) == (tmp_path, "1_Pooling")
     assert modules.normalize is not None
-    assert (modules.dense, modules.weighted_layers, modules.table) == ((), None, False)
+    assert (modules.layers, modules.weighted_layers, modules.table) == ((), None, False)
     (tmp_path / "modules.json").unlink()
     with pytest.raises(UserError, match=r"modules\.json is missing"):
         list_modules(tmp_path)

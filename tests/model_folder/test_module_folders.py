@@ -13,7 +13,7 @@ from opencse.errors import UserError
 from opencse.model_folder.listing import list_modules
 from opencse.model_folder.module_folders import (
     pools_prompt,
-    read_dense,
+    read_layer,
     read_pooling,
     read_token_weights,
     require_chain,
@@ -45,7 +45,8 @@ def test_dense_layers_and_token_weights_are_read_back(encoder: SentenceEncoder, 
     assert torch.equal(read_token_weights(modules.token_weights, count).weights, encoder.token_weights.weights)
     with pytest.raises(UserError, match="each id needs one"):
         read_token_weights(modules.token_weights, count + 1)
-    layer = read_dense(modules.dense[0])
+    layer = read_layer(modules.layers[0])
+    assert isinstance(layer, Dense)
     assert (layer.activation_name, layer.use_residual) == ("relu", True)
     assert layer.state_dict().keys() == dense.state_dict().keys()
     assert torch.equal(layer.linear.weight, dense.linear.weight)

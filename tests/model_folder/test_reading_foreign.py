@@ -82,15 +82,15 @@ NO_FLAG = {"pooling_mode_mean_tokens": False}
 TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 
 POOLING_CASES: dict[str, tuple[Edit, str]] = {
-    "weightedmean": (
+    "layers of weightedmean": (
         put(POOLING, **NO_FLAG, pooling_mode_weightedmean_tokens=True),
-        "pooling weightedmean is not supp",
+        "this weighting of layers",
     ),
-    "new name": (put(POOLING, pooling_mode="mean_sqrt_len_tokens"), "pooling mean_sqrt_len_tokens is not supported"),
+    "unknown mode": (put(POOLING, pooling_mode="median"), "pooling median is not supported"),
     "two modes": (put(POOLING, pooling_mode_cls_token=True), "pooling cls + mean is not supported"),
     "two new modes": (put(POOLING, pooling_mode=["cls", "max"]), "pooling cls + max is not supported"),
     "no mode": (put(POOLING, **NO_FLAG), "pooling none is not supported"),
-    "without prompt": (put(POOLING, pooling_mode="max", include_prompt=False), "leaves out the prompt"),
+    "without prompt": (put(POOLING, pooling_mode="cls", include_prompt=False), "leaves out the prompt"),
     "layers of cls": (put(POOLING, pooling_mode="cls"), "this weighting of layers"),
     "uneven layers": (weights(LAYERS, layer_weights=torch.tensor([0.0, 1.0, 0.0, 2.0])), "this weighting of layers"),
     "all layers": (weights(LAYERS, layer_weights=torch.ones(4)), "this weighting of layers"),
@@ -99,8 +99,9 @@ POOLING_CASES: dict[str, tuple[Edit, str]] = {
 CASES: dict[str, tuple[Edit, str]] = {
     "foreign type": (modules("custom_st.Transformer", "Pooling"), "module custom_st.Transformer is not supported"),
     "other module": (modules("Transformer", "Pooling", "LSTM"), "module sentence_transformers.models.LSTM is not supp"),
-    "dense first": (modules("Transformer", "Dense", "Pooling"), r"\(Pooling after Dense\)"),
-    "normalize first": (modules("Transformer", "Pooling", "Normalize", "Dense"), r"\(Dense after Normalize\)"),
+    "dense first": (modules("Transformer", "Dense", "Pooling"), r"\(Dense after Transformer\)"),
+    "dense at first": (modules("Dense", "Pooling"), r"\(Dense first\)"),
+    "pooling at the end": (modules("Transformer", "Pooling", "Dense", "Pooling"), r"\(Pooling after Dense\)"),
     "two poolings": (modules("Transformer", "Pooling", "Pooling"), r"\(Pooling after Pooling\)"),
     "no pooling": (modules("Transformer"), "lacks a Transformer or a Pooling"),
     "no transformer": (modules("Pooling"), "lacks a Transformer or a Pooling"),

@@ -59,7 +59,7 @@ def tokenizer_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None
 
 
 def dense_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
-    patch.setattr(saving, "_write_dense", full)
+    patch.setattr(saving, "_write_layer", full)
 
 
 def last_file_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:

@@ -14,7 +14,7 @@ from helpers import Broken, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import InterruptedRunError, UserError
-from opencse.modules.dense import HeadSettings, Projection, as_dense, new_head
+from opencse.modules.dense import Dense, HeadSettings, Projection, as_saved, new_head
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.runs.job import TrainJob
 from opencse.text import sample
@@ -93,7 +93,7 @@ def test_it_is_the_layers_of_torch_in_their_order() -> None:
     vectors = torch.randn(3, 6, generator=seeded(9))
     torch.testing.assert_close(head(vectors), theirs(vectors))
     torch.testing.assert_close(
-        nn.Sequential(*as_dense(nn.Sequential(head)))(vectors), head(vectors), atol=1e-5, rtol=1e-4
+        nn.Sequential(*as_saved(nn.Sequential(head)))(vectors), head(vectors), atol=1e-5, rtol=1e-4
     )
     for weight in (head.inner.weight, head.outer.weight):
         assert float(weight.detach().std()) == pytest.approx(0.02, rel=0.3)
@@ -207,8 +207,9 @@ def test_a_kept_head_resumes_bit_for_bit_and_is_two_dense_layers(
     ours = encoder.encode(sentences[:9])
     theirs = SentenceTransformer(str(tmp_path / "whole"), device="cpu").encode(sentences[:9])
     assert np.abs(ours - theirs).max() < 1e-4
-    assert [layer.activation_name for layer in as_dense(encoder.dense)] == ["relu", "identity"]
-    assert as_dense(encoder.dense)[1].linear.bias.abs().max() > 1e-3, "running means, not those of the start"
+    first, second = (layer for layer in as_saved(encoder.dense) if isinstance(layer, Dense))
+    assert (first.activation_name, second.activation_name) == ("relu", "identity")
+    assert second.linear.bias.abs().max() > 1e-3, "running means, not those of the start"
 
 
 def test_what_is_saved_is_what_was_trained(model: Path, tmp_path: Path, sentences: list[str]) -> None:

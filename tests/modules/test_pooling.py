@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from pathlib import Path
 
@@ -42,9 +43,11 @@ def naive(kind: Pooling, states: list[Tensor], row: int, length: int) -> Tensor:
             best = torch.where(vector > best, vector, best)
         return best
     total = torch.zeros_like(vectors[0])
-    for vector in vectors:
-        total = total + vector
-    return total / length
+    for number, vector in enumerate(vectors, start=1):
+        total = total + (number if kind is Pooling.WEIGHTED_MEAN else 1) * vector
+    if kind is Pooling.WEIGHTED_MEAN:
+        return total / (length * (length + 1) / 2)
+    return total / (math.sqrt(length) if kind is Pooling.MEAN_SQRT_LEN else length)
 
 
 @pytest.fixture(scope="module")
@@ -91,8 +94,15 @@ def test_low_precision_states_are_pooled_in_float32(
     torch.testing.assert_close(result, pooled(kind, [state.float() for state in low], mask), atol=1e-6, rtol=0)
 
 
-def test_a_row_without_tokens_is_no_nan_of_the_mean() -> None:
-    assert torch.equal(Pooling.MEAN([torch.ones(1, 2, 3)], torch.zeros(1, 2, dtype=torch.long)), torch.zeros(1, 3))
+@pytest.mark.parametrize("kind", [Pooling.MEAN, Pooling.WEIGHTED_MEAN, Pooling.MEAN_SQRT_LEN])
+def test_a_row_without_tokens_is_no_nan_of_a_mean(kind: Pooling) -> None:
+    assert torch.equal(kind([torch.ones(1, 2, 3)], torch.zeros(1, 2, dtype=torch.long)), torch.zeros(1, 3))
+
+
+def test_first_tokens_that_are_left_out_keep_the_others_places() -> None:
+    states, mask = torch.tensor([[[5.0], [1.0], [2.0], [9.0]]]), torch.tensor([[0, 1, 1, 0]])
+    assert Pooling.WEIGHTED_MEAN([states], mask).item() == pytest.approx((2 * 1 + 3 * 2) / (2 + 3))
+    assert Pooling.LAST_TOKEN([states], mask).item() == 2.0
 
 
 @pytest.mark.parametrize(

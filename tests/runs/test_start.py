@@ -126,9 +126,9 @@ class TestSettle:
         odd = tmp_path / "odd"
         shutil.copytree(foreign, odd)
         (odd / "1_Pooling" / "config.json").write_text(
-            json.dumps({"word_embedding_dimension": 32, "pooling_mode": "weightedmean"})
+            json.dumps({"word_embedding_dimension": 32, "pooling_mode": ["cls", "max"]})
         )
-        with pytest.raises(UserError, match="pooling weightedmean is not supported here"):
+        with pytest.raises(UserError, match="pooling cls \\+ max is not supported here"):
             taken(odd)
         assert taken(odd, "simcse", "encoder.pooling=mean")[0] == "mean"
         start = TrainJob(

@@ -37,8 +37,8 @@ class SentenceEncoder(EncoderNetwork):
         backbone: any transformers encoder.
         tokenizer: its tokenizer.
         pooling: from token vectors to a sentence vector.
-        token_weights: how much each token counts in a mean; None if all count the same.
-        dense: layers kept at inference (supervised SimCSE's head, a reduction).
+        token_weights: what token vectors are multiplied by before pooling; None if all count the same.
+        dense: layers kept at inference (supervised SimCSE's head, a reduction, a LayerNorm of the folder).
         projection: the head used in training only, or None.
         lm_head: the masked-LM head; None unless an objective has the MLM term.
         normalize: whether vectors are L2-normalised.

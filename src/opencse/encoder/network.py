@@ -24,7 +24,7 @@ from opencse.model_folder.backbone import dropout_at, dropout_rates
 from opencse.model_folder.static_folder import StaticParts
 from opencse.model_folder.torchless_parts import TorchlessParts
 from opencse.modules.denoising import TemplatesAlone
-from opencse.modules.dense import Dense, Head, Projection, as_dense
+from opencse.modules.dense import Dense, Head, Projection, as_saved
 from opencse.modules.lower_case import lower_casing
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.modules.modes import evaluating
@@ -116,7 +116,7 @@ class EncoderNetwork(nn.Module):
             self.tokenizer,
             pooling=self.pooling,
             max_length=self.max_length,
-            dense=as_dense(self.dense),
+            dense=as_saved(self.dense),
             normalize=self.normalize,
             prompts=self.prompts,
             pool_prompt=self.pool_prompt,

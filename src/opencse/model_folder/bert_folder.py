@@ -87,7 +87,9 @@ def _read(folder: Path, requested: str | None) -> BertParts | None:
     if length is None:
         return None
     token_weights = None
-    if modules is not None and modules.token_weights is not None and pooling.is_mean:
+    if modules is not None and modules.token_weights is not None and (pooling.is_mean or requested is None):
+        if not pooling.is_mean:
+            return None
         token_weights = _token_weights(modules.token_weights, tokenizer.vocabulary_size)
     normalize = modules is not None and modules.normalize is not None
     common = TorchlessParts.read(folder, tokenizer, length, normalize=normalize)

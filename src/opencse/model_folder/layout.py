@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # `pooling_mode` in the pooling configuration (sentence-transformers 6).
-POOLING_MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "max": Pooling.MAX, "lasttoken": Pooling.LAST_TOKEN}
+POOLING_MODES = {
+    "cls": Pooling.CLS,
+    "mean": Pooling.MEAN,
+    "max": Pooling.MAX,
+    "lasttoken": Pooling.LAST_TOKEN,
+    "weightedmean": Pooling.WEIGHTED_MEAN,
+    "mean_sqrt_len_tokens": Pooling.MEAN_SQRT_LEN,
+}
 # The same as one flag per mode (before 6); every release reads these, so they are what is written.
 POOLING_FLAGS = {
     "pooling_mode_cls_token": "cls",
@@ -47,6 +54,8 @@ TEMPLATE = "template"
 """The key of the template in ``SENTENCE_CONFIG``; see `opencse.model_folder.templates`."""
 WRITTEN_BY = "opencse"
 """The key among the versions in ``SENTENCE_CONFIG`` of folders that this library wrote."""
+LAYER_NORM_PREFIX = "norm."
+"""What the tensors of a LayerNorm module begin with."""
 TOKEN_WEIGHTS = "WordWeights"
 """sentence-transformers' name of the module that holds token weights."""
 TOKEN_WEIGHTS_TENSOR = "emb_layer.weight"

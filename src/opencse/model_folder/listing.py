@@ -10,21 +10,40 @@ from opencse.errors import UserError
 from opencse.model_folder.layout import TOKEN_WEIGHTS, read_json
 from opencse.model_folder.table_rows import table_folder
 
-_MODULES = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling", "Dense", "Normalize")
-_CONFIGURED = tuple(name for name in _MODULES if name != "Normalize")
-"""Modules with files; the folder of the others is empty and may be missing (git stores no empty folders)."""
+_BEFORE = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling")
+"""The modules from text to one vector, in this order, each once."""
+_AFTER = ("Dense", "LayerNorm", "Dropout", "Normalize")
+"""The modules that change the vector, in any order."""
 _MODULE_FOLDER = re.compile(r"\d+_[A-Z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True)
+class LayerFolder:
+    """A module after the pooling: its name in sentence-transformers, and its folder."""
+
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True)
 class Modules:
-    """The folders of the modules in modules.json; ``transformer`` is the table's for a table of word vectors."""
+    """The folders of the modules in modules.json.
+
+    Attributes:
+        transformer: of the backbone; the table's for a table of word vectors.
+        pooling: with the configuration of the pooling.
+        weighted_layers: the weights of layers, if there are any.
+        token_weights: the weights of tokens, if there are any.
+        layers: what changes the pooled vector, in order, without a Normalize at the end.
+        normalize: the Normalize at the end, if there is one.
+        table: whether the backbone is a table of word vectors.
+    """
 
     transformer: Path
     pooling: Path
     weighted_layers: Path | None
     token_weights: Path | None
-    dense: tuple[Path, ...]
+    layers: tuple[LayerFolder, ...]
     normalize: Path | None
     table: bool = False
 
@@ -37,45 +56,53 @@ def list_modules(folder: Path) -> Modules | None:
         _refuse_unlisted(folder)
         return None if table is None else Modules(folder, folder, None, None, (), None, table=True)
     entries = read_json(listing)
-    paths: dict[str, list[Path]] = {name: [] for name in _MODULES}
+    folders: dict[str, Path] = {}
+    layers: list[LayerFolder] = []
     last = ""
     for module in entries if isinstance(entries, list) else [entries]:
         if not isinstance(module, dict) or not {"type", "path"} <= module.keys():
             raise UserError(f"{listing}: a list of objects with type and path was expected")
         package, _, name = str(module["type"]).rpartition(".")
         if table is not None and not last and name == "StaticEmbedding":
-            paths["Transformer"].append(table)
-            paths["Pooling"].append(table)
+            folders = {"Transformer": table, "Pooling": table}
             last = "Pooling"
             continue
-        if name not in _MODULES or package.split(".")[0] != "sentence_transformers":
-            supported = ", ".join(_MODULES)
+        if name not in (*_BEFORE, *_AFTER) or package.split(".")[0] != "sentence_transformers":
+            supported = ", ".join((*_BEFORE, *_AFTER))
             raise UserError(f"{folder}: module {module['type']} is not supported here; supported: {supported}")
-        before = last and _MODULES.index(name) < _MODULES.index(last)
-        again = paths[name] and name != "Dense"
-        if before or again:
-            raise UserError(f"{folder}: modules in an order that is not supported here ({name} after {last})")
-        paths[name].append(module_folder(listing, module["path"]))
+        if not _may_follow(name, last):
+            where = f"{name} after {last}" if last else f"{name} first"
+            raise UserError(f"{folder}: modules in an order that is not supported here ({where})")
+        path = module_folder(listing, module["path"])
+        if name != "Normalize" and not path.is_dir():  # the folder of a Normalize is empty, and git stores none
+            raise UserError(
+                f"{listing}: names the {name} module in {path.name}, but there is no such folder; copy it from the "
+                "model that this folder was made of"
+            )
+        if name in _AFTER:
+            layers.append(LayerFolder(name, path))
+        else:
+            folders[name] = path
         last = name
-    if not paths["Transformer"] or not paths["Pooling"]:
+    if "Transformer" not in folders or "Pooling" not in folders:
         raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
-    for name in _CONFIGURED:
-        for path in paths[name]:
-            if not path.is_dir():
-                raise UserError(
-                    f"{listing}: names the {name} module in {path.name}, but there is no such folder; copy it from "
-                    "the model that this folder was made of"
-                )
-    transformer = paths["Transformer"][0]
+    normalize = layers.pop().folder if layers and layers[-1].name == "Normalize" else None
     return Modules(
-        transformer=transformer,
-        pooling=paths["Pooling"][0],
-        weighted_layers=next(iter(paths["WeightedLayerPooling"]), None),
-        token_weights=next(iter(paths[TOKEN_WEIGHTS]), None),
-        dense=tuple(paths["Dense"]),
-        normalize=next(iter(paths["Normalize"]), None),
+        transformer=folders["Transformer"],
+        pooling=folders["Pooling"],
+        weighted_layers=folders.get("WeightedLayerPooling"),
+        token_weights=folders.get(TOKEN_WEIGHTS),
+        layers=tuple(layers),
+        normalize=normalize,
         table=table is not None,
     )
+
+
+def _may_follow(name: str, last: str) -> bool:
+    """Whether the module ``name`` may come after ``last``, which is empty for the first one."""
+    if name in _AFTER:
+        return last == "Pooling" or last in _AFTER
+    return not last or (last in _BEFORE and _BEFORE.index(name) > _BEFORE.index(last))
 
 
 def _refuse_unlisted(folder: Path) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
+    LAYER_NORM_PREFIX,
     POOLING_FLAGS,
     POOLING_MODES,
     TOKEN_WEIGHTS_TENSOR,
@@ -19,13 +20,13 @@ from opencse.model_folder.layout import (
     read_config,
     read_weights,
 )
-from opencse.model_folder.listing import Modules
+from opencse.model_folder.listing import LayerFolder, Modules
 from opencse.modules.pooling import Pooling
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
-    from opencse.modules.dense import Dense
+    from opencse.modules.dense import Dense, SavedLayer
     from opencse.modules.token_weights import TokenWeights
 
 # The keys of the number of layers in the configurations of transformers' encoders.
@@ -47,10 +48,10 @@ def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
         names = " + ".join(modes) or "none"
         raise UserError(f"{where}: pooling {names} is not supported here; choose one with --pooling")
     pooling = POOLING_MODES[modes[0]]
-    if not pools_prompt(modules) and pooling is not Pooling.MEAN:
+    if not pools_prompt(modules) and not pooling.may_leave_out_prompt:
         raise UserError(
-            f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here, "
-            "only mean; choose a pooling with --pooling"
+            f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here; "
+            "choose a pooling with --pooling"
         )
     # Without the hidden states of all layers sentence-transformers ignores the weighting, and so do we.
     if modules.weighted_layers is None or not backbone.get("output_hidden_states"):
@@ -65,13 +66,29 @@ def pools_prompt(modules: Modules) -> bool:
     return entry(path, read_config(path), "include_prompt", bool, True)
 
 
-def read_dense(path: Path) -> Dense:
-    """The Dense module in a folder, with its weights."""
+def read_layer(layer: LayerFolder) -> SavedLayer:
+    """The module after the pooling in a folder, with its weights.
+
+    Raises:
+        UserError: where its configuration or its weights cannot be read, or do not fit each other.
+    """
+    from torch import nn
+
+    from opencse.modules.dense import UnitLength
+
+    require_sentence_names(layer.folder)
+    if layer.name == "Dense":
+        return _read_dense(layer.folder)
+    if layer.name == "LayerNorm":
+        return _read_layer_norm(layer.folder)
+    return UnitLength() if layer.name == "Normalize" else nn.Dropout(_dropout_rate(layer.folder / "config.json"))
+
+
+def _read_dense(path: Path) -> Dense:
     from opencse.modules.dense import Dense
 
     file = path / "config.json"
     config = read_config(file)
-    require_sentence_names(path)
     names = {activation: name for name, activation in ACTIVATION_PATHS.items()}
     activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
     if activation not in names:
@@ -79,19 +96,51 @@ def read_dense(path: Path) -> Dense:
     residual = entry(file, config, "use_residual", bool, False)
     sizes = {key: entry(file, config, key, int, 0) for key in ("in_features", "out_features")}
     weights = read_weights(path)
-    for key, size in sizes.items():
-        if key not in config:
-            raise UserError(f"{path}: config.json lacks {key}")
-        if not 1 <= size <= _MOST_FEATURES:
-            raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
+    for key in sizes:
+        _require_size(file, config, key)
     dense = Dense(
         **sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True), use_residual=residual
     )
+    _load_weights(path, dense, weights)
+    return dense
+
+
+def _read_layer_norm(path: Path) -> nn.LayerNorm:
+    from torch import nn
+
+    file = path / "config.json"
+    config = read_config(file)
+    weights = read_weights(path)
+    size = entry(file, config, "dimension", int, 0)
+    _require_size(file, config, "dimension")
+    norm = nn.LayerNorm(size)
+    _load_weights(path, norm, {name.removeprefix(LAYER_NORM_PREFIX): tensor for name, tensor in weights.items()})
+    return norm
+
+
+def _dropout_rate(file: Path) -> float:
+    """The rate of a Dropout module; sentence-transformers' own where the file names none."""
+    rate = read_config(file).get("dropout", 0.2)
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+        raise UserError(f"{file}: dropout is {rate!r}; a number from 0 to below 1 was expected")
+    return float(rate)
+
+
+def _require_size(file: Path, config: Mapping[str, Any], key: str) -> None:
+    """Refuses a module's number of dimensions that is missing or cannot be."""
+    if key not in config:
+        raise UserError(f"{file.parent}: config.json lacks {key}")
+    size = entry(file, dict(config), key, int, 0)
+    if not 1 <= size <= _MOST_FEATURES:
+        raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
+
+
+def _load_weights(path: Path, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Puts the weights of a folder into the module that its configuration describes."""
     try:
-        dense.load_state_dict({k: v.float() for k, v in weights.items()})
+        module.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
     except RuntimeError as error:
         raise UserError(f"{path}: the weights do not fit config.json ({_last_line(error)})") from None
-    return dense
 
 
 def require_sentence_names(path: Path) -> None:
@@ -102,12 +151,22 @@ def require_sentence_names(path: Path) -> None:
             raise UserError(f"{path}: {key} = {config[key]} is not supported here, only sentence_embedding")
 
 
-def require_chain(folder: Path, size: int, dense: list[Dense]) -> None:
-    """Refuses dense layers whose sizes do not fit each other; the first one takes ``size`` features."""
-    for layer in dense:
-        if layer.linear.in_features != size:
-            raise UserError(f"{folder}: a Dense module takes {layer.linear.in_features} features but is given {size}")
-        size = layer.linear.out_features
+def require_chain(folder: Path, size: int, layers: list[SavedLayer]) -> None:
+    """Refuses layers whose sizes do not fit each other; the first one takes ``size`` features."""
+    from torch import nn
+
+    from opencse.modules.dense import Dense
+
+    for layer in layers:
+        if isinstance(layer, Dense):
+            takes, gives = layer.linear.in_features, layer.linear.out_features
+        elif isinstance(layer, nn.LayerNorm):
+            takes = gives = layer.normalized_shape[0]
+        else:
+            continue
+        if takes != size:
+            raise UserError(f"{folder}: a {type(layer).__name__} module takes {takes} features but is given {size}")
+        size = gives
 
 
 def read_token_weights(folder: Path, vocabulary: int) -> TokenWeights:

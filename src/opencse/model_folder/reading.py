@@ -19,7 +19,7 @@ from opencse.model_folder.listing import Modules, list_modules
 from opencse.model_folder.locate import locate
 from opencse.model_folder.module_folders import (
     pools_prompt,
-    read_dense,
+    read_layer,
     read_pooling,
     read_token_weights,
     require_chain,
@@ -111,12 +111,12 @@ def read_folder(
     tokenizer = Tokenizer(tokenizer.hf, template=wrapped) if saved or wrapped else tokenizer
     require_sentence_vectors(folder)
     prompts = read_prompts(folder)
-    dense = [read_dense(path) for path in modules.dense] if modules else []
+    dense = [read_layer(layer) for layer in modules.layers] if modules else []
     require_chain(folder, int(backbone.config.hidden_size), dense)
     if mode is None:
         mode = read_pooling(modules, backbone.config.to_dict()) if modules else Pooling.MEAN
         mode = Pooling.MASK if saved is not None and saved.pools_mask else mode
-    pool_prompt = modules is None or not mode.is_mean or pools_prompt(modules)
+    pool_prompt = modules is None or not mode.may_leave_out_prompt or pools_prompt(modules)
     depth = int(backbone.config.num_hidden_layers)
     if not 0 <= mode.layers(depth)[0] <= depth:
         others = "mean or cls" if depth else "mean"
@@ -124,10 +124,11 @@ def read_folder(
     if modules and modules.normalize:
         require_sentence_names(modules.normalize)
     weights = None
-    if modules and modules.token_weights and mode.is_mean and not (saved and saved.pools_mask):
+    fits = pooling is None or mode.is_mean  # the folder's weights are for its own pooling, or another mean
+    if modules and modules.token_weights and fits and not (saved and saved.pools_mask):
         if not pool_prompt:
             raise UserError(
-                f"{modules.pooling}: include_prompt is false: a mean that leaves out the prompt and weighs tokens "
+                f"{modules.pooling}: include_prompt is false: pooling that leaves out the prompt and weighs tokens "
                 f"({modules.token_weights.name}) is not supported here; choose a pooling that is no mean with --pooling"
             )
         weights = read_token_weights(modules.token_weights, tokenizer.vocabulary_size)
@@ -174,7 +175,7 @@ def _read_table(
     if modules.normalize is not None:
         require_sentence_names(modules.normalize)
     read = read_table(folder, modules.transformer, dropout=dropout)
-    dense = [read_dense(path) for path in modules.dense]
+    dense = [read_layer(layer) for layer in modules.layers]
     require_chain(folder, int(read.table.config.hidden_size), dense)
     normalize = modules.normalize is not None
     return Parts(

@@ -76,7 +76,7 @@ def needs_complete_reader(folder: Path, modules: Modules | None) -> bool:
     transformer = folder
     if modules is not None:
         transformer = modules.transformer
-        if modules.dense:
+        if modules.layers:
             return True
         if modules.normalize is not None:
             require_sentence_names(modules.normalize)

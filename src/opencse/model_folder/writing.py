@@ -6,7 +6,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from opencse.model_folder.backbone import quiet_transformers
 from opencse.model_folder.hybrid_weight import hybrid_entry
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
+    LAYER_NORM_PREFIX,
     POOLING_FLAGS,
     POOLING_MODES,
     SENTENCE_CONFIG,
@@ -30,7 +31,7 @@ from opencse.model_folder.layout import (
 )
 from opencse.model_folder.table import write_table
 from opencse.model_folder.templates import extended, mask_weights, template_entry, write_template
-from opencse.modules.dense import Dense
+from opencse.modules.dense import Dense, SavedLayer, UnitLength
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
@@ -155,7 +156,7 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
     if not parts.is_table:
         _write_pooling(parts, new_module("Pooling"))
     for layer in parts.dense:
-        _write_dense(layer, new_module("Dense"), dtype)
+        _write_layer(layer, new_module("Normalize" if isinstance(layer, UnitLength) else type(layer).__name__), dtype)
     if parts.normalize:
         new_module("Normalize")
     _write_sentence_config(parts, folder)
@@ -253,19 +254,30 @@ def _write_pooling(parts: Parts, path: Path) -> None:
     io.write_new_json(path / "config.json", size | flags | prompt)
 
 
-def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
+def _write_layer(layer: SavedLayer, path: Path, dtype: torch.dtype) -> None:
     from safetensors.torch import save_file
 
-    config = {
+    if isinstance(layer, UnitLength):
+        return
+    io.write_new_json(path / "config.json", _layer_config(layer))
+    prefix = LAYER_NORM_PREFIX if isinstance(layer, nn.LayerNorm) else ""
+    state = {f"{prefix}{name}": _stored(tensor, dtype) for name, tensor in layer.state_dict().items()}
+    if state:
+        save_file(state, path / "model.safetensors")
+
+
+def _layer_config(layer: Dense | nn.LayerNorm | nn.Dropout) -> dict[str, Any]:
+    if isinstance(layer, nn.Dropout):
+        return {"dropout": layer.p}
+    if isinstance(layer, nn.LayerNorm):
+        return {"dimension": layer.normalized_shape[0]}
+    return {
         "in_features": layer.linear.in_features,
         "out_features": layer.linear.out_features,
         "bias": layer.linear.bias is not None,
         "activation_function": ACTIVATION_PATHS[layer.activation_name],
         **({"use_residual": True} if layer.use_residual else {}),
     }
-    io.write_new_json(path / "config.json", config)
-    state = {name: _stored(tensor, dtype) for name, tensor in layer.state_dict().items()}
-    save_file(state, path / "model.safetensors")
 
 
 def _write_sentence_config(parts: Parts, folder: Path) -> None:

@@ -236,19 +236,33 @@ class Projection(nn.Module):
         return dense
 
 
+class UnitLength(nn.Module):
+    """L2-normalises vectors that other layers follow; the last normalisation is ``normalize`` of the encoder.
+
+    >>> UnitLength()(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """The vectors (rows, d), each of length one."""
+        return nn.functional.normalize(vectors, dim=-1)
+
+
 Head = Dense | Projection
+SavedLayer = Dense | nn.LayerNorm | nn.Dropout | UnitLength
+"""A layer after the pooling, as a saved folder has it."""
 
 
-def as_dense(layers: nn.Sequential) -> list[Dense]:
+def as_saved(layers: nn.Sequential) -> list[SavedLayer]:
     """Replaces each projection by two dense layers, as inference and a saved folder have them."""
-    dense_layers: list[Dense] = []
+    saved: list[SavedLayer] = []
     for layer in layers:
         if isinstance(layer, Projection):
-            dense_layers += layer.folded()
+            saved += layer.folded()
         else:
-            assert isinstance(layer, Dense)
-            dense_layers.append(layer)
-    return dense_layers
+            assert isinstance(layer, SavedLayer)
+            saved.append(layer)
+    return saved
 
 
 def new_head(settings: HeadSettings, features: int, generator: torch.Generator) -> Head | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from opencse.modules.dense import Dense
+from opencse.modules.dense import SavedLayer
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
@@ -38,7 +38,7 @@ class Parts:
         prompts: what is put before texts, by what they are for.
         pool_prompt: whether pooling counts the tokens of the prompt.
         lower_case: whether the tokenizer is made to lower-case (sentence-transformers' ``do_lower_case``).
-        token_weights: how much each token counts in a mean; None if all count the same.
+        token_weights: what token vectors are multiplied by before pooling; None if all count the same.
         own_code: the classes of a model folder's own that the encoder is made of, where their code was trusted.
         own_dropout: the dropout rates that the folder's configuration names; they are saved as they were.
 
@@ -55,7 +55,7 @@ class Parts:
     tokenizer: Tokenizer
     pooling: Pooling
     max_length: int
-    dense: Sequence[Dense] = ()
+    dense: Sequence[SavedLayer] = ()
     normalize: bool = False
     prompts: Prompts = field(default_factory=Prompts)
     pool_prompt: bool = True

@@ -25,7 +25,8 @@ class Pooling(StrEnum):
     - ``first_last_1``: mean of (h_1 + h_L) / 2, what the authors' code computes since January 2022 (60.73).
     - ``top2``: mean of (h_{L-1} + h_L) / 2.
     - ``mask``: h_L of the last mask token; the encoder's template puts it into every text (PromptBERT).
-    - ``max``, ``last_token``: of h_L; for models of other libraries.
+    - ``max``, ``last_token``, and two other means of h_L, for models of other libraries: ``weightedmean``, in which the
+      t-th token counts t times (SGPT), and ``mean_sqrt_len_tokens``, the sum over the root of the number of tokens.
 
     Example:
         >>> import torch
@@ -44,11 +45,18 @@ class Pooling(StrEnum):
     MAX = "max"
     LAST_TOKEN = "last_token"
     MASK = "mask"
+    WEIGHTED_MEAN = "weightedmean"
+    MEAN_SQRT_LEN = "mean_sqrt_len_tokens"
 
     @property
     def is_mean(self) -> bool:
         """Whether it is a mean over tokens, in which they may count differently."""
         return self not in (Pooling.CLS, Pooling.LAST_TOKEN, Pooling.MAX, Pooling.MASK)
+
+    @property
+    def may_leave_out_prompt(self) -> bool:
+        """Whether it can be computed of the tokens after a prompt; the others read a token of a certain place."""
+        return self not in (Pooling.CLS, Pooling.MASK)
 
     def layers(self, depth: int) -> tuple[int, ...]:
         """The layers averaged, from 0 (embedding output) to ``depth`` (last)."""
@@ -60,9 +68,10 @@ class Pooling(StrEnum):
 
         Args:
             states: the hidden states to average, each (rows, length, hidden).
-            mask: (rows, length), 1 for real tokens; padding on the right. For ``mask``: 1 for mask tokens, of which
-                each row has one.
-            weights: (rows, length), how much each token counts in a mean, from 0 on; None if all count the same.
+            mask: (rows, length), 1 for the tokens that count; padding on the right. For ``mask``: 1 for mask tokens, of
+                which each row has one.
+            weights: (rows, length), from 0 on, by which the states are multiplied; means are then divided by the sum of
+                the weights (``mean_sqrt_len_tokens`` by its root). None if all tokens count the same.
 
         Returns:
             (rows, hidden), float32 where the states are of lower precision; a mean is zeros for a row without tokens.
@@ -71,18 +80,21 @@ class Pooling(StrEnum):
 
         wide = [s.float() if s.dtype in (torch.bfloat16, torch.float16) else s for s in states]
         hidden = wide[0] if len(wide) == 1 else torch.stack(wide).mean(dim=0)
+        if weights is not None:
+            hidden = hidden * weights.unsqueeze(-1).to(hidden.dtype)
         if self is Pooling.CLS:
             return hidden[:, 0]
-        if self is Pooling.LAST_TOKEN:
-            last = mask.sum(dim=1) - 1
-            return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
-        if self is Pooling.MASK:
+        if self in (Pooling.LAST_TOKEN, Pooling.MASK):
             last = (mask * torch.arange(mask.shape[1], device=mask.device)).amax(dim=1)
             return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
         real = mask.unsqueeze(-1).to(hidden.dtype)
         if self is Pooling.MAX:
             return hidden.masked_fill(real == 0, float("-inf")).amax(dim=1)
+        counts = real
+        if self is Pooling.WEIGHTED_MEAN:
+            counts = real * torch.arange(1, mask.shape[1] + 1, device=mask.device).unsqueeze(-1)
         if weights is None:
-            return (hidden * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
-        counted = real * weights.unsqueeze(-1).to(hidden.dtype)
-        return (hidden * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=LEAST_WEIGHT)
+            total = counts.sum(dim=1).clamp(min=1)
+        else:
+            total = (real * weights.unsqueeze(-1).to(hidden.dtype)).sum(dim=1).clamp(min=LEAST_WEIGHT)
+        return (hidden * counts).sum(dim=1) / (total.sqrt() if self is Pooling.MEAN_SQRT_LEN else total)

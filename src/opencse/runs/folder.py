@@ -49,7 +49,7 @@ _MODEL = (
 )
 _RESULTS = (METRICS, DOCUMENTS, QUESTIONS, REPORT, NUMBERS, _OF_A_STUDY, *TRACKED)
 _SENTENCE_CONFIG = "config_sentence_transformers.json"
-_MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Normalize)")
+_MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|LayerNorm|Dropout|Normalize)")
 
 
 class FolderState(StrEnum):
