@@ -157,8 +157,8 @@ class Terminal:
     def say(self, line: str) -> None:
         """Prints a line, above the bar if there is one; in a terminal see `wrapped`."""
         text = printable(line, keep="\t")
-        shown = wrapped(text, self.console.width) if self.console.is_terminal else text
-        self.console.print(shown, markup=False, soft_wrap=True)
+        output = wrapped(text, self.console.width) if self.console.is_terminal else text
+        self.console.print(output, markup=False, soft_wrap=True)
 
     def start(self, title: str, total: int, done: int = 0) -> None:
         """Shows a bar."""

@@ -138,6 +138,8 @@ def test_text_from_standard_input(opencse: Run, tmp_path: Path) -> None:
         code, out, err = opencse("check", "-")
     assert code == 0, err
     assert "standard input: 4 rows of 1 text" in out
+    assert "advice      a pipe is read once: save its text in a file, and name that for FILE\n" in out
+    assert out.endswith("next        opencse adapt FILE --out adapted\n")
 
 
 READERS = {

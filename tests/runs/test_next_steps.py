@@ -15,14 +15,16 @@ from opencse.recipes.recipe import load_recipe
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import INDEX, first_steps, next_steps
+from opencse.text.documents import Collection
+from opencse.text.given import DocumentTexts, TextSource
 from opencse.text.readers import Source
 
 KEPT = [("simcse", "best"), ("simcse", "last"), ("simcse", "start"), ("simcse", "given"), ("pretrain", "last")]
 
 
-def told(recipe: str, kept: str) -> list[tuple[str, str]]:
+def told(recipe: str, kept: str, text: TextSource | None = None) -> list[tuple[str, str]]:
     plan: Any = SimpleNamespace(recipe=load_recipe(recipe))
-    job = TrainJob(text=Source("my text.txt"), recipe=recipe, model="some/start")
+    job = TrainJob(text=text or Source("my text.txt"), recipe=recipe, model="some/start")
     return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, plan))
 
 
@@ -38,6 +40,13 @@ def test_every_command_exists_with_its_options(recipe: str, kept: str) -> None:
         parsed = command.make_context("opencse", words).params
         given = [one for value in parsed.values() for one in (value if isinstance(value, list | tuple) else [value])]
         assert {"some/start", "a folder", INDEX} & set(map(str, given)), line
+
+
+def test_a_pipe_is_not_named_because_it_cannot_be_read_again() -> None:
+    for text in (Source("-"), DocumentTexts(Collection("-"))):
+        commands = "".join(command for _, command in told("simcse", "start", text))
+        assert "opencse adapt corpus.txt" in commands
+        assert "standard input" not in commands
 
 
 def test_it_differs_by_how_the_run_ended() -> None:

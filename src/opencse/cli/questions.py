@@ -56,11 +56,14 @@ def questions(
 
     from opencse.api.asking import questions
     from opencse.cli.console import echo
+    from opencse.text.files.pipes import name_in_command
 
     written = questions(corpus, out, endpoint, model, **options)
     if options["dry_run"]:
         for line in written.prompt.splitlines():
             echo(line)
     else:
-        following = shlex.join(["opencse", "adapt", corpus, "--questions", str(out), "--out", "my-model"])
+        following = shlex.join(
+            ["opencse", "adapt", name_in_command(corpus), "--questions", str(out), "--out", "my-model"]
+        )
         echo(f"{out}: {number_of(written.questions, 'question')}; {following}")

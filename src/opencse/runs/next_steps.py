@@ -9,6 +9,7 @@ from opencse.model_folder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.text.files.lines import suffix_of
+from opencse.text.files.pipes import name_in_command
 from opencse.text.given import DocumentTexts
 from opencse.text.readers import Source
 
@@ -68,17 +69,18 @@ def first_steps() -> list[NextStep]:
     return [("Adapt a model to your documents; no labels are needed:", adapt()), check(), use(), with_pairs()]
 
 
-def _is_documents(text: object) -> bool:
-    """Whether ``opencse adapt`` reads the same text without further options."""
-    if isinstance(text, DocumentTexts):
-        return text.collection.fields is None
-    return isinstance(text, Source) and suffix_of(Path(text.location)) == ".txt"
+def _documents(text: object) -> str:
+    """The text by the name under which ``opencse adapt`` reads the same without further options, if there is one."""
+    if isinstance(text, DocumentTexts) and text.collection.fields is None:
+        return name_in_command(text.collection.location, CORPUS)
+    is_lines = isinstance(text, Source) and suffix_of(Path(text.location)) == ".txt"
+    return name_in_command(text.location, CORPUS) if isinstance(text, Source) and is_lines else CORPUS
 
 
 def next_steps(job: TrainJob, result: TrainResult) -> list[NextStep]:
     """Returns what to do after a run, by how it ended; the most important step is first."""
     folder = str(result.folder)
-    text = job.text.location if _is_documents(job.text) else CORPUS
+    text = _documents(job.text)
     read = (
         "Read the nearest neighbours below: of the same queries, are the sentences on the right nearer in meaning than "
         "those on the left?",

@@ -23,6 +23,7 @@ from opencse.text.duplicates import find_near_duplicates
 from opencse.text.fields import suggest_fields
 from opencse.text.files.formats import HTML_TAG, column_like
 from opencse.text.files.kinds import SECTIONED
+from opencse.text.files.pipes import name_in_command
 from opencse.text.folders import holds_documents
 from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
 from opencse.text.labels import graded_pairs
@@ -319,7 +320,7 @@ class TextToCheck:
         texts: sentences of documents, or rows.
         command: the command that trains on it; options can be appended.
         read_as: what the files were recognised as, and what was left out of them; one line each.
-        advice: which fields have to be named to read it so.
+        advice: which fields have to be named to read it so, and what cannot be read again.
         recipe: that the command names; None: the one for documents or single texts.
     """
 
@@ -347,6 +348,8 @@ def read_to_check(
         texts = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code).read()
         return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, False))
     location = str(text)
+    name = name_in_command(location)
+    again = () if name == location else ("a pipe is read once: save its text in a file, and name that for FILE",)
     guessed = False
     opened: FileTexts | None = None
     if columns is None and fields is None and not holds_documents(location):
@@ -355,9 +358,9 @@ def read_to_check(
             present = source.present()
             graded = graded_pairs(source) if column_like("negative", present) is None else None
             if graded is not None:
-                command = _command_for_rows(location, None, GRADED_RECIPE)
+                command = _command_for_rows(name, None, GRADED_RECIPE)
                 kind = f"read as {source.kind}; pairs with a score each"
-                return TextToCheck(graded.read(), command, (kind,), recipe=GRADED_RECIPE)
+                return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
             if column_like("anchor", present) is None or column_like("positive", present) is None:
                 if column_like("text", present) is None and column_like("sentence", present) is None:
                     fields = suggest_fields(source) or None
@@ -373,8 +376,8 @@ def read_to_check(
         texts = read.read()
     else:
         texts = opened.read()
-    command = _training_command(location, texts.width, columns, fields, keep_code)
-    advice = (f"no column is called text; name the documents' title and text: {command}",) if guessed else ()
+    command = _training_command(name, texts.width, columns, fields, keep_code)
+    advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
     if isinstance(opened, DocumentTexts):
         return TextToCheck(texts, command, tuple(" ".join(line.split()) for line in opened.notes.lines()), advice)
     kinds = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()

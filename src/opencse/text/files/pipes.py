@@ -56,6 +56,16 @@ def pipe_name(location: str) -> str:
     return "standard input" if location in STANDARD_INPUT else location
 
 
+def name_in_command(location: str, unknown: str = "FILE") -> str:
+    """The text of a suggested command: ``location``, or ``unknown`` for a pipe, which the command could not read again.
+
+    Example:
+        >>> name_in_command("notes.txt"), name_in_command("-")
+        ('notes.txt', 'FILE')
+    """
+    return unknown if is_pipe(location) else location
+
+
 def spool(location: str, suffix: str = "") -> Spooled:
     """Reads the pipe at ``location`` to its end; further calls while the text is in use return the same object.
 
