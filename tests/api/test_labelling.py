@@ -13,6 +13,7 @@ import opencse
 from helpers import Heard
 from opencse.api.labelling import _has_display
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.opening import load
 from opencse.errors import UserError
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -100,6 +101,26 @@ def test_from_labels_to_evaluate_and_adapt(
     assert "50% of the queries are dev queries, the others are test queries" in reporter.said
 
 
+def test_finished_queries_are_opened_again_for_the_hits_of_another_index(
+    index: Path, served: Callable[..., Any], tmp_path: Path, tiny_folder: Path
+) -> None:
+    queries = [f"cold water number {i} in a cup" for i in range(3)]
+    answers = {query: i for i, query in enumerate(queries)}
+    reporter, out = Heard(), tmp_path / "out"
+    served(answers)
+    opencse.label(index, out, queries=queries, port=0, device="cpu", progress=reporter)
+    rows = [IndexRow(text, str(i)) for i, text in enumerate(TEXTS)]
+    Index.build(tmp_path / "other", rows, load("opencse-mini"), model="opencse-mini").close()
+    seen = served(answers)
+    opencse.label([index, tmp_path / "other"], out, port=0, device="cpu", progress=reporter)
+    assert "3 finished queries have hits that were not shown before; the page opens them again" in reporter.said
+    assert [query["finished"] for query in seen[-1]["queries"]] == [False] * 3
+    assert (seen[-1]["indexes"], seen[-1]["models"]) == (
+        [str(index), str(tmp_path / "other")], [str(tiny_folder), "opencse-mini"],
+    )  # fmt: skip
+    assert reporter.said[-1] == f"next: opencse evaluate {tiny_folder} opencse-mini --suite retrieval --data {out}"
+
+
 def test_what_is_refused(index: Path, tmp_path: Path, served: Callable[..., Any]) -> None:
     served({})
     out = tmp_path / "out"
@@ -109,6 +130,7 @@ def test_what_is_refused(index: Path, tmp_path: Path, served: Callable[..., Any]
         ("query 2: the query has no letter", lambda: opencse.label(index, out, queries=["a", "?"])),
         ("is also an input", lambda: opencse.label(index, index)),
         ("is inside the input", lambda: opencse.label(index, index / "out")),
+        ("no index; give the folder of one", lambda: opencse.label([], out)),
         ("missing", lambda: opencse.label(tmp_path / "missing", out)),
         ("no labels in it", lambda: opencse.label_scores(index, out)),
     ):  # fmt: skip

@@ -15,7 +15,9 @@ import pytest
 
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.opening import load
 from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index
 
@@ -33,16 +35,47 @@ def test_scores(opencse: Run, index: Path, tmp_path: Path, encoder: SentenceEnco
     assert (code, "no labels in it" in err) == (2, True)
     folder = LabelFolder(out)
     with Index.open(index, encoder=encoder) as opened, folder.opened() as labels:
-        session = LabelSession(opened, folder, labels)
+        session = LabelSession(PooledIndexes({"index": opened}), folder, labels)
         for i in range(5):
             session.open_query(session.add(f"water number {i}"))
             session.mark(i + 1, str(i), 2)
     code, printed, _ = opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")
     assert code == 0
     assert [line.split()[0] for line in printed.splitlines()[2:5]] == ["vectors", "BM25", "hybrid"]
-    assert "was not judged" in printed or "were not judged" in printed
+    assert "label with its index too: opencse label INDEX INDEX" in printed
     assert json.loads(file.read_text())["systems"]["BM25"]["ndcg_at_10"] == 100
     assert opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")[0] == 0
+
+
+def test_scores_of_two_indexes(opencse: Run, index: Path, tmp_path: Path, encoder: SentenceEncoder) -> None:
+    texts = [f"Water number {i} is cold." for i in range(20)]
+    other, less, out = tmp_path / "sub" / "index", tmp_path / "less", tmp_path / "out"
+    for folder, rows in ((other, texts), (less, texts[:19])):
+        Index.build(folder, rows, load("opencse-mini"), model="opencse-mini").close()
+    label_folder = LabelFolder(out)
+    with (
+        Index.open(index, encoder=encoder) as one,
+        Index.open(other) as two,
+        label_folder.opened() as labels,
+    ):
+        session = LabelSession(PooledIndexes({"one": one, "two": two}), label_folder, labels)
+        for i in range(5):
+            session.open_query(session.add(f"water number {i}"))
+            session.mark(i + 1, str(i), 2)
+    code, printed, _ = opencse("label", index, other, "--out", out, "--score", "--device", "cpu")
+    assert code == 0
+    assert f"differences are from vectors of {index}" in printed, "both folders are called index"
+    assert [line.split("  ")[0] for line in printed.splitlines()[2:7]] == [
+        f"vectors of {index}", f"vectors of {other}", "BM25", f"hybrid of {index}", f"hybrid of {other}",
+    ]  # fmt: skip
+    for arguments, message in (
+        ((index, less), "index (20 texts) and less (19 texts) are not indexes of the same texts and ids"),
+        ((index, index), "an index is named twice"),
+        ((index, other, "--model", "opencse-mini"), "--model is the model of one index"),
+    ):
+        for more in (("--score",), ("--port", 0, "--no-open")):
+            code, _, err = opencse("label", *arguments, "--out", out, "--device", "cpu", *more)
+            assert (code, message in err.splitlines()[-1]) == (2, True), err
 
 
 def test_what_is_refused(opencse: Run, index: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from opencse.io import write_text
 from opencse.labelling.documents import CorpusSurvey
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import PooledText
+from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import SHOWN, LabelSession, followed, score_labels
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.search.building import BuildSettings
@@ -23,10 +24,10 @@ from opencse.search.rows import IndexRow
 
 
 @contextmanager
-def session_in(folder: Path, index: Index) -> Iterator[LabelSession]:
+def session_in(folder: Path, *indexes: Index) -> Iterator[LabelSession]:
     out = LabelFolder(folder / "out")
     with out.opened() as labels:
-        yield LabelSession(index, out, labels)
+        yield LabelSession(PooledIndexes({index.folder.name: index for index in indexes}), out, labels)
 
 
 def task_in(folder: Path, split: str = "test") -> RetrievalTask:
@@ -155,7 +156,7 @@ def test_labels_of_another_index(tmp_path: Path, encoder: SentenceEncoder, water
             session.mark(1, text.id, 2)
         labels = session.labels
         water.delete(["w3"])
-        assert score_labels(water, labels).queries == 1
+        assert score_labels(PooledIndexes({"index": water}), labels).queries == 1
     other = Index.build(tmp_path / "other", [IndexRow(f"Fire {i}.", f"w{i}") for i in range(30)], encoder)
     before = (tmp_path / "out" / "corpus.jsonl").read_bytes()
     with (
@@ -166,7 +167,7 @@ def test_labels_of_another_index(tmp_path: Path, encoder: SentenceEncoder, water
         pass
     assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
     with Index.open(tmp_path / "other", encoder=encoder) as other, pytest.raises(UserError, match="of another index"):
-        score_labels(other, labels)
+        score_labels(PooledIndexes({"index": other}), labels)
 
 
 def test_an_index_that_splits_texts_otherwise_has_the_same_texts(tmp_path: Path, encoder: SentenceEncoder) -> None:
@@ -279,6 +280,44 @@ def test_scores_are_those_of_the_searches(tmp_path: Path, water: Index) -> None:
         water.delete(["w2"])
         assert session.scores().queries == 5, "the index has changed, so all queries are searched for again"
         assert session.scores().systems["BM25"].judged < 1
+
+
+def test_hits_of_a_second_index_are_judged_before_its_model_is_compared(
+    tmp_path: Path, water: Index, reversed_water: Index
+) -> None:
+    """Labels of one index are unfair to another model; with both indexes its hits are shown too."""
+    queries = [f"how cold is cup {i}" for i in range(6)]
+    with session_in(tmp_path, water) as session:
+        for number in map(session.add, queries):
+            _, texts = session.open_query(number)
+            session.mark(number, texts[0].id, 2)
+            session.finish(number, True)
+        one_index = session.labels
+    alone = score_labels(PooledIndexes({"reversed": reversed_water}), one_index)
+    assert alone.systems["vectors"].judged < 1
+    with session_in(tmp_path, water, reversed_water) as session:
+        assert session.add_hits() == 6
+        assert session.add_hits() == 0, "they are shown already"
+        assert not any(query.finished for query in session.labels.queries)
+        query, texts = session.open_query(1)
+        shown_before = {one.id for one in one_index.query(1).pool}
+        new = [text.id for text in texts if text.level is None]
+        assert new
+        assert not shown_before & set(new), "the others were all looked at"
+        assert {one.level for one in query.pool if one.id in shown_before} == {0, 2}
+        for number in range(1, 7):
+            session.open_query(number)
+            session.finish(number, True)
+        scores = session.scores()
+        assert list(scores.systems) == [
+            "vectors of index", "vectors of reversed", "BM25", "hybrid of index", "hybrid of reversed",
+        ]  # fmt: skip
+        assert {one.judged for one in scores.systems.values()} == {1.0}
+        assert "differences are from vectors of index" in scores.lines()[0]
+        assert session.add_hits() == 0
+    reversed_water.delete(["w3"])
+    with pytest.raises(UserError, match="not indexes of the same texts"), session_in(tmp_path, water, reversed_water):
+        pass
 
 
 def test_an_index_without_texts(tmp_path: Path, water: Index) -> None:

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index
 from opencse.serving.label_app import create_label_app
@@ -24,7 +25,9 @@ def app(index_folder: Path, model: SentenceEncoder, tmp_path: Path) -> Iterator[
     """An application that saves in ``tmp_path / "out"``."""
     folder = LabelFolder(tmp_path / "out")
     with Index.open(index_folder, encoder=model) as index, folder.opened() as labels:
-        yield create_label_app(LabelSession(index, folder, labels), about={"index": "my-index", "model": "tiny"})
+        yield create_label_app(
+            LabelSession(PooledIndexes({"index": index}), folder, labels), indexes=["my-index"], models=["tiny"]
+        )
 
 
 async def test_a_query_from_typing_to_the_files(app: FastAPI, tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ import pytest
 from fastapi import FastAPI
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.opening import load
 from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -44,7 +46,9 @@ def app(model: SentenceEncoder, tmp_path: Path) -> Iterator[FastAPI]:
     rows = [IndexRow(text, f"<i>{i}", {"<u>col": "</script>x"}) for i, text in enumerate([*HOSTILE, *WATER])]
     folder = LabelFolder(tmp_path / "out")
     with Index.build(tmp_path / "index", rows, model) as index, folder.opened() as labels:
-        yield create_label_app(LabelSession(index, folder, labels), about={"index": "<b>index", "model": "tiny"})
+        yield create_label_app(
+            LabelSession(PooledIndexes({"index": index}), folder, labels), indexes=["<b>index"], models=["tiny"]
+        )
 
 
 def levels(folder: Path) -> list[str]:
@@ -77,12 +81,14 @@ def test_by_keys(browser: Browser, app: FastAPI, tmp_path: Path) -> None:
         browser.press("u")
         browser.until("document.querySelector('#status').textContent === 'Undone.'")
         assert levels(tmp_path) == ["2", "1"]
-        for _ in range(9):
+        for _ in range(7):  # from the third, whose mark was undone
             browser.press("ArrowDown")
         browser.until("document.querySelectorAll('#texts li')[9].querySelector('kbd')?.textContent === '1'")
         browser.press("r")
         browser.until("document.querySelector('#status').textContent === 'Saved.'")
         assert levels(tmp_path) == ["2", "1", "2"]
+        assert browser.value(f"document.querySelector('#pool-note').textContent.includes('{count - 3} without a mark')")
+        assert browser.value("[...document.querySelectorAll('#texts li')].indexOf(document.activeElement)") == 10
         browser.press("Enter")
         browser.until("document.activeElement.id === 'query'")
         assert sorted(levels(tmp_path), reverse=True) == ["2", "2", "1", *["0"] * (count - 3)]
@@ -128,6 +134,49 @@ def test_scores_editing_deleting_and_rules_of_accessibility(browser: Browser, ap
         assert "ice" not in (tmp_path / "out" / "queries.jsonl").read_text()
 
 
+def test_a_long_text_is_shown_completely_on_request(browser: Browser, app: FastAPI) -> None:
+    with live(app) as address:
+        browser.open(f"{address}/")
+        browser.until("document.activeElement.id === 'query'")
+        ask(browser, "a title of water: long text of water")
+        assert browser.value(
+            "[...document.querySelectorAll('#texts .text')].every((one) => one.clientHeight < 6 * 24 + 1)"
+        )
+        shown = "[...document.querySelectorAll('#texts .more')].filter((one) => !one.hidden)"
+        assert browser.value(f"{shown}.length") == 1, "only the long one has more to show"
+        browser.value(f"{shown}[0].closest('li').focus()")
+        browser.press("a")
+        browser.until("document.querySelector('.text.all')?.textContent.length > 5000")
+        assert browser.value(f"{shown}.length") == 0
+
+
+def test_new_hits_of_a_second_index_come_first(browser: Browser, model: SentenceEncoder, tmp_path: Path) -> None:
+    folder = LabelFolder(tmp_path / "out")
+    with (
+        Index.build(tmp_path / "a", WATER, model) as first,
+        Index.build(tmp_path / "b", WATER, load("opencse-mini")) as second,
+        folder.opened() as labels,
+    ):
+        session = LabelSession(PooledIndexes({"a": first}), folder, labels, depth=3)
+        session.open_query(session.add("water that is cold"))
+        session.mark(1, session.labels.query(1).pool[0].id, 2)
+        session.finish(1, True)
+        before = len(session.labels.query(1).pool)
+        session = LabelSession(PooledIndexes({"a": first, "b": second}), folder, session.labels, depth=3)
+        assert session.add_hits() == 1
+        with live(create_label_app(session, indexes=["a", "b"], models=["x", "y z"])) as address:
+            browser.open(f"{address}/")
+            browser.until("document.activeElement.matches('#texts li')")
+            note = browser.value("document.querySelector('#pool-note').textContent")
+            left = len(session.labels.query(1).pool) - before
+            assert f"{before + left} texts, {left} without a mark" in note
+            assert "of 2 indexes" in note
+            assert (
+                browser.value("[...document.querySelectorAll('#texts li')].indexOf(document.activeElement)") == before
+            )
+            assert "opencse evaluate x 'y z' --suite" in browser.value("document.querySelector('#use').textContent")
+
+
 def test_texts_stay_texts_and_nothing_comes_from_elsewhere(browser: Browser, app: FastAPI) -> None:
     with live(app) as address:
         browser.open(f"{address}/")
@@ -136,7 +185,7 @@ def test_texts_stay_texts_and_nothing_comes_from_elsewhere(browser: Browser, app
         assert browser.value("document.title") == "opencse label"
         assert browser.value("document.querySelectorAll('#texts img, #texts script, #texts b').length") == 0
         assert browser.value("document.querySelector('#texts').textContent.includes('<img src=x')")
-        browser.click(".more")
+        browser.value("[...document.querySelectorAll('.more')].find((one) => !one.hidden).click()")
         browser.until("document.querySelector('.text.all')?.textContent.length > 5000")
         assert browser.requests
         assert all(request.startswith(address) for request in browser.requests)
@@ -195,8 +244,8 @@ def test_an_index_that_is_built_again_meanwhile_keeps_marks_with_the_texts_that_
 ) -> None:
     folder = LabelFolder(tmp_path / "out")
     with Index.build(tmp_path / "index", WATER, model) as index, folder.opened() as labels:
-        session = LabelSession(index, folder, labels)
-        with live(create_label_app(session, about={"index": "a b", "model": "tiny"})) as address:
+        session = LabelSession(PooledIndexes({"index": index}), folder, labels)
+        with live(create_label_app(session, indexes=["a b"], models=["tiny"])) as address:
             browser.open(f"{address}/")
             browser.until("document.activeElement.id === 'query'")
             ask(browser, "water number 3")

@@ -1,14 +1,14 @@
-"""`label` and `label_scores`: collect judged queries for an index on a local page, and score its searches by them."""
+"""`label` and `label_scores`: collect judged queries for indexes on a local page, and score their searches by them."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from opencse.api.declaring import public
 from opencse.api.models import encoder_of
@@ -17,6 +17,7 @@ from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import TARGET, Labels, checked_query
+from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.scores import LabelScores
 from opencse.labelling.session import LabelSession, score_labels
 from opencse.numerals import number_of
@@ -25,16 +26,16 @@ from opencse.progress import Progress, Silent
 from opencse.search.index import Index
 from opencse.text.readers import Source
 
-if TYPE_CHECKING:
-    from opencse.search.result import IndexInfo
-
 OUT = "queries"
 """The folder of labels, by default."""
 
 
 @public
-def label(folder: str | Path, out: str | Path = OUT, **options: Unpack[LabelOptions]) -> None:
+def label(folders: str | Path | Sequence[str | Path], out: str | Path = OUT, **options: Unpack[LabelOptions]) -> None:
     """Shows a page on which you type queries and mark the texts of an index that answer them, until it is stopped.
+
+    To compare models, give an index of the same texts by each of them: the hits of all are judged together, so that
+    no model scores too low because only hits of another one were judged.
 
     The folder ``out`` is a data set in BEIR's layout at any time: for ``adapt(dev=...)`` and ``evaluate(data=...)``.
     It is saved after each mark; the same call continues later. The page is for this machine alone (127.0.0.1).
@@ -42,9 +43,10 @@ def label(folder: str | Path, out: str | Path = OUT, **options: Unpack[LabelOpti
     Example:
         >>> import opencse
         >>> opencse.label("my-index", "queries", queries=["how do I reset the valve"])  # doctest: +SKIP
+        >>> opencse.label(["first-index", "my-index"], "queries")  # doctest: +SKIP
 
     Args:
-        folder: of the index.
+        folders: of the index, or a list of those of several indexes.
         out: folder of the labels; a new or empty one, or one of earlier labels.
         **options: see `LabelOptions`.
 
@@ -62,19 +64,23 @@ def label(folder: str | Path, out: str | Path = OUT, **options: Unpack[LabelOpti
         raise UserError(f"depth is the number of hits to judge, at least 1, not {options['depth']}")
     if split is not None and not 0 <= split < 1:
         raise UserError(f"split is the share of the dev queries, from 0 to below 1, not {split}")
-    read = paths_of(folder, queries if isinstance(queries, str | Path) else None)
+    paths = _folders(folders, options)
+    read = paths_of(*paths, queries if isinstance(queries, str | Path) else None)
     require_apart(out, read=read, models=paths_of(options["model"]))
     texts = _query_texts(queries)
     label_folder = LabelFolder(Path(out))
     port = options["port"]
-    with Index.open(folder) as index, label_folder.opened() as labels, closing(bind("127.0.0.1", port)) as listening:
-        info = index.info()
-        index.encoder = encoder_of(info, options)
-        session = LabelSession(index, label_folder, labels, depth=options["depth"], progress=progress)
+    with (
+        _opened(paths, options) as indexes,
+        label_folder.opened() as labels,
+        closing(bind("127.0.0.1", port)) as listening,
+    ):
+        session = LabelSession(indexes, label_folder, labels, depth=options["depth"], progress=progress)
         if split is not None:
             session.set_split(split or None)
-        _report_start(session, session.add_queries(texts), progress)
-        app = create_label_app(session, about={"index": str(folder), "model": info.model})
+        _report_start(session, session.add_hits(), session.add_queries(texts), progress)
+        models = [index.info().model for index in indexes.indexes]
+        app = create_label_app(session, indexes=[str(one) for one in paths], models=models)
         url = f"{address(listening)}/"
         show = options["open"] if options["open"] is not None else _has_display()
 
@@ -84,19 +90,21 @@ def label(folder: str | Path, out: str | Path = OUT, **options: Unpack[LabelOpti
                 _open(url, progress)
 
         run(app, listening, grace=5, ready=ready)
-        _report_end(session.labels, Path(out), info, progress)
+        _report_end(session.labels, Path(out), models, progress)
 
 
 @public
-def label_scores(folder: str | Path, out: str | Path = OUT, **options: Unpack[LabelScoreOptions]) -> LabelScores:
-    r"""Scores vectors, BM25 and hybrid search of an index by the labels in a folder.
+def label_scores(
+    folders: str | Path | Sequence[str | Path], out: str | Path = OUT, **options: Unpack[LabelScoreOptions]
+) -> LabelScores:
+    r"""Scores vectors, BM25 and hybrid search of one or several indexes by the labels in a folder.
 
     Example:
         >>> import opencse
         >>> print(*opencse.label_scores("my-index", "queries").lines(), sep="\n")  # doctest: +SKIP
 
     Args:
-        folder: of the index.
+        folders: of the index, or a list of those of several indexes of the same texts.
         out: folder of the labels.
         **options: see `LabelScoreOptions`.
 
@@ -104,14 +112,44 @@ def label_scores(folder: str | Path, out: str | Path = OUT, **options: Unpack[La
         The scores; without systems where fewer than five queries have a right text.
 
     Raises:
-        UserError: if the folder has no labels, or there is no index.
+        UserError: if the folder has no labels, there is no index, or the indexes have different texts.
     """
+    paths = _folders(folders, options)
     labels = LabelFolder(Path(out)).read()
     if not labels.queries:
-        raise UserError(f"{out}: no labels in it; mark some with `opencse label {folder} --out {out}`")
-    with Index.open(folder) as index:
-        index.encoder = encoder_of(index.info(), options)
-        return score_labels(index, labels)
+        names = shlex.join(map(str, paths))
+        raise UserError(f"{out}: no labels in it; mark some with `opencse label {names} --out {shlex.quote(str(out))}`")
+    with _opened(paths, options) as indexes:
+        indexes.require_same_texts(options["progress"] or Silent())
+        return score_labels(indexes, labels)
+
+
+def _folders(folders: str | Path | Sequence[str | Path], options: LabelScoreOptions) -> list[Path]:
+    """The folders of the indexes.
+
+    Raises:
+        UserError: for no index, the same one twice, or a model for several of them.
+    """
+    paths = [Path(one) for one in ([folders] if isinstance(folders, str | Path) else folders)]
+    if not paths:
+        raise UserError("no index; give the folder of one")
+    if len({one.resolve() for one in paths}) < len(paths):
+        raise UserError("an index is named twice; name each once")
+    if len(paths) > 1 and options["model"] is not None:
+        raise UserError("--model is the model of one index; leave it out with several")
+    return paths
+
+
+@contextmanager
+def _opened(paths: Sequence[Path], options: LabelScoreOptions) -> Iterator[PooledIndexes]:
+    """Opens indexes with their models. They are named by their last folders, or where these are equal, completely."""
+    last = [one.resolve().name for one in paths]
+    names = last if len(set(last)) == len(last) else [str(one) for one in paths]
+    with ExitStack() as stack:
+        indexes = [stack.enter_context(Index.open(one)) for one in paths]
+        for index in indexes:
+            index.encoder = encoder_of(index.info(), options)
+        yield PooledIndexes(dict(zip(names, indexes, strict=True)))
 
 
 def _query_texts(queries: str | Path | Sequence[str] | None) -> list[str]:
@@ -130,13 +168,16 @@ def _query_texts(queries: str | Path | Sequence[str] | None) -> list[str]:
     return texts
 
 
-def _report_start(session: LabelSession, added: int, progress: Progress) -> None:
+def _report_start(session: LabelSession, to_judge: int, added: int, progress: Progress) -> None:
     labels = session.labels
     known = len(labels.queries) - added
     if known:
         progress.say(
             f"{session.folder}: continues with {number_of(known, 'query')}, {len(labels.answered):,} of them answered"
         )
+    if to_judge:
+        have = number_of(to_judge, "finished query has", "finished queries have")
+        progress.say(f"{have} hits that were not shown before; the page opens them again")
     if added:
         progress.say(f"{number_of(added, 'query')} added")
     if labels.split is not None:
@@ -145,13 +186,13 @@ def _report_start(session: LabelSession, added: int, progress: Progress) -> None
         progress.say(note)
 
 
-def _report_end(labels: Labels, out: Path, info: IndexInfo, progress: Progress) -> None:
+def _report_end(labels: Labels, out: Path, models: Sequence[str], progress: Progress) -> None:
     count = len(labels.answered)
     aim = "" if count >= TARGET else f"; aim for {TARGET}"
     progress.say(f"{out}: {count:,} of {len(labels.queries):,} queries have a right text{aim}")
     if count:
-        model = shlex.quote(info.model) if info.model else "MODEL"
-        progress.say(f"next: opencse evaluate {model} --suite retrieval --data {shlex.quote(str(out))}")
+        names = shlex.join(dict.fromkeys(model or "MODEL" for model in models))
+        progress.say(f"next: opencse evaluate {names} --suite retrieval --data {shlex.quote(str(out))}")
 
 
 def _has_display() -> bool:

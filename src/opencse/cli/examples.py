@@ -73,7 +73,11 @@ EXAMPLES: dict[str, list[str]] = {
         "opencse index negatives my-index pairs.csv --teacher my-cross-encoder --least-margin 0 --out margins.jsonl",
     ],
     "index export": ["opencse index export my-index lancedb lance-folder --name docs"],
-    "label": ["opencse label my-index --out queries", "opencse label my-index --queries asked.txt --split 0.5"],
+    "label": [
+        "opencse label my-index --out queries",
+        "opencse label first-index my-index --out queries    # judge the hits of two models, to compare them",
+        "opencse label my-index --queries asked.txt --split 0.5",
+    ],
     "finish": ["opencse finish my-model"],
     "nearest": ["opencse nearest opencse-mini my-model --corpus corpus.txt --query 'A dog barks.'"],
     "serve": [

@@ -16,9 +16,16 @@ def _folder(name: str) -> str:
     return require_name(name, "INDEX")
 
 
+_ARGUMENT = typer.Argument(
+    help="Folder of the index; of several indexes of the same texts, the hits of all are judged.",
+    metavar="INDEX",
+    parser=_folder,
+)
+
+
 @with_options()
 def label(
-    folder: Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX", parser=_folder)],
+    folders: Annotated[list[str], _ARGUMENT],
     out: Annotated[Path, folder_option("of the labels, a data set in BEIR's layout")] = Path("queries"),
     score: Annotated[
         bool, typer.Option("--score", help="Print how vectors, BM25 and hybrid search score by the labels so far.")
@@ -26,7 +33,10 @@ def label(
     json_file: JsonOption = None,
     **options: Unpack[LabelOptions],
 ) -> None:
-    """Show a local page to type queries and mark which texts of INDEX are right; about ten minutes for twenty.
+    """Show a local page to type queries and mark which texts of INDEX are right; about twenty minutes for twenty.
+
+    To compare models, give an index by each of them, so that no model scores too low because only hits of another one
+    were judged.
 
     The folder of --out is saved after each mark. It is for `opencse adapt --dev FOLDER` and for `opencse evaluate
     --suite retrieval --data FOLDER`. The same command continues later. Ctrl-C stops it.
@@ -41,12 +51,12 @@ def label(
     if not score:
         if json_file is not None:
             raise UserError("--json is for scores; add --score, or leave it out")
-        label(folder, out, **options)
+        label(folders, out, **options)
         return
     model = options["model"]
-    require_json(json_file, lambda old: has_fields(old, LabelScores), read=[folder, str(out)], models=[model])
+    require_json(json_file, lambda old: has_fields(old, LabelScores), read=[*folders, str(out)], models=[model])
     scores = label_scores(
-        folder,
+        folders,
         out,
         model=model,
         device=options["device"],

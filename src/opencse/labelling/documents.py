@@ -149,7 +149,7 @@ def write_corpus(
     count = shortened = 0
     progress.start("documents", total)
     with path.open("w", encoding="utf-8", newline="\n") as stream:
-        for document in _documents(snapshot):
+        for document in read_documents(snapshot):
             name = exported_id(document.id)
             stream.write(json_line({"_id": name, "text": document.text[:LONGEST]}))
             count += 1
@@ -172,8 +172,8 @@ def write_corpus(
     return CorpusSurvey(count, shortened, prefix, digest_of, id_of)
 
 
-def _documents(snapshot: Snapshot) -> Iterator[IndexedDocument]:
-    """All documents, in the order of their first rows."""
+def read_documents(snapshot: Snapshot) -> Iterator[IndexedDocument]:
+    """Reads all documents, in the order of their first rows; without metadata."""
     written: set[str] = set()
     for rows in _chunks(snapshot):
         ids = list(dict.fromkeys(row.id for row in rows))

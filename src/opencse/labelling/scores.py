@@ -1,4 +1,4 @@
-"""Scores the kinds of search by the labels so far: means over queries with intervals, and how much was judged."""
+"""Scores the searches by the labels so far: means over queries with intervals, and how much was judged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from opencse.labelling.labels import LabelledQuery
-from opencse.labelling.pooling import SYSTEMS, Rankings
+from opencse.labelling.pooling import Rankings
 from opencse.numerals import number_of
 from opencse.ranking import ndcg, reciprocal_rank
 from opencse.statistics.difference import Interval
@@ -16,20 +16,20 @@ DEPTH = 10
 FEWEST = 5
 """Queries from which scores are shown."""
 WARNING = (
-    "Only texts that one of these three searches found were judged. Another model may find right texts that were not "
-    "judged, and then scores too low; before you compare it, label the hits of an index that it has built."
+    "Only texts that one of these searches found were judged. A model whose index is not among them may find other "
+    "right texts, and then scores too low; to compare it, label with its index too: opencse label INDEX INDEX"
 )
 
 
 @dataclass(frozen=True)
 class SystemScore:
-    """How one kind of search does, x 100.
+    """How one search does, x 100.
 
     Attributes:
         ndcg_at_10: mean over the queries.
         interval: its 95 % interval over queries (t-distribution), within [0, 100]; None where all values are the same.
         mrr_at_10: mean reciprocal rank of the first text that is right or partly right.
-        difference: mean difference of nDCG@10 to the search by vectors; None for that search itself.
+        difference: mean difference of nDCG@10 to the first search (by vectors); None for that search itself.
         difference_interval: its 95 % interval; None where no query differs.
         judged: share of the first 10 hits that were judged.
     """
@@ -48,7 +48,8 @@ class LabelScores:
 
     Attributes:
         queries: number of queries with a right or partly right text, which the means are over.
-        systems: by kind of search: ``vectors``, ``BM25``, ``hybrid``; empty with fewer than `FEWEST` queries.
+        systems: by search: ``vectors``, ``BM25``, ``hybrid``, or ``vectors of NAME`` and so on with several indexes;
+            empty with fewer than `FEWEST` queries.
         warning: what the scores cannot show.
     """
 
@@ -61,21 +62,23 @@ class LabelScores:
         if not self.systems:
             answered = number_of(self.queries, "query has", "queries have")
             return [f"{answered} a right text; scores are shown from {FEWEST} on"]
-        head = f"{'':8}  nDCG@10  {'95 % interval':15}  MRR@10  {'compared with vectors':22}  judged of first 10"
+        first, width = next(iter(self.systems)), max(map(len, self.systems))
+        head = f"{'':{width}}  nDCG@10  {'95 % interval':15}  MRR@10  {'difference':20}  judged of first 10"
         rows = [
-            f"{name:8}  {one.ndcg_at_10:7.1f}  {_range(one.interval):15}  {one.mrr_at_10:6.1f}  "
-            f"{_compared(one):22}  {one.judged:.0%}"
+            f"{name:{width}}  {one.ndcg_at_10:7.1f}  {_range(one.interval):15}  {one.mrr_at_10:6.1f}  "
+            f"{_difference(one):20}  {one.judged:.0%}"
             for name, one in self.systems.items()
         ]
-        return [f"{number_of(self.queries, 'query')}, x 100", head, *rows, self.warning]
+        about = f"{number_of(self.queries, 'query')}, x 100; differences are from {first}"
+        return [about, head, *rows, self.warning]
 
 
 def score(queries: Sequence[LabelledQuery], rankings: Sequence[Rankings]) -> LabelScores:
-    """Scores each kind of search by the queries that have a right or partly right text.
+    """Scores each search by the queries that have a right or partly right text.
 
     Args:
         queries: n of them.
-        rankings: n, of at least 10 hits each where the index has as many.
+        rankings: n by the same searches, of at least 10 hits each where the index has as many.
     """
     if len(queries) < FEWEST:
         return LabelScores(len(queries), {})
@@ -84,13 +87,13 @@ def score(queries: Sequence[LabelledQuery], rankings: Sequence[Rankings]) -> Lab
     judged: dict[str, list[bool]] = {}
     for query, ranking in zip(queries, rankings, strict=True):
         relevance = query.levels()
-        for name in SYSTEMS:
-            first = ranking.ids[name][:DEPTH]
+        for name, ids in ranking.ids.items():
+            first = ids[:DEPTH]
             levels = [relevance.get(text_id, 0) for text_id in first]
             values.setdefault(name, []).append(100 * ndcg(levels, list(relevance.values()), DEPTH))
             reciprocal.setdefault(name, []).append(100 * reciprocal_rank(levels, DEPTH))
             judged.setdefault(name, []).extend(text_id in relevance for text_id in first)
-    return LabelScores(len(queries), {name: _system(name, values, reciprocal, judged) for name in SYSTEMS})
+    return LabelScores(len(queries), {name: _system(name, values, reciprocal, judged) for name in values})
 
 
 def _system(
@@ -101,9 +104,10 @@ def _system(
 ) -> SystemScore:
     mean, interval = _mean(values[name])
     difference = difference_interval = None
-    if name != SYSTEMS[0]:
-        pairs = zip(values[name], values[SYSTEMS[0]], strict=True)
-        difference, difference_interval = _mean([value - of_vectors for value, of_vectors in pairs])
+    base = next(iter(values))
+    if name != base:
+        pairs = zip(values[name], values[base], strict=True)
+        difference, difference_interval = _mean([value - of_base for value, of_base in pairs])
     within = None if interval is None else (max(0.0, interval[0]), min(100.0, interval[1]))
     share = sum(judged[name]) / max(1, len(judged[name]))
     return SystemScore(mean, within, _mean(reciprocal[name])[0], difference, difference_interval, share)
@@ -118,7 +122,7 @@ def _range(interval: Interval | None) -> str:
     return "all the same" if interval is None else f"[{interval[0]:.1f}, {interval[1]:.1f}]"
 
 
-def _compared(score: SystemScore) -> str:
+def _difference(score: SystemScore) -> str:
     if score.difference is None:
         return ""
     interval = score.difference_interval

@@ -1,4 +1,4 @@
-"""One person's session: searches the index, takes marks, and saves after each of them. Start reading here.
+"""One person's session: searches one or several indexes, takes marks, and saves after each of them. Start reading here.
 
 Every change makes new `Labels` and saves them before they replace the old ones, so that nothing is shown as marked that
 was not saved. Calls come one after the other (the server has one thread for them), so that two tabs of a browser
@@ -16,12 +16,11 @@ from opencse.errors import UserError, reason
 from opencse.labelling.documents import CorpusSurvey, IndexedDocument, documents_with_ids, write_corpus
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import CorpusState, LabelledQuery, Labels, Level, PooledText, ranks_by_text
-from opencse.labelling.pooling import Rankings, interleaved, search_all
+from opencse.labelling.pooling import PooledIndexes, Rankings, interleaved
 from opencse.labelling.scores import DEPTH, LabelScores, score
-from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
-from opencse.search.index import Index
+from opencse.search.snapshots import Snapshot
 
 SHOWN = 1_500
 """Characters of a text that are shown at first."""
@@ -57,10 +56,10 @@ class ShownText:
 
 
 class LabelSession:
-    """The labels of a folder together with the index whose texts are judged.
+    """The labels of a folder together with the indexes whose texts are judged.
 
     Args:
-        index: is searched.
+        indexes: are searched.
         folder: that the labels are saved to.
         labels: those of the folder.
         depth: hits of each kind of search that are shown.
@@ -68,13 +67,19 @@ class LabelSession:
     """
 
     def __init__(
-        self, index: Index, folder: LabelFolder, labels: Labels, *, depth: int = 10, progress: Progress | None = None
+        self,
+        indexes: PooledIndexes,
+        folder: LabelFolder,
+        labels: Labels,
+        *,
+        depth: int = 10,
+        progress: Progress | None = None,
     ) -> None:
-        self._index, self._folder, self._depth = index, folder, depth
+        self._indexes, self._folder, self._depth = indexes, folder, depth
         self._progress = progress or Silent()
         self._labels = labels
         self._ranked: dict[str, Rankings] = {}
-        self._ranked_by: tuple[str, float] | None = None  # the index and the weight of its hybrid search
+        self._ranked_by: tuple[str, list[float]] | None = None  # the indexes and the weights of their hybrid search
         self.notes: list[str] = []
         self._follow_index()
 
@@ -132,7 +137,7 @@ class LabelSession:
             UserError: if the index has this text no longer.
         """
         self._follow_index()
-        with self._index.snapshot() as snapshot:
+        with self._indexes.snapshot() as snapshot:
             document = documents_with_ids(snapshot, [text_id]).get(text_id)
             if digest and (document is None or document.digest != digest):
                 pool = self._labels.query(number).pool
@@ -156,23 +161,29 @@ class LabelSession:
 
         Texts that were shown before stay, in their order.
         """
-        with self._index.snapshot() as snapshot:  # all that follows reads this one snapshot
+        with self._indexes.snapshot() as snapshot:  # all that follows reads this one snapshot
             self._follow_index()
             query = self._labels.query(number)
-            (rankings,) = self._search([query.text], self._depth)
-            before = {one.id: one for one in query.pool}
-            new_ids = [text_id for text_id in interleaved(rankings.ids, number) if text_id not in before]
-            documents = documents_with_ids(snapshot, [*before, *new_ids])
-        ranks = ranks_by_text(rankings.ids)
-        pool = [
-            _pooled(before.get(text_id), text_id, documents.get(text_id), ranks.get(text_id, {}))
-            for text_id in (*before, *new_ids)
-            if text_id in documents or before[text_id].level is not None  # one that is gone without a mark is dropped
-        ]
-        labels = self._labels.with_pool(number, pool)
-        self._save(labels.with_finished(number, query.finished and not new_ids))
-        shown_texts = [_shown(one, documents.get(one.id), rankings) for one in pool]
-        return self._labels.query(number), shown_texts
+            (rankings,) = self._indexes.search([query.text], self._depth)
+            query, documents = _with_hits(query, rankings, snapshot)
+        self._save(self._labels.with_pool(number, query.pool).with_finished(number, query.finished))
+        return query, [_shown(one, documents.get(one.id), rankings) for one in query.pool]
+
+    def add_hits(self) -> int:
+        """Adds what is found now to the texts of every finished query, for instance by an index that is new.
+
+        Returns:
+            The number of queries with texts to be judged, which are no longer finished.
+        """
+        finished = [query for query in self._labels.queries if query.finished]
+        labels = self._labels
+        with self._indexes.snapshot() as snapshot:
+            rankings = self._indexes.search([query.text for query in finished], self._depth)
+            for query, ranking in zip(finished, rankings, strict=True):
+                changed, _ = _with_hits(query, ranking, snapshot)
+                labels = labels.with_pool(query.number, changed.pool).with_finished(query.number, changed.finished)
+        self._save(labels)
+        return sum(not labels.query(query.number).finished for query in finished)
 
     def text_of(self, text_id: str, digest: str | None = None) -> str:
         """All of a document's text, or its first `MOST_SHOWN` characters.
@@ -180,7 +191,7 @@ class LabelSession:
         Raises:
             UserError: if the index does not have it, or another text than that of ``digest`` has its id by now.
         """
-        with self._index.snapshot() as snapshot:
+        with self._indexes.snapshot() as snapshot:
             document = documents_with_ids(snapshot, [text_id]).get(text_id)
         if document is None:
             raise UserError("this text was deleted from the index")
@@ -191,13 +202,10 @@ class LabelSession:
     def scores(self) -> LabelScores:
         """Scores the kinds of search by the marks so far."""
         self._follow_index()
-        current = (self._index.stamp, self._index.hybrid_weight.value)
+        current = (self._indexes.stamp, self._indexes.hybrid_weights)
         if current != self._ranked_by:
             self._ranked, self._ranked_by = {}, current
-        return score_labels(self._index, self._labels, self._ranked)
-
-    def _search(self, queries: Sequence[str], k: int) -> list[Rankings]:
-        return search_all(self._index, queries, k, self._index.encode(queries, Role.QUERY))
+        return score_labels(self._indexes, self._labels, self._ranked)
 
     def _save(self, labels: Labels) -> None:
         if labels != self._labels:
@@ -225,10 +233,11 @@ class LabelSession:
     def _follow_index(self) -> None:
         """Writes the documents again, and follows marked texts to their new ids, where the index has changed."""
         state = self._labels.corpus
-        with self._index.snapshot() as snapshot:
-            stamp = self._index.stamp
+        with self._indexes.snapshot() as snapshot:
+            stamp = self._indexes.stamp
             if state is not None and state.stamp == stamp and self._folder.has_corpus():
                 return
+            self._indexes.require_same_texts(self._progress)
             pooled = [one for query in self._labels.queries for one in query.pool]
             ids, digests = {one.id for one in pooled}, {one.digest for one in pooled}
 
@@ -278,32 +287,32 @@ def followed(pool: Sequence[PooledText], survey: CorpusSurvey) -> list[PooledTex
     return list(followed_pool.values())
 
 
-def score_labels(index: Index, labels: Labels, ranked: dict[str, Rankings] | None = None) -> LabelScores:
-    """Scores the searches of an index by labels; marks of texts that the index does not have do not count.
+def score_labels(indexes: PooledIndexes, labels: Labels, ranked: dict[str, Rankings] | None = None) -> LabelScores:
+    """Scores the searches of indexes by labels; marks of texts that they do not have do not count.
 
     Args:
-        index: is searched.
+        indexes: are searched.
         labels: the queries and their marks.
         ranked: rankings of queries by their text, which are not searched for again; new ones are added.
 
     Raises:
-        UserError: if the index has none of the marked texts.
+        UserError: if the indexes have none of the marked texts, or different texts.
     """
     marked = labels.marked_texts
-    with index.snapshot() as snapshot:
+    with indexes.snapshot() as snapshot:
         documents = documents_with_ids(snapshot, [one.id for query in labels.queries for one in query.pool])
     for query in labels.queries:
         pool = [one.model_copy(update={"is_current": _is_in(one, documents)}) for one in query.pool]
         labels = labels.with_pool(query.number, pool)
     if marked and not any(one.is_current for one in labels.marked_texts):
         raise UserError(
-            f"{index.folder}: has none of the {len(marked):,} marked texts; the labels are of another index"
+            f"{indexes.first.folder}: has none of the {len(marked):,} marked texts; the labels are of another index"
         )
     answered = labels.answered
     known = {} if ranked is None else ranked
     new = [query.text for query in answered if query.text not in known]
     if new:
-        rankings = search_all(index, new, DEPTH, index.encode(new, Role.QUERY))
+        rankings = indexes.search(new, DEPTH)
         known |= {text: Rankings(one.ids, {}) for text, one in zip(new, rankings, strict=True)}
     return score(answered, [known[query.text] for query in answered])
 
@@ -311,6 +320,32 @@ def score_labels(index: Index, labels: Labels, ranked: dict[str, Rankings] | Non
 def _is_in(pooled: PooledText, documents: Mapping[str, IndexedDocument]) -> bool:
     document = documents.get(pooled.id)
     return document is not None and document.digest == pooled.digest
+
+
+def _with_hits(
+    query: LabelledQuery, rankings: Rankings, snapshot: Snapshot
+) -> tuple[LabelledQuery, dict[str, IndexedDocument]]:
+    """A query with what is found for it now after the texts that were shown before, and the documents of all of them.
+
+    With new texts a finished query is finished no longer. The others have all been looked at, so those without a mark
+    become "not right": what is left without one is new.
+    """
+    before = {one.id: one for one in query.pool}
+    new_ids = [text_id for text_id in interleaved(rankings.ids, query.number) if text_id not in before]
+    documents = documents_with_ids(snapshot, [*before, *new_ids])
+    ranks = ranks_by_text(rankings.ids)
+    pool = [
+        _pooled(before.get(text_id), text_id, documents.get(text_id), ranks.get(text_id, {}))
+        for text_id in (*before, *new_ids)
+        if text_id in documents or before[text_id].level is not None  # one that is gone without a mark is dropped
+    ]
+    if query.finished and new_ids:
+        pool = [
+            one.model_copy(update={"level": 0}) if one.id in before and one.level is None and one.is_current else one
+            for one in pool
+        ]
+    finished = query.finished and not new_ids
+    return query.model_copy(update={"pool": tuple(pool), "finished": finished}), documents
 
 
 def _pooled(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -73,13 +73,15 @@ class Finished(LabelBody):
     finished: bool
 
 
-def create_label_app(session: LabelSession, *, about: Mapping[str, str]) -> FastAPI:
+def create_label_app(session: LabelSession, *, indexes: Sequence[str], models: Sequence[str]) -> FastAPI:
     """Creates the application of a session; only pages of this machine may use it.
 
     Args:
         session: whose methods are called on one thread, one after the other.
-        about: names the ``index`` and its ``model`` for the page.
+        indexes: folders of the indexes, which the page names.
+        models: of each of them; empty where an index names none.
     """
+    about = {"indexes": list(indexes), "models": list(models)}
     worker = Worker("opencse-label")
     limits = Limits(body_bytes=_TEXTS)
     bodies = HeldBytes(limits)
@@ -182,7 +184,7 @@ def _require_own_page(request: Request) -> None:
         raise ApiError(403, "changes are accepted from this server's own page only", code="foreign_origin")
 
 
-def _state(session: LabelSession, about: Mapping[str, str]) -> dict[str, Any]:
+def _state(session: LabelSession, about: Mapping[str, list[str]]) -> dict[str, Any]:
     labels = session.labels
     levels: tuple[tuple[str, Level], ...] = (("right", 2), ("partly", 1), ("wrong", 0))
     queries = [

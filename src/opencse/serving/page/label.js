@@ -1,4 +1,4 @@
-// The page of `opencse label`: a query, the texts that three kinds of search find, and the marks; saved one by one.
+// The page of `opencse label`: a query, the texts that the searches find, and the marks; saved one by one.
 
 import { ask } from "./api.js";
 import { at, counted, make, quoted, report } from "./dom.js";
@@ -27,29 +27,32 @@ async function send(path, body) {
 function show(latest) {
   state = latest;
   const { answered, target, documents } = state;
-  report(at("about"), `${state.index} · ${counted(documents, "text")} · saved in ${state.folder}`);
+  report(at("about"), `${state.indexes.join(", ")} · ${counted(documents, "text")} · saved in ${state.folder}`);
   at("aim").max = target;
   at("aim").value = Math.min(answered, target);
   at("aim-text").textContent = `${answered} of ${target} queries have a right text`;
   at("no-queries").hidden = state.queries.length > 0;
   at("queries").replaceChildren(...state.queries.map(listed));
+  if (current !== null) report(at("pool-note"), about(texts.list));
   at("undo").disabled = undos.length === 0;
   at("use").hidden = answered === 0;
-  const model = state.model === "" ? "MODEL" : quoted(state.model);
-  const [index, folder] = [quoted(state.index), quoted(state.folder)];
+  const models = [...new Set(state.models.map((model) => (model === "" ? "MODEL" : quoted(model))))].join(" ");
+  const folder = quoted(state.folder);
   const forDev = state.queries.filter((query) => query.right + query.partly > 0 && (state.split === null || query.split === "dev"));
+  const indexes = state.indexes.map(quoted).join(" ");
   const commands = [
-    `opencse evaluate ${model} --suite retrieval --data ${folder}`,
-    `opencse adapt DOCUMENTS --dev ${folder} --out my-model`,
+    ...(state.indexes.length > 1 ? [] : ["# label the hits of another model too, before you compare it", `opencse label ${indexes} OTHER-INDEX --out ${folder}`, ""]),
+    "# score models",
+    `opencse evaluate ${models} --suite retrieval --data ${folder}`,
   ];
-  if (forDev.length >= TUNED) commands.push(`opencse index tune ${index} --dev ${folder}`);
+  if (forDev.length >= TUNED) commands.push("", "# fit the weight of hybrid search", ...state.indexes.map((index) => `opencse index tune ${quoted(index)} --dev ${folder}`));
   at("use-commands").textContent = commands.join("\n");
 }
 
 function listed(query) {
   const counts = [[query.right, "right"], [query.partly, "partly"], [query.wrong, "not"]].filter(([count]) => count > 0);
   const facts = counts.map(([count, name]) => `${count} ${name}`);
-  if (query.finished) facts.unshift("✓ done");
+  if (query.finished) facts.unshift(query.right + query.partly > 0 ? "✓ done" : "✓ done, not used: no right text");
   if (state.split !== null) facts.push(query.split);
   const button = make("button", { type: "button" }, make("span", { dir: "auto" }, query.text), make("span", { className: "muted" }, facts.join(" · ") || "not yet judged"));
   button.setAttribute("aria-current", String(query.number === current));
@@ -65,13 +68,21 @@ async function open(number) {
   at("judging").hidden = false;
   at("help").open = state.answered < 2;
   at("query-title").textContent = query.text;
-  report(at("pool-note"), query.texts.length === 0
-    ? "No text was found; edit the query, or go to the next one."
-    : `${counted(query.texts.length, "text")}: the first of vectors, BM25 and hybrid search, mixed so that none is favoured.`);
+  report(at("pool-note"), about(query.texts));
   texts.show(query.texts);
   report(at("status"), state.notes.join(" "));
-  texts.focus(0);
+  texts.focus(query.finished ? 0 : Math.max(0, query.texts.findIndex((text) => text.level === null)));
   if (query.texts.length === 0) at("next").focus();
+}
+
+// Where the texts come from, and how many are left where some are marked.
+function about(list) {
+  if (list.length === 0) return "No text was found; edit the query, or go to the next one.";
+  const left = list.filter((text) => text.level === null).length;
+  const finished = state.queries.find((query) => query.number === current)?.finished;
+  const marked = !finished && left < list.length ? `, ${left} without a mark` : "";
+  const indexes = state.indexes.length > 1 ? ` of ${state.indexes.length} indexes` : "";
+  return `${counted(list.length, "text")}${marked}: the first of vectors, BM25 and hybrid search${indexes}, mixed so that none is favoured.`;
 }
 
 function mark(index, level) {
@@ -202,7 +213,8 @@ document.addEventListener("keydown", (event) => {
   const levels = { r: 2, p: 1, n: 0 };
   let work = null;
   if (/^[1-9]$/.test(event.key)) work = () => mark(texts.first + Number(event.key) - 1, texts.following(texts.first + Number(event.key) - 1));
-  else if (event.key in levels) work = () => mark(focused, levels[event.key]);
+  else if (event.key in levels) work = () => { mark(focused, levels[event.key]); texts.focus(focused + 1); };
+  else if (event.key === "a") work = () => texts.showAll(focused);
   else if (event.key === "ArrowDown") work = () => texts.focus(focused + 1);
   else if (event.key === "ArrowUp") work = () => texts.focus(focused - 1);
   else if (event.key === "u") work = undo;

@@ -1,4 +1,4 @@
-// The scores of the three kinds of search by the marks so far.
+// The scores of each search by the marks so far.
 
 import { at, make } from "./dom.js";
 
@@ -16,11 +16,11 @@ export function drawScores(scores) {
   const systems = Object.entries(scores.systems);
   at("scores").hidden = systems.length === 0;
   if (systems.length === 0) return;
-  const heads = ["Search", "nDCG@10", "Compared with vectors"].map((text) => make("th", { scope: "col" }, text));
+  const heads = ["Search", "nDCG@10", "Difference"].map((text) => make("th", { scope: "col" }, text));
   at("scores-table").replaceChildren(
     make("caption", { className: "hidden" }, `Scores over ${scores.queries} queries, x 100`),
     make("thead", {}, make("tr", {}, ...heads)),
     make("tbody", {}, ...systems.map(([name, score]) => row(name, score))),
   );
-  at("scores-note").textContent = `${scores.queries} queries, x 100, with 95 % intervals. ${scores.warning}`;
+  at("scores-note").textContent = `${scores.queries} queries, x 100, with 95 % intervals; differences are from ${systems[0][0]}. ${scores.warning}`;
 }

@@ -24,7 +24,17 @@ export class Texts {
     this.list = list.map((text) => ({ ...text, gone: text.text === "" }));
     this.index = 0;
     this.element.replaceChildren(...this.list.map((text, index) => this.item(text, index)));
+    this.list.forEach((text, index) => { // what is not shown completely has a button that shows it
+      const body = this.element.children[index].querySelector(".text");
+      const more = this.element.children[index].querySelector(".more");
+      if (more !== null) more.hidden = !text.is_part && body.scrollHeight <= body.clientHeight + 1;
+    });
     this.paint();
+  }
+
+  showAll(index) {
+    const more = this.element.children[index]?.querySelector(".more");
+    if (more !== null && more !== undefined && !more.hidden) more.click();
   }
 
   focus(index) {
@@ -66,7 +76,7 @@ export class Texts {
       });
       return button;
     });
-    if (text.is_part) buttons.push(this.more(text, body));
+    buttons.push(this.more(text, body));
     const item = make(
       "li",
       { tabIndex: -1, "aria-label": `Text ${index + 1} of ${this.list.length}` },
@@ -92,8 +102,7 @@ export class Texts {
     const button = make("button", { type: "button", className: "more" }, "Show all");
     button.addEventListener("click", async () => {
       try {
-        const answer = await ask(`labels/text?id=${encodeURIComponent(text.id)}&digest=${text.digest}`);
-        body.textContent = answer.text;
+        if (text.is_part) body.textContent = (await ask(`labels/text?id=${encodeURIComponent(text.id)}&digest=${text.digest}`)).text;
         body.classList.add("all");
         body.tabIndex = 0;
         body.focus();
