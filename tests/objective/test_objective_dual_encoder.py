@@ -281,16 +281,17 @@ def test_the_chosen_encoder_is_evaluated_and_kept(
     dev = NormOfTheWeights(sign=sign)
     trainer = engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=second", "training.max_steps=2")
     trainer.objective.saved_encoder = choice
-    trainer.dev, trainer.start, trainer.progress = cast(Selector, dev), DevScore(-1e9), Heard()
+    trainer.start, progress = DevScore(-1e9), Heard()
+    trainer.evaluations.dev, trainer.evaluations.progress = cast(Selector, dev), progress
     with torch.no_grad():
         second_of(trainer).get_parameter(WORDS).mul_(3)
     trainer.run(resume=False)
     second = second_of(trainer).state_dict()
     chosen_second = choice == "second" or sign > 0
-    assert torch.equal(trainer.best[WORDS], second[WORDS]) is chosen_second
+    assert torch.equal(trainer.evaluations.best[WORDS], second[WORDS]) is chosen_second
     assert len(dev.scored) == (1 if choice == "second" else 2)
     named = "" if choice == "second" else f" of the {'second' if chosen_second else 'first'} encoder"
-    assert f"dev {max(sign * norm for norm in dev.scored):.2f}{named} (start" in trainer.progress.notes[-1]
+    assert f"dev {max(sign * norm for norm in dev.scored):.2f}{named} (start" in progress.notes[-1]
     assert torch.equal(trainer.encoder.state_dict()[WORDS], second[WORDS]) is chosen_second, "the last one"
 
 

@@ -87,7 +87,7 @@ def start_score(
 
 def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, progress: Progress) -> None:
     """Selects the encoder to keep after the last step, and writes it, its card and the record."""
-    encoder, history = trainer.encoder, trainer.history
+    encoder, history = trainer.encoder, trainer.evaluations.history
     scores = history.scores
     if not scores and not plan.recipe.objective.negatives:
         which, verdict = "last", _loss_verdict(trainer)
@@ -101,7 +101,7 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
     encoder.eval().save(folder.last, card=card, masked_lm=keeps_head(trainer.objective))
     kept_encoder = encoder
     if which == "best":
-        encoder.load_state_dict(trainer.best)
+        encoder.load_state_dict(trainer.evaluations.best)
     elif which != "last":
         kept_encoder = _untrained(plan, which)
     if kept_encoder is not encoder and keeps_head(trainer.objective):
@@ -135,14 +135,14 @@ def _card(
 
 def _choose(trainer: Trainer, dev: Selector, plan: Plan, own_pooling: OwnPoolingScore | None) -> Choice:
     """Lets ``dev`` choose; see `Selector.choose`. The trainer's encoder has the last weights again afterwards."""
-    history = trainer.history
+    history = trainer.evaluations.history
 
     def is_worse() -> bool:
         encoder = trainer.encoder
         own_is_better = own_pooling is not None and own_pooling.value > history.scores[0]
         start = dev.score(_untrained(plan, "given" if own_is_better else "start"))
         last = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
-        encoder.load_state_dict(trainer.best)
+        encoder.load_state_dict(trainer.evaluations.best)
         trained = dev.score(encoder)
         encoder.load_state_dict(last)
         return dev.worse(trained, start)

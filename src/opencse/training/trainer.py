@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
 from pathlib import Path
 
 import torch
@@ -12,10 +11,8 @@ from torch import Tensor
 
 from opencse.adapting.selection import DevScore, History, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.together import evaluate_together
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.kernels.precision import Precision
-from opencse.model_folder.adapters import shares_the_start
 from opencse.numerals import number_of
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, StepLosses
@@ -23,7 +20,6 @@ from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress
 from opencse.text.batches import Batches
-from opencse.training.averages import average, points_between
 from opencse.training.callbacks import Callbacks
 from opencse.training.checkpoint import (
     CHECKPOINT,
@@ -36,7 +32,8 @@ from opencse.training.checkpoint import (
     restore_random_states,
     save_checkpoint,
 )
-from opencse.training.metrics import AVERAGE_OF, METRICS, MetricsLog
+from opencse.training.evaluations import Evaluations
+from opencse.training.metrics import METRICS, MetricsLog
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
 from opencse.training.optimizer import build_optimizer, learning_rate, set_rate, trained_weights
 from opencse.training.recorded import RecordedUpdate, why_not_recorded
@@ -52,7 +49,7 @@ _FIX = "lower training.learning_rate, or train in float32 (training.precision=fl
 
 @dataclass
 class Trainer:
-    """Makes the steps of a run, evaluates, writes checkpoints, and remembers the best encoder.
+    """Makes the steps of a run, has the encoder evaluated, and writes checkpoints.
 
     Each step: inputs -> one forward pass -> representations -> objective -> backward pass -> the parts'
     ``after_backward`` -> clip -> AdamW. Everything random is either a function of the step or in the checkpoint, so a
@@ -96,15 +93,11 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.notify)
-        self.history = History()
+        self.evaluations = Evaluations(
+            self.encoder, self.objective, self.settings, self.dev, self.world, self.metrics, self.progress
+        )
         self.last_step = self.steps
-        self.best: dict[str, Tensor] = {}
-        self.better_encoder = 0  # of `Objective.candidates`, in the latest evaluation
         self.stop_at_end = False  # a stop was requested when all steps were made
-        averaged = self.settings.averages_at_end or any(share < 1 for share in self.settings.average_with_start)
-        weights = self._weights() if averaged else {}
-        self.start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
-        self.tries_weights = bool(self.start_weights) or self.objective.saved_encoder != "first"
         self.probes = probes_of(self.inputs.corpus)
         self.sets = (DataSet(FIRST, self.objective, self.inputs, self.batches), *self.others)
         parameters = [p for one in self.sets for p in one.objective.parameters()]
@@ -124,7 +117,7 @@ class Trainer:
         return self.folder / CHECKPOINT
 
     def run(self, *, resume: bool) -> History:
-        """Makes all steps, from the checkpoint on if ``resume``; ``best`` has the best encoder's weights afterwards.
+        """Makes all steps, from the checkpoint on if ``resume``; ``evaluations`` has the best encoder's weights then.
 
         Raises:
             InterruptedRunError: on Ctrl-C or SIGTERM, after a checkpoint.
@@ -136,14 +129,14 @@ class Trainer:
             self._begin()
         self.world.wait()
         self.progress.start("training", self.steps, step)
-        (settled,) = self.world.any_of([self._settled])
+        (settled,) = self.world.any_of([self.evaluations.settled])
         with stop_requests(once=not self.world.several) as stop:
             try:
                 while step < self.steps and not settled:
                     outcome = self._make_step(step)
                     step += 1
                     self._finish_step(step, outcome)
-                    stopping, settled = self.world.any_of([stop.is_set(), self._settled])
+                    stopping, settled = self.world.any_of([stop.is_set(), self.evaluations.settled])
                     if stopping and step < self.steps and not settled:
                         self._save(step)
                         self.world.wait()
@@ -153,29 +146,19 @@ class Trainer:
             finally:
                 self.progress.finish()
             self.last_step = step
-            if self.dev is not None and self.settings.averages_at_end:
-                self._evaluate_between(step, self.dev)
-            if self.objective.saved_encoder != "first":
-                self.encoder.load_state_dict(self.objective.candidates(self._weights())[self.better_encoder])
+            self.evaluations.finish(step)
             self.stop_at_end = stop.is_set()
         if step < self.steps:
-            without_gain = number_of(self.history.without_gain, "evaluation")
+            without_gain = number_of(self.evaluations.history.without_gain, "evaluation")
             self.progress.say(f"stopped    at step {step:,} of {self.steps:,}: no gain in {without_gain}")
-        return self.history
-
-    @property
-    def _settled(self) -> bool:
-        """Whether there was no new best for as many evaluations as ``patience`` allows; in the first process."""
-        patience = self.settings.patience
-        return patience is not None and self.history.without_gain >= patience
+        return self.evaluations.history
 
     def _begin(self) -> None:
         torch.manual_seed(self.settings.seed_of_dropout)
         if self.world.first:
             self.metrics.clear()
         if self.start is not None:
-            self.history.add(0, self.start)
-            self.metrics.write({"step": 0, **self.start.record()})
+            self.evaluations.add_start(self.start)
 
     def _update(self, step: Step) -> Update | RecordedUpdate:
         """Makes the steps of a data set, recorded where that is possible and the settings allow it."""
@@ -212,12 +195,12 @@ class Trainer:
         last = step == self.steps
         if self._logged(step):
             self._log(step, outcome)
-        evaluated = self.dev is not None and step % self.settings.evaluate_every == 0
+        evaluated = self.evaluations.is_due(step)
         if evaluated or last or step == 1:
             when = f"step {step:,}: training ruined the encoder"
             require_sound(self.encoder, self.probes, when, _FIX, allow_equal=self.dev is not None)
-        if self.dev is not None and (evaluated or last):
-            self._evaluate(step, self.dev)
+        if evaluated or last:
+            self.evaluations.evaluate(step)
         if step % self.settings.checkpoint_every == 0 and not last:
             self._save(step)
         self.progress.advance(step)
@@ -235,60 +218,6 @@ class Trainer:
             self.metrics.write({"step": step, **which, "loss": total, **losses, **report, "learning_rate": rate})
         self.progress.advance(step, f"loss {total:.4f}" + (f" ({self.sets[number].name})" if self.others else ""))
 
-    def _evaluate(self, step: int, dev: Selector) -> None:
-        weights = self._weights()
-        encoders, shares = self.objective.candidates(weights), self.settings.average_with_start
-        best, best_weights = self._score_average(encoders[0], shares[0], dev)
-        self.better_encoder = 0
-        for number, share in list(product(range(len(encoders)), shares))[1:]:
-            score, averaged = self._score_average(encoders[number], share, dev)
-            if score.beats(best):
-                best, best_weights, self.better_encoder = score, averaged, number
-        if self.tries_weights:
-            self.encoder.load_state_dict(weights)
-        if not self.world.first:
-            return
-        if self.history.add(step, best):
-            self.best = best_weights
-        self.metrics.write({"step": step, **best.record()})
-        scores = self.history.scores
-        which = "" if len(encoders) == 1 else f" of the {('first', 'second')[self.better_encoder]} encoder"
-        message = f"dev {best.value:.2f}{which} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
-        self.progress.advance(step, f"{message}, refused: forgets" if best.forgets else message)
-
-    def _score_average(
-        self, weights: dict[str, Tensor], share: float, dev: Selector
-    ) -> tuple[DevScore, dict[str, Tensor]]:
-        """Scores the average of ``weights`` with the start's, which the encoder then has; also returns the average."""
-        averaged = weights if share == 1 else average(self.start_weights, weights, share)
-        if self.tries_weights:
-            self.encoder.load_state_dict(averaged)
-        return replace(evaluate_together(self.encoder, self.world, dev.score), share=share), averaged
-
-    def _evaluate_between(self, last_step: int, dev: Selector) -> None:
-        """Tries further averages of the best step's weights; of the last step's where the guard accepted no step."""
-        last_weights, best_step = self._weights(), self.history.best_step
-        step, share, weights = last_step, 1.0, self.objective.candidates(last_weights)[self.better_encoder]
-        if best_step:
-            step, share, weights = best_step, self.history.by_step[best_step].share, self.best
-        step, share, weights = self.world.share((step, share, weights))
-        for one, averaged in points_between(self.start_weights, weights, share, self.settings.averages_at_end):
-            self.encoder.load_state_dict(averaged)
-            score = replace(evaluate_together(self.encoder, self.world, dev.score), share=one)
-            if not self.world.first:
-                continue
-            self.metrics.write({"step": last_step, AVERAGE_OF: step, **score.record()})
-            if not score.beats(self.history.by_step[step]):
-                continue
-            if self.history.add(step, score):
-                self.best = averaged
-                self.progress.say(f"average    {one:.0%} of the way to step {step:,} is better: dev {score.value:.2f}")
-        self.encoder.load_state_dict(last_weights)
-
-    def _weights(self) -> dict[str, Tensor]:
-        """A copy of the encoder's weights."""
-        return {name: tensor.detach().cpu().clone() for name, tensor in self.encoder.state_dict().items()}
-
     def _save(self, step: int) -> None:
         if not self.world.first:
             return
@@ -297,16 +226,11 @@ class Trainer:
             **prefixed("objective", self.objective.state_dict()),
             **self._states_of_others(),
             **prefixed("optimizer", optimizer_tensors(self.optimizer)),
-            **prefixed("best", self.best),
+            **prefixed("best", self.evaluations.best),
             **prefixed("random", random_states(self.encoder.device)),
         }
         chunks = {"rows": self.chunks.rows, "keep": self.chunks.keep, "processes": self.world.count}
-        values = {
-            "step": step,
-            "history": self.history.plain(),
-            "chunks": chunks,
-            "better_encoder": self.better_encoder,
-        }
+        values = {"step": step, "chunks": chunks, **self.evaluations.plain()}
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
         self.callbacks.on_checkpoint(step, self.checkpoint_folder)
 
@@ -339,8 +263,7 @@ class Trainer:
         for number, one in enumerate(self.others):
             one.objective.load_state_dict(checkpoint.of(_owner(number)))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
-        self.best, self.history = checkpoint.of("best"), History.read(checkpoint.values["history"])
-        self.better_encoder = int(checkpoint.values.get("better_encoder", 0))  # missing in earlier versions
+        self.evaluations.restore(checkpoint.of("best"), checkpoint.values)
         states = checkpoint.of("random")
         restore_random_states(states, self.encoder.device)
         before, now = next((name for name in states if name != "cpu"), "cpu"), self.encoder.device.type
