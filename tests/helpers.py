@@ -45,6 +45,27 @@ def with_options(command: Iterable[object], *options: object) -> list[object]:
     return [*kept, *options]
 
 
+def refused(result: tuple[int, str, str], *parts: str) -> str:
+    """Checks that a command refused its input as it should: exit code 2, and a last line that says why.
+
+    Args:
+        result: of the fixture ``opencse``.
+        parts: texts that the line has.
+
+    Returns:
+        The line.
+    """
+    code, out, err = result
+    assert (code, out) == (2, ""), err
+    assert "Traceback" not in err
+    lines = [line for line in err.splitlines() if line.startswith("opencse:")]
+    assert len(lines) == 1, err
+    assert err.strip().endswith(lines[0]), "something was printed after the error"
+    for part in parts:
+        assert part in lines[0], lines[0]
+    return lines[0]
+
+
 class Heard(Silent):
     """A reporter that keeps what is said, and what is shown next to its bar."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import Run
+from helpers import Run, refused
 from opencse.api import making
 from opencse.text import sample
 
@@ -21,17 +21,6 @@ pytestmark = pytest.mark.slow
 
 
 QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
-
-
-def refused(result: tuple[int, str, str], *parts: str) -> None:
-    code, _, err = result
-    assert code == 2, err
-    lines = [line for line in err.splitlines() if line.startswith("opencse:")]
-    assert len(lines) == 1, err
-    assert err.strip().endswith(lines[0]), "something was printed after the error"
-    assert "Traceback" not in err
-    for part in parts:
-        assert part in lines[0]
 
 
 def test_help_and_import_are_quick() -> None:

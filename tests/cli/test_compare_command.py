@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run, with_options
+from helpers import Run, refused, with_options
 from opencse.api.study_file import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
@@ -79,11 +79,7 @@ def test_mistakes_are_told_in_one_line(
         "compare", sample.TRAIN, "--out", tmp_path / "out", "--recipes", "simcse", "--starts", tiny_folder,
         "--seeds", "1", "--data", data, *QUICK,
     ]  # fmt: skip
-    code, _, stderr = opencse(*with_options(command, *change))
-    assert code == 2
-    told = [line for line in stderr.splitlines() if line.startswith("opencse:")]
-    assert len(told) == 1
-    assert message in told[0]
+    refused(opencse(*with_options(command, *change)), message)
 
 
 def test_the_command_is_the_same_under_another_name_of_the_program(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run, with_options
+from helpers import Run, refused, with_options
 
 pytestmark = pytest.mark.slow
 
@@ -24,17 +24,6 @@ def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path
     file = tmp_path_factory.mktemp("text") / "text.txt"
     file.write_text("\n".join(sentences[:150]) + "\n", encoding="utf-8")
     return file
-
-
-def refused(result: tuple[int, str, str], *parts: str) -> None:
-    code, out, err = result
-    assert (code, out) == (2, "")
-    lines = [line for line in err.splitlines() if line.startswith("opencse:")]
-    assert len(lines) == 1, err
-    assert err.strip().endswith(lines[0]), "something was printed after the error"
-    assert "Traceback" not in err
-    for part in parts:
-        assert part in lines[0]
 
 
 def snapshot(folder: Path) -> dict[str, int]:

@@ -8,18 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run
+from helpers import Run, refused
 from opencse.recipes.outline import FAMILIES
 from opencse.recipes.recipe import load_recipe
 from opencse.recipes.recipe_files import recipe_names, recipe_text
-
-
-def refused(result: tuple[int, str, str], *parts: str) -> None:
-    code, out, err = result
-    assert (code, out) == (2, "")
-    assert err.count("\n") == 1
-    for part in parts:
-        assert part in err
 
 
 def rows(table: str) -> list[list[str]]:

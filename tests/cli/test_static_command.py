@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from helpers import Run, with_options
+from helpers import Run, refused, with_options
 from opencse.cli.static import static
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.making.static import StaticSettings
@@ -24,16 +24,6 @@ def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path
     path = tmp_path_factory.mktemp("text") / "a.txt"
     path.write_text("\n".join(sentences[:400]) + "\n")
     return path
-
-
-def refused(result: tuple[int, str, str], *parts: str) -> None:
-    code, _, err = result
-    assert code == 2, err
-    last = err.strip().splitlines()[-1]
-    assert last.startswith("opencse: ")
-    assert "Traceback" not in err
-    for part in parts:
-        assert part in last
 
 
 def test_from_text_to_an_encoder_and_on_to_training(

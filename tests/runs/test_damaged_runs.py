@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers import Run, Stopped
+from helpers import Run, Stopped, refused
 from opencse import io
 from opencse.errors import InterruptedRunError
 from opencse.runs.folder import RunFolder
@@ -66,16 +66,6 @@ def resumed(opencse: Run, *more: object) -> tuple[int, str, str]:
         "train", "text.txt", "-m", "start", "--dev", "dev.tsv", "-o", "run", *OPTIONS, "--device", "cpu", "--no-report",
         "--resume", *more,
     )  # fmt: skip
-
-
-def refused(result: tuple[int, str, str], *parts: str) -> None:
-    code, _, err = result
-    assert code == 2, err
-    told = [line for line in err.splitlines() if line.startswith("opencse:")]
-    assert len(told) == 1, err
-    assert "Traceback" not in err
-    for part in parts:
-        assert part in told[0], told[0]
 
 
 def snapshot(folder: Path) -> dict[str, bytes]:

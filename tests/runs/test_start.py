@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import Run
+from helpers import Run, refused
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
@@ -211,21 +211,9 @@ class TestNothingRuined:
         self, opencse: Run, layerless: Path, tmp_path: Path
     ) -> None:
         for more in ([], ["--dry-run"]):
-            code, _, err = opencse(
-                "train",
-                sample.TRAIN,
-                "--model",
-                layerless,
-                "--out",
-                tmp_path / "x",
-                "--set",
-                "encoder.pooling=cls",
-                *more,
-            )
-            assert code == 2
-            (err,) = [line for line in err.splitlines() if line.startswith("opencse:")]
-            assert "without layers, pooling cls reads a special token" in err
-            assert "--set encoder.pooling=mean" in err
+            command = ["train", sample.TRAIN, "--model", layerless, "--out", tmp_path / "x"]
+            result = opencse(*command, "--set", "encoder.pooling=cls", *more)
+            refused(result, "without layers, pooling cls reads a special token", "--set encoder.pooling=mean")
         assert not (tmp_path / "x").exists()
 
     def test_without_a_word_about_pooling_word_vectors_are_trained_by_their_mean(self, layerless: Path) -> None:
