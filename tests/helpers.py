@@ -200,6 +200,16 @@ def script(path: Path) -> ModuleType:
     return module
 
 
+def script_of_docs(name: str) -> Any:
+    """A fixture for one module of tests: the script ``docs/{name}.py``, as a module."""
+
+    @pytest.fixture(scope="module")
+    def loaded() -> ModuleType:
+        return script(Path(__file__).parents[1] / "docs" / f"{name}.py")
+
+    return loaded
+
+
 def filled(path: Path) -> list[str]:
     """The lines of a file that are not empty."""
     return [line for line in path.read_text(encoding="utf-8").splitlines() if line]

@@ -11,12 +11,7 @@ import pytest
 
 import helpers
 
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return helpers.script(ROOT / "docs" / "build_adapt.py")
+script = helpers.script_of_docs("build_adapt")
 
 
 def test_the_page_is_up_to_date(script: ModuleType) -> None:

@@ -8,16 +8,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 import helpers
 
 ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return helpers.script(ROOT / "docs" / "build_family.py")
+script = helpers.script_of_docs("build_family")
 
 
 def test_the_page_is_up_to_date(script: ModuleType) -> None:

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 import helpers
 from opencse import SentenceEncoder
 from opencse.analysis.inspection import AnalysisTexts, Subject, inspect
@@ -16,12 +14,7 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.records import save_json
 from opencse.text import sample
 
-ROOT = Path(__file__).parents[1]
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return helpers.script(ROOT / "docs" / "build_figures.py")
+script = helpers.script_of_docs("build_figures")
 
 
 def test_the_page_is_up_to_date(script: ModuleType) -> None:

@@ -15,11 +15,7 @@ from opencse.objective.registry import built_in
 from opencse.recipes.recipe_files import recipe_names, recipe_text
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return helpers.script(DOCS / "build_parts.py")
+script = helpers.script_of_docs("build_parts")
 
 
 def test_the_page_of_parts_is_up_to_date(script: ModuleType) -> None:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 from types import ModuleType
-
-import pytest
 
 import helpers
 from opencse.recipes.recipe import load_recipe
 from opencse.recipes.recipe_files import recipe_names
 
-DOCS = Path(__file__).parents[1] / "docs"
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return helpers.script(DOCS / "build_methods.py")
+script = helpers.script_of_docs("build_methods")
 
 
 def rows(page: str) -> dict[str, list[str]]:

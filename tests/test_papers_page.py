@@ -23,11 +23,7 @@ from opencse.studies.record import StudyRecord
 ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "benchmarks" / "studies"
 GIVEN = {"text": "t", "out": "o", "data": "d"}
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    return helpers.script(ROOT / "docs" / "build_papers.py")
+script = helpers.script_of_docs("build_papers")
 
 
 @pytest.fixture(scope="module")
