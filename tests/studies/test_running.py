@@ -2,82 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from helpers import Heard
 from opencse.errors import InterruptedRunError, UserError
-from opencse.evaluation import EmbeddingModel, Sts, load_sts
 from opencse.progress import Progress
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.studies import running
 from opencse.studies.comparison import compare
 from opencse.studies.record import StudyRecord
-from opencse.studies.running import read_arrays, run_study
-from opencse.studies.study import RunSpec, Study, SuiteChoice
-from opencse.text.readers import Source
+from opencse.studies.running import run_study
+from opencse.studies.study import Study, SuiteChoice
 from opencse.training.step import Step
 
 pytestmark = pytest.mark.slow
 
-QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_every=2", "training.learning_rate=1e-3")
-
-
-@pytest.fixture
-def text(tmp_path: Path, sentences: list[str]) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text("\n".join(sentences[:40]) + "\n")
-    return path
-
-
-@pytest.fixture
-def study(small_sts: Path, text: Path, tiny_folder: Path, tmp_path: Path) -> Study:
-    return Study(
-        text=Source(str(text)),
-        out=tmp_path / "study",
-        recipes=["simcse", "esimcse-repetition"],
-        starts=[str(tiny_folder)],
-        seeds=[1, 2],
-        suites=[SuiteChoice("sts", small_sts)],
-        settings=(*QUICK, "encoder.pooling=mean"),
-        judge="kept",
-    )
-
 
 def by_run(records: list[StudyRecord]) -> dict[tuple[str | None, int | None], dict[str, float]]:
     return {(record.recipe, record.seed): record.results for record in records}
-
-
-def test_every_run_leaves_a_record_that_tells_all(study: Study, small_sts: Path) -> None:
-    records = run_study(study)
-    assert [(r.recipe, r.seed) for r in records] == [
-        (None, None), ("simcse", 1), ("esimcse-repetition", 1), ("simcse", 2), ("esimcse-repetition", 2),
-    ]  # fmt: skip
-    record = records[1]
-    assert set(record.results) >= {"sts.sts12", "sts.sickr", "sts.average"}
-    assert record.asked["recipe"]["training"]["seed"] == 1
-    assert record.environment.torch
-    assert record.text
-    assert len(record.data["sts"].sha256["stsb"]) == 64
-    assert record.outcome is not None
-    assert record.outcome.steps == 3
-    assert records[1].results != records[3].results, "seeds differ"
-    assert StudyRecord.read(study.folder(RunSpec("simcse", study.starts[0], 1))) == record
-
-    folder = study.folder(RunSpec("simcse", study.starts[0], 1))
-    arrays = read_arrays(folder, "sts")
-    data = load_sts(small_sts)
-    assert len(arrays) == 14
-    assert np.array_equal(arrays["stsb.gold"], data.tasks["stsb"].parts[0].scores)
-    from opencse import SentenceEncoder
-
-    again = Sts().evaluate(EmbeddingModel("m", SentenceEncoder.load(folder).encode), data).record
-    assert again.values() == pytest.approx(record.results)
 
 
 def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,34 +54,6 @@ def test_further_seeds_of_dropout_keep_every_run(study: Study) -> None:
     assert [(r.seed, r.data_seed, r.dropout_seed) for r in records[1:]] == [(1, 1, 1), (2, 1, 2), (3, 2, 1), (4, 2, 2)]
     assert (few[2].seed, few[2].data_seed, few[2].results) == (2, 2, records[3].results), "numbered 3 from then on"
     assert len(compare(records, "simcse").rows[0].scores) == 4
-
-
-def test_a_run_asked_for_otherwise_is_refused(study: Study) -> None:
-    run_study(replace(study, seeds=[1], recipes=["simcse"]))
-    other = replace(study, seeds=[1], recipes=["simcse"], settings=(*study.settings, "objective.temperature=0.1"))
-    with pytest.raises(UserError, match=r"was made with another recipe.objective.temperature .0.05 then, 0.1 now"):
-        run_study(other)
-    with pytest.raises(UserError, match="was made with another judge"):
-        run_study(replace(study, seeds=[1], recipes=["simcse"], judge="last"))
-
-
-def test_a_record_of_an_earlier_version_has_the_defaults_of_settings_it_does_not_know(study: Study) -> None:
-    study = replace(study, seeds=[1], recipes=["simcse"])
-    records = run_study(study)
-    path = study.folder(RunSpec("simcse", study.starts[0], 1)) / "record.json"
-    record = json.loads(path.read_text())
-    for part, key in (
-        ("training", "averages_at_end"),
-        ("training", "average_with_start"),
-        ("objective", "mask_duplicates"),
-    ):
-        del record["asked"]["recipe"][part][key]
-    del record["asked"]["suites"]["sts"]["logistic"]
-    path.write_text(json.dumps(record))
-    assert [one.results for one in run_study(study)] == [one.results for one in records]
-    other = replace(study, settings=(*study.settings, "training.averages_at_end=[0.5]"))
-    with pytest.raises(UserError, match=r"another recipe.training.averages_at_end \(\[\] then, \[0.5\] now\)"):
-        run_study(other)
 
 
 def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
@@ -172,15 +90,6 @@ def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
         assert two[run] == pytest.approx(results, abs=0.5), "threads differ, so rounding may"
 
 
-def test_the_last_encoder_is_judged_when_asked(study: Study) -> None:
-    study = replace(study, seeds=[1], recipes=["simcse"], judge="last")
-    record = run_study(study)[1]
-    folder = study.folder(RunSpec("simcse", study.starts[0], 1))
-    told = json.loads((folder / "sts.json").read_text())
-    assert told["model"] == str(folder / "last")
-    assert record.judged == "last"
-
-
 def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "run_one", lambda *a: pytest.fail("a run was made"))
     with pytest.raises(UserError, match="unknown recipe 'simsce'"):
@@ -189,68 +98,6 @@ def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monk
         run_study(replace(study, suites=[SuiteChoice("sts", tmp_path / "nothing")]))
     with pytest.raises(UserError, match="workers is at least 1"):
         run_study(study, workers=0)
-
-
-def test_a_start_is_judged_as_training_begins_and_as_it_was_given(
-    study: Study, tiny_folder: Path, tmp_path: Path
-) -> None:
-    """A folder with mean pooling of its own, trained at [CLS] by one recipe, by its mean by another."""
-    from opencse import SentenceEncoder
-
-    folder = tmp_path / "own"
-    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(folder)
-    study = replace(study, starts=[str(folder)], seeds=[1], recipes=["simcse", "simcse:first-last"], settings=QUICK)
-    assert [str(reading) for reading in study.readings(str(folder))] == ["as given, mean", "untrained, first_last_0"]
-    forced = replace(study, recipes=["simcse"], settings=(*QUICK, "encoder.pooling=cls", "encoder.layers=2"))
-    assert [str(reading) for reading in forced.readings(str(folder))] == [
-        "untrained, cls, first 2 layers",
-        "as given, mean",
-    ]
-    records = run_study(forced)
-    assert [(r.recipe, r.reading) for r in records] == [
-        (None, "untrained, cls, first 2 layers"),
-        (None, "as given, mean"),
-        ("simcse", "untrained, cls, first 2 layers"),
-    ]
-    assert records[0].results != records[1].results
-    assert [str(reading) for reading in replace(study, starts=[str(tiny_folder)]).readings(str(tiny_folder))] == [
-        "untrained, cls",
-        "untrained, first_last_0",
-    ], "a plain folder was given without a pooling"
-
-
-def test_what_is_judged_unless_asked_is_the_last_encoder(study: Study) -> None:
-    assert Study(study.text, study.out, ["simcse"], study.starts, [1], study.suites).judge == "last"
-
-
-@pytest.mark.parametrize("what", ["the text", "the dev pairs", "the start", "the data of the suite sts"])
-def test_what_was_made_of_other_content_is_not_averaged_with_the_new(study: Study, tmp_path: Path, what: str) -> None:
-    import shutil
-
-    from opencse.text import sample
-
-    start, dev, sts = tmp_path / "start", tmp_path / "dev.tsv", tmp_path / "own-sts"
-    shutil.copytree(study.starts[0], start)
-    shutil.copytree(study.suites[0].folder, sts)
-    shutil.copy(sample.DEV, dev)
-    study = replace(study, starts=[str(start)], recipes=["simcse"], dev=dev, suites=[SuiteChoice("sts", sts)])
-    run_study(replace(study, seeds=[1]))
-    changed = {
-        "the text": (Path(study.text.location), "a", "o"),
-        "the dev pairs": (dev, "a", "o"),
-        "the data of the suite sts": (next(sts.rglob("test.tsv")), "a", "o"),
-        "the start": (start / "config.json", '"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'),
-    }
-    file, old, new = changed[what]
-    content = file.read_text()
-    assert old in content
-    file.write_text(content.replace(old, new))
-    before = {path: path.stat().st_mtime_ns for path in study.out.rglob("*")}
-    with pytest.raises(UserError, match=f"{what}.* changed after this run was made"):
-        run_study(study)
-    assert {path: path.stat().st_mtime_ns for path in study.out.rglob("*")} == before
-    file.write_text(content)
-    assert len(run_study(study)) == 3
 
 
 def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from opencse.markdown import without_home
 from opencse.progress import Counted, Progress
 from opencse.records import save_json, save_text
 from opencse.studies.comparison import Comparison, compare
+from opencse.studies.judging import read_arrays
 from opencse.studies.record import StudyRecord
-from opencse.studies.running import read_arrays
 from opencse.studies.study import RunSpec, Study
 from opencse.studies.tables import markdown
 

@@ -1,0 +1,91 @@
+"""Finds the records of runs that were finished before, and refuses those that were made with other options or data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opencse.adapting.dev_choice import load_selector
+from opencse.encoder.fingerprint import hash_model
+from opencse.errors import UserError
+from opencse.evaluation.suite import OpenSuite
+from opencse.recipes.comparing import OtherSetting, other_setting
+from opencse.recipes.overrides import flatten
+from opencse.runs.record import changed_files
+from opencse.studies.record import Contents, StudyRecord
+from opencse.studies.study import RunSpec, Study
+
+Suites = Mapping[str, OpenSuite[Any]]
+"""The suites of a study by name, their data loaded."""
+
+
+def current_contents(study: Study) -> dict[str, Contents]:
+    """Hashes of the text, the dev data and the model as they are now, by start."""
+    text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
+    study.require_fitting(dev)
+    dev_pairs = None if dev is None else dev.fingerprint()
+    models = {run.start: study.job(run).start_model for run in study.runs()}
+    return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
+
+
+def finished_record(
+    study: Study, run: RunSpec, request: dict[str, Any], contents: Contents, suites: Suites
+) -> StudyRecord | None:
+    """The record of a finished run whose request and contents are the same; None for an unfinished run.
+
+    It names its run as this study does: of fewer pairs of seeds, for instance, the run's had another number.
+    """
+    folder = study.folder(run)
+    record = StudyRecord.read(folder)
+    if record is None:
+        return None
+    require_same_request(record, request, folder)
+    require_same_content(record, contents, suites, folder)
+    return record.model_copy(update=run.names())
+
+
+def require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
+    """Refuses a record whose text, dev pairs, start or evaluation data have changed since it was written."""
+    changed = None
+    before = record.contents
+    if now.text is not None and record.text != now.text:
+        changed = "the text"
+    elif before is not None and before.dev_pairs != now.dev_pairs:
+        changed = "the dev pairs"
+    elif before is not None and (files := changed_files(before.start, now.start)):
+        changed = f"the start {record.start} ({files})"
+    else:
+        for name, suite in suites.items():
+            hashes = record.data[name].sha256
+            if other := changed_files(hashes, suite.data.record.sha256):
+                changed = f"the data of the suite {name} ({other})"
+    if changed is not None:
+        raise UserError(
+            f"{folder}: {changed} changed after this run was made, so it cannot be compared with new runs; choose "
+            "another --out, or remove that folder to make the run again"
+        )
+
+
+def require_same_request(record: StudyRecord, request: dict[str, Any], folder: Path) -> None:
+    """Refuses a record of another request; what a record of an earlier version does not know has its default."""
+    other = other_setting(record.asked.get("recipe", {}), request.get("recipe", {}))
+    if other is not None:
+        other = other._replace(key=f"recipe.{other.key}")
+    else:
+        before, now = (
+            flatten({key: value for key, value in one.items() if key != "recipe"}) for one in (record.asked, request)
+        )
+        different = (key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
+        other = next(
+            (
+                OtherSetting(key, before.get(key), now.get(key))
+                for key in different
+                if key in before or now[key] is not False
+            ),
+            None,
+        )
+    if other is not None:
+        raise UserError(
+            f"{folder}: was made with {other}; choose another --out, or remove that folder to make the run again"
+        )
