@@ -29,7 +29,7 @@ from templates import filled
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.base import AFTER, INK, THIRD, new_figure, to_svg
 from opencse.evaluation import spearman
-from opencse.evaluation.sts.score import StsResult
+from opencse.evaluation.sts.result import StsResult
 from opencse.numerals import number_of
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json, save_text

@@ -14,7 +14,7 @@ import helpers
 from opencse.api.study_file import study_of
 from opencse.environment import Environment
 from opencse.evaluation.record import DataRecord
-from opencse.evaluation.sts.score import StsResult, StsScores
+from opencse.evaluation.sts.result import StsResult, StsScores
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json
 from opencse.statistics import paired_seeds

@@ -9,24 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from scipy.stats import spearmanr
 
-from opencse.environment import Environment
 from opencse.evaluation import (
     TASKS,
-    DataRecord,
     EmbeddingModel,
     ScoredPairs,
     Sts,
     StsData,
     StsResult,
-    StsScores,
     TaskPairs,
-    TaskScore,
 )
-from opencse.evaluation.sts.score import LengthScore, LengthSplit, length_split, length_table, mean_by_length
+from opencse.evaluation.sts.score import length_split
 
 WORDS = ("cat", "dog", "rain", "sun", "tree", "house", "red")
 
@@ -114,50 +108,3 @@ def test_results_written_before_are_still_read(tmp_path: Path) -> None:
     (tmp_path / "old.json").write_text(json.dumps(data), encoding="utf-8")
     old = StsResult.read_json(tmp_path / "old.json").sts.tasks["stsb"]
     assert old == result.sts.tasks["stsb"].model_copy(update={"by_length": None})
-
-
-def result_of(splits: dict[str, tuple[float, float, int] | None]) -> StsResult:
-    whole = evaluate_sts(StsData("x", "raw", {"stsb": TaskPairs(TASKS["stsb"], (random_pairs("test", 9, 0),))}))
-    blank = whole.sts.tasks["stsb"]
-    tasks: dict[str, TaskScore] = {}
-    for key, split in splits.items():
-        halves = None
-        if split is not None:
-            near, far, n = split
-            halves = LengthSplit(up_to_3=LengthScore(spearman=near, n=n), over_3=LengthScore(spearman=far, n=n + 1))
-        tasks[key] = blank.model_copy(update={"by_length": halves})
-    return StsResult(
-        data=DataRecord(source="x", text="raw", sha256={}),
-        environment=Environment.here(),
-        seconds=1.0,
-        sts=StsScores.of(tasks),
-    )
-
-
-def rendered(table: Table) -> list[list[str]]:
-    console = Console(width=150, force_terminal=False)
-    with console.capture() as capture:
-        console.print(table)
-    rows = [line for line in capture.get().splitlines() if line.startswith("│")]
-    return [[cell.strip() for cell in row.strip("│").split("│")] for row in rows]
-
-
-def test_table_has_two_rows_a_model_and_the_numbers_of_pairs() -> None:
-    one = result_of({"sts12": (70.0, 60.0, 1000), "stsb": (80.5, 65.0, 20)})
-    two = result_of({"sts12": None, "stsb": (81.0, 66.0, 30)})
-    table = length_table({"[b]one": one, "two": two})
-    assert [str(column.header) for column in table.columns] == ["Model", "Difference", "STS12", "STS-B", "Avg."]
-    assert rendered(table) == [
-        ["pairs", "up to 3", "1,000", "20/30", "-"],
-        ["pairs", "over 3", "1,001", "21/31", "-"],
-        ["[b]one", "up to 3", "70.00", "80.50", "75.25"],
-        ["[b]one", "over 3", "60.00", "65.00", "62.50"],
-        ["two", "up to 3", "-", "81.00", "-"],
-        ["two", "over 3", "-", "66.00", "-"],
-    ]
-
-
-def test_mean_is_over_all_tasks_or_none() -> None:
-    assert mean_by_length(result_of({"sts12": (70.0, 60.0, 9), "stsb": (80.0, 65.0, 9)}).sts) == (75.0, 62.5)
-    assert mean_by_length(result_of({"sts12": None, "stsb": (80.0, 65.0, 9)}).sts) is None
-    assert mean_by_length(StsScores(tasks={}, average=None)) is None

@@ -23,7 +23,8 @@ from opencse.evaluation.embedding import Embedded, EmbeddingModel, SearchEncode,
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts.data import StsData
-from opencse.evaluation.sts.score import Sts, StsResult
+from opencse.evaluation.sts.result import StsResult
+from opencse.evaluation.sts.score import Sts
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.settings import Settings

@@ -71,7 +71,7 @@ def evaluate(
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.record import EvaluationRecord
-    from opencse.evaluation.sts.score import length_table
+    from opencse.evaluation.sts.tables import length_table
     from opencse.evaluation.suites import suite_folder, suite_named
     from opencse.outputs import has_keys
     from opencse.records import save_json

@@ -14,7 +14,7 @@ from opencse.environment import Environment
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.record import DataRecord
-from opencse.evaluation.sts.score import StsResult
+from opencse.evaluation.sts.result import StsResult
 from opencse.evaluation.suites import suite_named
 from opencse.evaluation.transforms import postprocessed, refitted_each_call
 from opencse.io import writing

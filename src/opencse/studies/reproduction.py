@@ -9,7 +9,7 @@ from typing import get_args
 from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
 from opencse.adapting.selection_by_transfer import is_transfer
 from opencse.errors import UserError
-from opencse.evaluation.sts.score import Grouping
+from opencse.evaluation.sts.result import Grouping
 from opencse.numerals import number_of
 from opencse.recipes.judged import Judged
 from opencse.recipes.recipe import resolve_recipe

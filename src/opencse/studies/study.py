@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from opencse.adapting.selection import Selector
 from opencse.errors import UserError, nearest
-from opencse.evaluation.sts.score import Grouping
+from opencse.evaluation.sts.result import Grouping
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.kernels.precision import PrecisionName

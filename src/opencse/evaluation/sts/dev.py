@@ -17,7 +17,8 @@ from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.sts.data import StsData, StsTask, TaskPairs, text_form
-from opencse.evaluation.sts.score import Sts, TaskScore
+from opencse.evaluation.sts.result import TaskScore
+from opencse.evaluation.sts.score import Sts
 from opencse.evaluation.suite import Options, Suite
 from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 
