@@ -1,10 +1,11 @@
 """Writes docs/results/family.md: every system without labels from one start, compared with what its paper reports.
 
-    python docs/build_family.py [--family FOLDER]
+    python docs/build_family.py [--family FOLDER ...] [--machine TEXT]
 
-FOLDER is that of the comparison of benchmarks/studies/family.toml. Its scores are first put into
-docs/results/records/family.json; the page is docs/family.md.jinja, filled from that file. The published averages are
-those of the recipes' presets for BERT-base.
+The folders are those of the comparisons of benchmarks/studies/papers.toml, family.toml and family-templates.toml, which
+have one start. Their scores are first added to docs/results/records/family.json; the page is docs/family.md.jinja,
+filled from that file. The published averages are those of the recipes' presets for BERT-base. The record also has the
+scores of an earlier comparison from another start, read at [CLS].
 """
 
 from __future__ import annotations
@@ -12,67 +13,99 @@ from __future__ import annotations
 import argparse
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from build_papers import BASE, DEV, RESULTS, STS, Comparison, Scores, markdown, of_paper, scores_of
+from build_papers import BASE, RESULTS, STS, Comparison, Scores, added, markdown, of_paper, scores_of
 from templates import filled
 
 from opencse.evaluation import spearman
+from opencse.numerals import number_of
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import save_json, save_text
 from opencse.statistics import PairedSeeds
 
 PAGE, RECORD = RESULTS / "family.md", RESULTS / "records" / "family.json"
-STUDY = RESULTS.parents[1] / "benchmarks" / "studies" / "family.toml"
+STUDIES = [RESULTS.parents[1] / "benchmarks" / "studies" / name for name in ("family.toml", "family-templates.toml")]
+PARTS = ("mean", "cls")
+"""The comparisons from the two starts, by how they are read."""
 
 
 def page(scores: Scores) -> str:
-    """The page in Markdown, of the systems with as many seeds as the base has."""
-    sts, dev = (Comparison(complete(scores[part])) for part in ("sts", "dev"))
-    ranked = sorted(sts.scores, key=lambda name: -mean_of(sts, name))
-    adjusted = sts.adjusted(ranked, BASE)
-    published = {name: of_paper({"metric": STS}, name) for name in ranked}
-    rows = [["the start", "", "", f"{sts.start:.2f}", "", f"{dev.start:.2f}"]]
+    """The page in Markdown."""
+    systems = systems_of_the_studies()
+    first, second = (Comparison(only(scores[part], systems)) for part in PARTS)
+    names = sorted(
+        (name for name in systems if name in first.scores or name in second.scores),
+        key=lambda name: (name not in first.scores, -mean_of(first if name in first.scores else second, name)),
+    )
+    gains = {part: one.adjusted(names, BASE) for part, one in zip(PARTS, (first, second), strict=True)}
+    published = {name: of_paper({"metric": STS}, name) for name in names}
+    rows = [["the start", "", "", "", f"{first.start:.2f}", "", "", f"{second.start:.2f}", ""]]
     rows += [
         [
             f"`{name}`",
             resolve_recipe(name).recipe.family or "",
             "" if (value := published[name]) is None else f"{value:.2f}",
-            sts.mean(name),
-            gain_in_words(adjusted.get(name)),
-            dev.mean(name),
+            *cells(first, name, gains["mean"]),
+            *cells(second, name, gains["cls"]),
         ]
-        for name in ranked
+        for name in names
     ]
-    both = [(value, mean_of(sts, name)) for name, value in published.items() if value is not None]
-    head = ["system", "family", "published", "seven STS tasks", f"above {BASE}", "STS-B dev"]
-    above = [name for name, pair in adjusted.items() if pair.direction() == "better"]
-    below = [name for name, pair in adjusted.items() if pair.direction() == "worse"]
-    study = tomllib.loads(STUDY.read_text(encoding="utf-8"))
+    both = [(value, mean_of(first, name)) for name in first.scores if (value := published[name]) is not None]
+    head = [
+        "system",
+        "family",
+        "published",
+        "seeds",
+        "by the mean",
+        f"above {BASE}",
+        "seeds",
+        "at [CLS]",
+        f"above {BASE}",
+    ]
     return filled(
         "family.md.jinja",
         table=markdown(head, rows),
-        systems=len(ranked),
-        missing=listed([name for name in study["recipes"] if name not in ranked]),
-        seeds=min(len(seeds) for seeds in sts.scores.values()),
-        start=f"{sts.start:.2f}",
+        systems=len(names),
+        missing=listed([name for name in systems if name not in names]),
         base_name=BASE,
         order=f"{spearman(*np.array(both, dtype=np.float64).T):+.2f}",
         compared=len(both),
-        above=listed(above),
-        highest=listed(ranked[:3]),
-        below=listed(below),
-        made=sts.made(scores["machine"]),
+        starts={part: summed_up(gains[part]) for part in PARTS},
+        made={part: one.made(scores["machines"][part]) for part, one in zip(PARTS, (first, second), strict=True)},
     )
 
 
-def complete(part: dict[str, Any]) -> dict[str, Any]:
-    """The scores without systems of which some seeds are missing."""
-    by_recipe = part["scores"]
-    seeds = len(by_recipe[BASE])
-    return {**part, "scores": {name: scores for name, scores in by_recipe.items() if len(scores) >= seeds}}
+def cells(comparison: Comparison, name: str, gains: Mapping[str, PairedSeeds]) -> list[str]:
+    """Seeds, mean and gain of a system; empty where it was not run."""
+    if name not in comparison.scores:
+        return ["", "", ""]
+    return [str(len(comparison.scores[name])), comparison.mean(name), gain_in_words(gains.get(name))]
+
+
+def summed_up(gains: Mapping[str, PairedSeeds]) -> dict[str, Any]:
+    """What the systems of one start show: how many were tested, which are better and worse, which are not tested."""
+    tested = {name: pair for name, pair in gains.items() if pair.decides()}
+    return {
+        "tested": number_of(len(tested), "system"),
+        "better": listed([name for name, pair in tested.items() if pair.direction() == "better"]),
+        "worse": listed([name for name, pair in tested.items() if pair.direction() == "worse"]),
+        "untested": listed([name for name in gains if name not in tested]),
+    }
+
+
+def systems_of_the_studies() -> list[str]:
+    """The recipes of the study files."""
+    studies = [tomllib.loads(file.read_text(encoding="utf-8")) for file in STUDIES]
+    return [BASE, *(name for study in studies for name in study["recipes"] if name != BASE)]
+
+
+def only(part: dict[str, Any], systems: list[str]) -> dict[str, Any]:
+    """The scores of these systems alone."""
+    return {**part, "scores": {name: scores for name, scores in part["scores"].items() if name in systems}}
 
 
 def mean_of(comparison: Comparison, name: str) -> float:
@@ -97,12 +130,14 @@ def listed(names: list[str]) -> str:
 def main() -> None:
     """Gathers the scores of the folder, if one is given, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--family", type=Path)
+    parser.add_argument("--family", type=Path, nargs="+", default=[])
     parser.add_argument("--machine", help="processor and instruction sets, with --family")
     options = parser.parse_args()
-    if options.family is not None:
-        parts = {"sts": scores_of(options.family, STS), "dev": scores_of(options.family, DEV)}
-        save_json(RECORD, {"machine": options.machine or "", **parts})
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    for folder in options.family:
+        record["mean"] = added(record["mean"], only(scores_of(folder, STS), systems_of_the_studies()))
+        record["machines"]["mean"] = options.machine or record["machines"]["mean"]
+    save_json(RECORD, record)
     save_text(PAGE, page(json.loads(RECORD.read_text(encoding="utf-8"))))
 
 
