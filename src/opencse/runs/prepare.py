@@ -98,6 +98,76 @@ class Prepared:
         )
 
 
+@dataclass(frozen=True)
+class _Opened:
+    """A run's encoder, and what decides how its texts are read.
+
+    Attributes:
+        encoder: with the recipe's pooling and head.
+        recipe: of the run.
+        longest: ids of a text that training reads.
+        model: the start, for messages.
+        world: the processes that train together.
+        progress: receives decisions and progress.
+    """
+
+    encoder: SentenceEncoder
+    recipe: Recipe
+    longest: int
+    model: str
+    world: Processes
+    progress: Progress
+
+    def tokenised(self, text: TextSource, objective: Objective) -> Corpus:
+        """The text as ids, from the token cache if possible; the first of several processes fills the cache."""
+        encoder = self.encoder
+        with self.world.first_alone():
+            corpus = tokenise(
+                text,
+                encoder.tokenizer,
+                self.longest,
+                prompts=encoder.prompts.columns,
+                words=isinstance(objective.view, ChangesTokens),
+                progress=Counted(self.progress, "tokenising"),
+                say=self.progress.say,
+            )
+        unpooled = [encoder.unpooled(prompt) for prompt in encoder.prompts.columns.of(corpus.width)]
+        return replace(corpus, unpooled=tuple(unpooled) if any(unpooled) else ())
+
+    def prepare_set(self, further: FurtherSet, objective: Objective) -> PreparedSet:
+        """Tokenises a further data set, plans its batches, begins its objective; its draws have a seed of their own."""
+        name, training = further.settings.name, self.recipe.training
+        seed = seed_of(training.seed, f"data set {name}")
+        corpus = self.tokenised(further.text, objective)
+        require_known(self.encoder, corpus, self.model)
+        near = near_duplicates(further.text, self.recipe, self.progress)
+        inputs = InputBuilder(corpus, self.encoder.tokenizer, objective, seed, near)
+        if len(inputs) < 2:
+            raise UserError(f"data set {name}: {further.text.location}: only one example; at least two are needed")
+        batches = plan_batches(inputs, training_of_set(training, further.settings, seed))
+        classes = len(corpus.facts.classes)
+        objective.begin(self.encoder, batch_size=batches.batch_size, seed=seed, classes=classes)
+        data_set = DataSet(name, objective, inputs, batches)
+        return PreparedSet(data_set, further.settings, corpus.facts, None if near is None else int(near.sum()))
+
+    def count_steps(
+        self, sets: Sequence[DataSet], mixture: MixingPlan | None, precision: Precision, chunks: Chunks
+    ) -> int:
+        """Steps that the training budget allows; a budget of minutes needs the pace, which is measured."""
+        training, pace = self.recipe.training, None
+        if training.minutes is not None:
+            pace = self.world.share(mean_seconds_per_step(self.encoder, sets, mixture, training, precision, chunks))
+            self.progress.say(f"pace       {pace:.3f} s per step, measured")
+        if mixture is None:
+            return training.steps(sets[0].batches.steps_per_epoch, int(sets[0].inputs.lengths.sum()), pace)
+        seen = [
+            count * training.accumulate / one.batches.steps_per_epoch
+            for one, count in zip(sets, mixture.steps, strict=True)
+        ]
+        tokens = sum(float(one.inputs.lengths.sum()) * share for one, share in zip(sets, seen, strict=True))
+        return training.steps(mixture.steps_per_epoch * training.accumulate, round(tokens), pace)
+
+
 def prepare(
     start: Start,
     resolved: Resolved,
@@ -134,16 +204,15 @@ def prepare(
     recipe = start.recipe
     progress.say(f"loading    {model}")
     encoder = build_encoder(recipe, start.model, device, trust_remote_code)
-    longest = longest_text(encoder, recipe, model)
+    opened = _Opened(encoder, recipe, longest_text(encoder, recipe, model), model, world, progress)
     objective = Objective.from_settings(recipe.objective).to(encoder.device)
     require_dev(objective, dev)
-    own_dropout = recipe.encoder.dropout is None
     objectives = [objective, *(Objective.from_settings(one.objective).to(encoder.device) for one in further)]
     for one in objectives:
-        one.check(Context(one, encoder=encoder, model=start.model, own_dropout=own_dropout))
+        one.check(Context(one, encoder=encoder, model=start.model, own_dropout=recipe.encoder.dropout is None))
     _add_masked_lm_head(encoder, objectives, start.model, trust_remote_code)
     attention = choose_forward(encoder, recipe.training.packed, compiled=recipe.training.compile)
-    corpus = _tokenised(text, encoder, objective, longest, world, progress)
+    corpus = opened.tokenised(text, objective)
     weights = None
     if recipe.encoder.token_weights is not None:
         explicit = "encoder.token_weights" in resolved.explicit
@@ -158,11 +227,9 @@ def prepare(
     if len(inputs) < 2:
         raise UserError(f"{text.location}: only one example; contrast needs at least two")
     batches = plan_batches(inputs, recipe.training)
-    _begin_parts(encoder, objective, batches, recipe.training.seed, len(corpus.facts.classes))
-    others = [
-        _prepare_set(one, other, encoder, recipe, longest, model, world, progress)
-        for one, other in zip(further, objectives[1:], strict=True)
-    ]
+    seed, classes = recipe.training.seed, len(corpus.facts.classes)
+    objective.begin(encoder, batch_size=batches.batch_size, seed=seed, classes=classes)
+    others = [opened.prepare_set(one, other) for one, other in zip(further, objectives[1:], strict=True)]
     if not any(isinstance(request, Masked) for one in objectives for request in one.reads):
         encoder.lm_head = None  # a part that uses the head without masked texts has made its own copy
     sets = [DataSet(FIRST, objective, inputs, batches), *(one.data_set for one in others)]
@@ -174,7 +241,7 @@ def prepare(
         recipe.training.chunk, encoder, largest.inputs, largest.batches.batch_size, precision, world, networks
     )
     if steps is None:
-        steps = _count_steps(encoder, sets, mixture, recipe, precision, chunks, world, progress)
+        steps = opened.count_steps(sets, mixture, precision, chunks)
     batches_per_epoch = batches.steps_per_epoch
     if mixture is not None:
         batches_per_epoch = mixture.steps_per_epoch * recipe.training.accumulate
@@ -305,80 +372,3 @@ def _add_masked_lm_head(
             locate(model), embeddings, tied=tied, trust_remote_code=trust_remote_code, instead=instead
         )
         encoder.lm_head = head.to(encoder.device)
-
-
-def _tokenised(
-    text: TextSource,
-    encoder: SentenceEncoder,
-    objective: Objective,
-    longest: int,
-    world: Processes,
-    progress: Progress,
-) -> Corpus:
-    """The text as ids, from the token cache if possible; the first of several processes fills the cache."""
-    with world.first_alone():
-        corpus = tokenise(
-            text,
-            encoder.tokenizer,
-            longest,
-            prompts=encoder.prompts.columns,
-            words=isinstance(objective.view, ChangesTokens),
-            progress=Counted(progress, "tokenising"),
-            say=progress.say,
-        )
-    unpooled = [encoder.unpooled(prompt) for prompt in encoder.prompts.columns.of(corpus.width)]
-    return replace(corpus, unpooled=tuple(unpooled) if any(unpooled) else ())
-
-
-def _begin_parts(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int, classes: int) -> None:
-    """Lets the parts of the objective create their state, for the largest batch."""
-    objective.begin(encoder, batch_size=batches.batch_size, seed=seed, classes=classes)
-
-
-def _prepare_set(
-    further: FurtherSet,
-    objective: Objective,
-    encoder: SentenceEncoder,
-    recipe: Recipe,
-    longest: int,
-    model: str,
-    world: Processes,
-    progress: Progress,
-) -> PreparedSet:
-    """Tokenises a further data set, plans its batches, and begins its objective; its draws have a seed of their own."""
-    name, seed = further.settings.name, seed_of(recipe.training.seed, f"data set {further.settings.name}")
-    corpus = _tokenised(further.text, encoder, objective, longest, world, progress)
-    require_known(encoder, corpus, model)
-    near = near_duplicates(further.text, recipe, progress)
-    inputs = InputBuilder(corpus, encoder.tokenizer, objective, seed, near)
-    if len(inputs) < 2:
-        raise UserError(f"data set {name}: {further.text.location}: only one example; at least two are needed")
-    batches = plan_batches(inputs, training_of_set(recipe.training, further.settings, seed))
-    _begin_parts(encoder, objective, batches, seed, len(corpus.facts.classes))
-    data_set = DataSet(name, objective, inputs, batches)
-    return PreparedSet(data_set, further.settings, corpus.facts, None if near is None else int(near.sum()))
-
-
-def _count_steps(
-    encoder: SentenceEncoder,
-    sets: Sequence[DataSet],
-    mixture: MixingPlan | None,
-    recipe: Recipe,
-    precision: Precision,
-    chunks: Chunks,
-    world: Processes,
-    progress: Progress,
-) -> int:
-    """Steps that the training budget allows; a budget of minutes needs the pace, which is measured."""
-    training, pace = recipe.training, None
-    if training.minutes is not None:
-        pace = world.share(mean_seconds_per_step(encoder, sets, mixture, training, precision, chunks))
-        progress.say(f"pace       {pace:.3f} s per step, measured")
-    if mixture is None:
-        return training.steps(sets[0].batches.steps_per_epoch, int(sets[0].inputs.lengths.sum()), pace)
-    seen = [
-        count * training.accumulate / one.batches.steps_per_epoch
-        for one, count in zip(sets, mixture.steps, strict=True)
-    ]
-    tokens = sum(float(one.inputs.lengths.sum()) * share for one, share in zip(sets, seen, strict=True))
-    return training.steps(mixture.steps_per_epoch * training.accumulate, round(tokens), pace)
