@@ -41,6 +41,7 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.analysis.figures.base import canvas, standalone, to_svg
+from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
 from opencse.encoder.encoder import SentenceEncoder
@@ -241,7 +242,7 @@ def once(asked: argparse.Namespace) -> None:
     if asked.step == "tokenise":
         tokenise(source, Tokenizer.load(asked.model), 32, cache=asked.folder / "cache")
     else:
-        encode_folder(source, asked.folder / "vectors", asked.model, device="cpu")
+        encode_folder(source, asked.folder / "vectors", EncodingSettings(model=asked.model, device="cpu"))
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = time.process_time() - started + children.ru_utime + children.ru_stime
     print(json.dumps({"mib": max(peak(), children.ru_maxrss / 1024), "seconds": spent}))

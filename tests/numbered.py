@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from opencse import SentenceEncoder
+from opencse.bulk.encoding_settings import EncodingSettings
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.text.readers import Source
 
 LINES = [f"sentence number {n} of the text" + " and more" * (n % 5) for n in range(23)]
@@ -35,3 +39,9 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseExceptio
     with monkeypatch.context() as patch:
         patch.setattr(SentenceEncoder, "encode", ending)
         yield sizes
+
+
+def settings_of(model: str | Path | TextEncoder, arguments: dict[str, Any]) -> EncodingSettings:
+    """Encoding settings with those of the arguments that belong there, which are removed from them."""
+    names = {field.name for field in fields(EncodingSettings)} & arguments.keys()
+    return EncodingSettings(model=model, **{name: arguments.pop(name) for name in names})

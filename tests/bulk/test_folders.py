@@ -9,15 +9,17 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from helpers import Run
-from numbered import LINES, interrupted
+from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
 from opencse.bulk import folders as bulk
+from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
 from opencse.bulk.shards import MANIFEST, Shards
@@ -35,13 +37,13 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".lock"}
 
 
-def made(source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> EncodedFile:
-    return encode_folder(source, out, encoder, shard_rows=5, **how)  # type: ignore[arg-type]
+def made(source: Source, out: Path, encoder: SentenceEncoder, **how: Any) -> EncodedFile:
+    return encode_folder(source, out, settings_of(encoder, how), shard_rows=5, **how)
 
 
-def told(source: Source, out: Path, encoder: SentenceEncoder | Path, **how: object) -> str:
+def told(source: Source, out: Path, encoder: SentenceEncoder | Path, **how: Any) -> str:
     with pytest.raises(UserError) as caught:
-        encode_folder(source, out, encoder, **{"shard_rows": 5, **how})  # type: ignore[arg-type]
+        encode_folder(source, out, settings_of(encoder, how), **{"shard_rows": 5, **how})
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -265,7 +267,7 @@ def test_processes_by_memory(encoder: SentenceEncoder, monkeypatch: pytest.Monke
 
 def test_lines_come_as_they_are_made(source: Source, encoder: SentenceEncoder, tmp_path: Path) -> None:
     with (tmp_path / "lines.jsonl").open("w+") as stream:
-        found = write_lines(source, stream, encoder, prompt="", form=Form(dimensions=4), window=5)
+        found = write_lines(source, stream, EncodingSettings(model=encoder, form=Form(dimensions=4)), window=5)
         stream.seek(0)
         rows = [json.loads(line) for line in stream]
     assert (found.rows, found.dimension) == (23, 4)
@@ -282,7 +284,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_folder(
     path = tmp_path / "long.txt"
     path.write_text("\n".join(f"{line} once more {n}" for n in range(70) for line in LINES) + "\n")
     source, whole, out = Source(str(path)), tmp_path / "whole", tmp_path / "v"
-    encode_folder(source, whole, encoder, shard_rows=40)
+    encode_folder(source, whole, EncodingSettings(model=encoder), shard_rows=40)
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\nimport opencse\nif __name__ == '__main__':\n"
@@ -304,7 +306,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_folder(
     while time.monotonic() < deadline and _of_session(running.pid):
         time.sleep(0.05)
     assert not _of_session(running.pid)
-    assert encode_folder(source, out, encoder, shard_rows=40).before >= 200
+    assert encode_folder(source, out, EncodingSettings(model=encoder), shard_rows=40).before >= 200
     assert content(out) == content(whole)
 
 

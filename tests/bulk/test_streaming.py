@@ -13,8 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import Run
-from numbered import LINES, interrupted
+from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
+from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import EncodedFile, encode_file
 from opencse.crash_safe import GrowingFile
@@ -32,16 +33,16 @@ def beside(out: Path) -> list[str]:
     return sorted(path.name for path in out.parent.iterdir() if path.suffix != ".txt")
 
 
-def begun(monkeypatch: pytest.MonkeyPatch, source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> None:
+def begun(monkeypatch: pytest.MonkeyPatch, source: Source, out: Path, encoder: SentenceEncoder, **how: Any) -> None:
     """A call that is broken off after two windows of five."""
     with interrupted(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-        encode_file(source, out, encoder, window=5, **how)  # type: ignore[arg-type]
+        encode_file(source, out, settings_of(encoder, how), window=5, **how)
     assert beside(out) == ["v.npy.partial", "v.npy.partial.json"]
 
 
-def told(source: Source, out: Path, encoder: SentenceEncoder | str, **how: object) -> str:
+def told(source: Source, out: Path, encoder: SentenceEncoder | str, **how: Any) -> str:
     with pytest.raises(UserError) as caught:
-        encode_file(source, out, encoder, **how)  # type: ignore[arg-type]
+        encode_file(source, out, settings_of(encoder, how), **how)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -51,7 +52,8 @@ def test_the_file_is_what_numpy_would_save(
     source: Source, out: Path, encoder: SentenceEncoder, tmp_path: Path, normalize: bool
 ) -> None:
     calls: list[tuple[int, int]] = []
-    made = encode_file(source, out, encoder, form=Form(normalize=normalize), progress=lambda d, n: calls.append((d, n)))
+    settings = EncodingSettings(model=encoder, form=Form(normalize=normalize))
+    made = encode_file(source, out, settings, progress=lambda d, n: calls.append((d, n)))
     np.save(tmp_path / "whole.npy", encoder.encode(LINES, normalize_embeddings=normalize))
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
     assert (made.rows, made.dimension, made.before) == (23, 32, 0)
@@ -64,7 +66,13 @@ def test_memory_holds_one_window(
 ) -> None:
     calls: list[tuple[int, int]] = []
     with interrupted(monkeypatch, 99, KeyboardInterrupt()) as sizes:
-        encode_file(source, out, encoder, window=5, progress=lambda done, rows: calls.append((done, rows)))
+        encode_file(
+            source,
+            out,
+            EncodingSettings(model=encoder),
+            window=5,
+            progress=lambda done, rows: calls.append((done, rows)),
+        )
     assert sizes == [5, 5, 5, 5, 3]
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     assert calls[-1] == (23, 23)
@@ -74,7 +82,7 @@ def test_memory_holds_one_window(
 def test_interrupted_it_continues_and_ends_with_the_same_file(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode_file(source, out, encoder, window=5)
+    encode_file(source, out, EncodingSettings(model=encoder), window=5)
     whole = out.read_bytes()
     out.unlink()
     begun(monkeypatch, source, out, encoder)
@@ -83,7 +91,7 @@ def test_interrupted_it_continues_and_ends_with_the_same_file(
     out.with_name(".writing-1-v.npy.partial.json").write_text("so was its record")
     said: list[str] = []
     with interrupted(monkeypatch, 99, KeyboardInterrupt()) as sizes:
-        made = encode_file(source, out, encoder, window=5, say=said.append)
+        made = encode_file(source, out, EncodingSettings(model=encoder), window=5, say=said.append)
     assert said == ["v.npy.partial: continues after 10 of 23 texts"]
     assert (made.before, sizes) == (10, [5, 5, 3])
     assert out.read_bytes() == whole
@@ -96,14 +104,14 @@ def test_a_wrong_precision_removes_nothing(
     begun(monkeypatch, source, out, encoder)
     before = {path: path.read_bytes() for path in out.parent.iterdir()}
     with pytest.raises(UserError, match="unknown precision 'bf61'"):
-        encode_file(source, out, encoder, window=5, precision="bf61")  # type: ignore[arg-type]
+        encode_file(source, out, settings_of(encoder, {"precision": "bf61"}), window=5)
     assert {path: path.read_bytes() for path in out.parent.iterdir()} == before
 
 
-def again(source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> str:
+def again(source: Source, out: Path, encoder: SentenceEncoder, **how: Any) -> str:
     """The line that a call prints which starts again."""
     said: list[str] = []
-    made: EncodedFile = encode_file(source, out, encoder, window=5, say=said.append, **how)  # type: ignore[arg-type]
+    made: EncodedFile = encode_file(source, out, settings_of(encoder, {**how}), window=5, say=said.append)
     assert made.before == 0
     prompt = str(how.get("prompt", ""))
     texts = [row[0] for row in source.read().rows]
@@ -162,7 +170,7 @@ def test_damage_to_the_record_is_seen(
 def test_a_full_disk_leaves_the_old_file_and_what_is_made(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encode_file(source, out, encoder, window=5)
+    encode_file(source, out, EncodingSettings(model=encoder), window=5)
     whole = out.read_bytes()
     out.write_bytes(b"the old vectors")
     synced: list[int] = []
@@ -180,7 +188,7 @@ def test_a_full_disk_leaves_the_old_file_and_what_is_made(
         "same command continues"
     )
     assert out.read_bytes() == b"the old vectors"
-    assert encode_file(source, out, encoder, window=5).before == 5
+    assert encode_file(source, out, EncodingSettings(model=encoder), window=5).before == 5
     assert out.read_bytes() == whole
 
 
@@ -238,7 +246,7 @@ def test_a_second_process_is_refused(source: Source, out: Path, encoder: Sentenc
     def second(done: int, rows: int) -> None:
         messages.append(told(source, out, encoder, form=Form(normalize=True), window=5))
 
-    encode_file(source, out, encoder, window=5, progress=second)
+    encode_file(source, out, EncodingSettings(model=encoder), window=5, progress=second)
     assert set(messages) == {f"{out}.partial: another process is writing it; wait for it, or choose another --out"}
     assert len(np.load(out)) == 23
 
@@ -278,7 +286,7 @@ def test_a_text_that_changes_while_it_is_read(
 def test_a_link_is_followed(source: Source, out: Path, encoder: SentenceEncoder, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     out.symlink_to(tmp_path / "there" / "real.npy")
-    encode_file(source, out, encoder)
+    encode_file(source, out, EncodingSettings(model=encoder))
     assert out.is_symlink()
     assert len(np.load(tmp_path / "there" / "real.npy")) == 23
 

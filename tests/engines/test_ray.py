@@ -17,6 +17,7 @@ import torch
 from helpers import Heard
 from numbered import LINES
 from opencse import UserError
+from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
 from opencse.encoder.encoder import SentenceEncoder
@@ -79,10 +80,10 @@ def test_a_folder_made_by_actors_one_of_which_is_killed(
             killed.extend(processes_of("MapWorker"))
             os.kill(killed[0], signal.SIGKILL)
 
-    encode_folder(source, "whole", tiny_folder, shard_rows=40, pooling="mean", device="cpu")
+    settings = EncodingSettings(model=tiny_folder, pooling="mean")
+    encode_folder(source, "whole", replace(settings, device="cpu"), shard_rows=40)
     made = encode_folder(
-        source, "vectors", tiny_folder, shard_rows=40, processes=None, pooling="mean", engine="ray",
-        progress=kill, say=said.append,
+        source, "vectors", settings, shard_rows=40, processes=None, engine="ray", progress=kill, say=said.append
     )  # fmt: skip
     assert said == ["up to 2 actors on cpu of a Ray cluster of 2 cores, 0 GPUs"]
     assert 1 <= len(killed) <= 2
@@ -94,7 +95,7 @@ def test_a_folder_made_by_actors_one_of_which_is_killed(
     assert len(whole) == 42
     assert vectors == whole
     Path("vectors", "part-00007.npy").unlink()
-    made = encode_folder(source, "vectors", tiny_folder, shard_rows=40, pooling="mean", engine="ray")
+    made = encode_folder(source, "vectors", settings, shard_rows=40, engine="ray")
     assert made.before == 1570
     assert Path("vectors", "part-00007.npy").read_bytes() == whole["part-00007.npy"]
 
@@ -109,16 +110,14 @@ def test_faults_are_reported_as_without_a_cluster(tmp_path: Path, tiny_folder: P
     path.write_text("\n".join(LINES))
     said = []
     for engine in ("local", "ray"):
+        settings = EncodingSettings(model=tmp_path / "large", form=Form("float16"), device="cpu")
         with pytest.raises(UserError) as caught:
-            encode_folder(
-                Source(str(path)), tmp_path / engine, tmp_path / "large", form=Form("float16"), shard_rows=30,
-                device="cpu", engine=engine,
-            )  # fmt: skip
+            encode_folder(Source(str(path)), tmp_path / engine, settings, shard_rows=30, engine=engine)
         said.append(str(caught.value))
     assert "a.txt, line 1: the vector of 'sentence number 0" in said[0]
     assert said[1] == said[0]
     with pytest.raises(UserError, match="give its folder or name, not an encoder"):
-        encode_folder(Source(str(path)), tmp_path / "v", encoder, engine="ray")
+        encode_folder(Source(str(path)), tmp_path / "v", EncodingSettings(model=encoder), engine="ray")
 
 
 def test_errors_of_the_work_and_of_ray(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from opencse.api.declaring import defaults_of, public
 from opencse.api.models import Model, encoded, load_for_vectors
 from opencse.api.options.encoding import EncodeOptions, InMemoryOptions
 from opencse.arrays import Embeddings
+from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import SUFFIX, EncodedFile, encode_file, write_lines
 from opencse.encoder.measured_precision import measured_precision, sample_of
@@ -87,18 +88,23 @@ def encode(
             f"{source.name}: only the vectors of a file are written; index a folder (opencse index build), and for a "
             "list of texts save the vectors that are returned (numpy.save)"
         )
+    encoder_or_name, precision = model, options["precision"]
+    if precision == "auto" or isinstance(model, TextEncoder) or not isinstance(out, str | Path):
+        encoder = load_for_vectors(model, options)
+        precision = _precision(encoder, source, options)
+        encoder_or_name = model if to_folder else encoder  # of a folder each process opens its own
+    settings = EncodingSettings(
+        model=encoder_or_name,
+        form=form,
+        prompt_name=options["prompt_name"],
+        prompt=options["prompt"],
+        precision=precision,
+        pooling=options["pooling"],
+        device=options["device"],
+        trust_remote_code=options["trust_remote_code"],
+    )
     if not isinstance(out, str | Path):
-        encoder = load_for_vectors(model, options)
-        prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
-        precision = _precision(encoder, source, prompt, options)
-        return write_lines(source, out, encoder, prompt=prompt, form=form, precision=precision, say=progress.say)
-    if options["precision"] == "auto" or isinstance(model, TextEncoder):
-        encoder = load_for_vectors(model, options)
-        prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
-        precision = _precision(encoder, source, prompt, options)
-        encoder_or_name: Model = model if to_folder else encoder  # of a folder each process opens its own
-    else:
-        encoder_or_name, precision = model, options["precision"]
+        return write_lines(source, out, settings, say=progress.say)
     try:
         if to_folder:
             from opencse.bulk.folders import encode_folder
@@ -106,35 +112,15 @@ def encode(
             return encode_folder(
                 source,
                 out,
-                encoder_or_name,
-                form=form,
+                settings,
                 file_format=options["file_format"],
                 shard_rows=options["shard_rows"],
                 processes=options["processes"],
                 engine=options["engine"],
-                prompt_name=options["prompt_name"],
-                prompt=options["prompt"],
-                precision=precision,
-                pooling=options["pooling"],
-                device=options["device"],
-                trust_remote_code=options["trust_remote_code"],
                 progress=Counted(progress, "encoding"),
                 say=progress.say,
             )
-        return encode_file(
-            source,
-            out,
-            encoder_or_name,
-            form=form,
-            prompt_name=options["prompt_name"],
-            prompt=options["prompt"],
-            precision=precision,
-            pooling=options["pooling"],
-            device=options["device"],
-            trust_remote_code=options["trust_remote_code"],
-            progress=Counted(progress, "encoding"),
-            say=progress.say,
-        )
+        return encode_file(source, out, settings, progress=Counted(progress, "encoding"), say=progress.say)
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None
     finally:
@@ -155,11 +141,12 @@ def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOp
     return form.of(encoded(encoder, first_texts, "encoding", progress, prompt=prompt, precision=measured.name))
 
 
-def _precision(encoder: TextEncoder, source: FileTexts, prompt: str, options: EncodeOptions) -> PrecisionName:
+def _precision(encoder: TextEncoder, source: FileTexts, options: EncodeOptions) -> PrecisionName:
     """The precision of the vectors; for ``auto`` it is measured on texts of ``source``, and reported."""
     if options["precision"] != "auto":
         return options["precision"]
     texts = sample_of(texts[0] for _, texts in source.examples())
+    prompt = encoder.prompts.requested(Role.PLAIN, options["prompt_name"], options["prompt"])
     measured = measured_precision("auto", encoder, texts, prompt)
     (options["progress"] or Silent()).say(measured.line)
     return measured.name

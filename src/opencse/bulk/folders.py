@@ -18,18 +18,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opencse.bulk.forms import Form
+from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.shards import FileFormat, Shard, Shards, require_format, require_own, write_shard
-from opencse.bulk.streaming import EncodedFile, fault, identity_of, open_for_form, written_vectors
-from opencse.encoder.batches import WINDOW, require_options
+from opencse.bulk.streaming import EncodedFile, fault
+from opencse.encoder.batches import WINDOW
 from opencse.encoder.damage import DamagedVectorError
-from opencse.encoder.opening import load
 from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import TEXTS_CHECKED, warn_of_unknown_tokens
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
-from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.progress import Count, Say
 from opencse.text.given import FileTexts
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
 
     from opencse.engines.ray import Cluster
-    from opencse.kernels.precision import PrecisionName
 
 _OVERHEAD = 1 << 30
 """Bytes of memory that a process needs in addition to the weights."""
@@ -70,21 +67,19 @@ TaskResults = Iterator[tuple[int, Shard | FaultyText]]
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """How each process loads its encoder and encodes; ``model`` is None if the encoder is passed as an object."""
+    """How each process loads its encoder and encodes.
 
-    model: str | Path | None
-    pooling: str | None
-    device: str
-    trust_remote_code: bool
+    Attributes:
+        settings: with the device of the process.
+        prompt: that is put before each text.
+    """
+
+    settings: EncodingSettings
     prompt: str
-    precision: PrecisionName
-    form: Form
 
     def encoding(self, threads: int, count: Count | None = None) -> TaskEncoder:
         """Loads the encoder in a worker process, with a share of the cores."""
-        if self.model is None:
-            raise RuntimeError("an encoder is not sent to another process")
-        encoder = load(self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code)
+        encoder = self.settings.load()
         if not isinstance(encoder, StaticEncoder):
             import torch
 
@@ -102,7 +97,7 @@ class TaskEncoder:
         """Encodes the texts of a task and writes their file."""
         spec = self._spec
         try:
-            written = written_vectors(self._encoder, task.texts, spec.prompt, spec.form, spec.precision, self._count)
+            written = spec.settings.vectors(self._encoder, task.texts, spec.prompt, self._count)
         except DamagedVectorError as error:
             return task.number, FaultyText(task.lines[error.row], error)
         return task.number, write_shard(task.path, task.start, written)
@@ -111,19 +106,12 @@ class TaskEncoder:
 def encode_folder(
     source: FileTexts,
     out: str | Path,
-    model: str | Path | TextEncoder,
+    settings: EncodingSettings,
     *,
-    form: Form | None = None,
     file_format: FileFormat = "npy",
     shard_rows: int = WINDOW,
     processes: int | None = 1,
     engine: Engine = "local",
-    prompt_name: str | None = None,
-    prompt: str | None = None,
-    precision: PrecisionName = "float32",
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
     progress: Count | None = None,
     say: Say | None = None,
 ) -> EncodedFile:
@@ -135,20 +123,13 @@ def encode_folder(
     Args:
         source: texts; read twice, once to count and check them.
         out: the folder; made if it does not exist. It must hold nothing else.
-        model: what `SentenceEncoder.load` takes, or (in one process) an encoder.
-        form: type of the numbers, dimensions, normalisation.
+        settings: which model encodes (an encoder only in one process), and in which form vectors are written.
         file_format: ``npy``: (rows, width); ``parquet``: columns ``row`` and ``vector``.
         shard_rows: number of texts per file.
         processes: None: one for each GPU, or on the CPU as many as there are cores and memory. Several are started
             as new interpreters, so a script needs its ``if __name__ == "__main__"``.
         engine: ``local``, or ``ray``: the processes are actors of a Ray cluster, see `opencse.engines.ray`; ``out`` and
             the model must have the same paths there. With processes=None there is one for each GPU, else core.
-        prompt_name: name of the model's prompt that is put before each text; see `SentenceEncoder.encode`.
-        prompt: text that is put before each text instead.
-        precision: see `SentenceEncoder.encode`.
-        pooling: replaces the model's own (not with an encoder).
-        device: where to put the model (not with an encoder).
-        trust_remote_code: see `SentenceEncoder.load` (not with an encoder).
         progress: called with (texts done, texts in all).
         say: called with lines about what is continued, and the number of processes.
 
@@ -156,10 +137,10 @@ def encode_folder(
         UserError: for a folder that cannot be used, a fault in the text or the model, a killed process, or a vector
             that is not finite, naming the line of its text.
     """
-    form, say = form or Form(), say or (lambda line: None)
+    say = say or (lambda line: None)
     folder = Path(out)
     require_format(file_format)
-    require_options(precision)
+    settings.require_options()
     require_engine(engine)
     for name, value in (("shard_rows", shard_rows), ("processes", processes)):
         if value is not None and value < 1:
@@ -167,22 +148,20 @@ def encode_folder(
     _require_folder(folder)
     rows = source.count_rows()
     text = source.fingerprint()
-    if isinstance(model, TextEncoder):
+    if isinstance(settings.model, TextEncoder):
         if engine == "ray" or (processes is not None and processes > 1):
             raise UserError("several processes load the model themselves: give its folder or name, not an encoder")
         processes = 1
     with _cluster(engine) as cluster:
+        device = settings.device
         if cluster is not None:
             device = device or ("cuda" if cluster.gpus else "cpu")
         device_here = device if cluster is None else "cpu"  # the actors have the GPUs
-        encoder = open_for_form(
-            model, form, say, pooling=pooling, device=device_here, trust_remote_code=trust_remote_code
-        )
-        prompt = encoder.prompts.requested(Role.PLAIN, prompt_name, prompt)
-        dimension = form.kept_dimensions(encoder.dimension)
+        encoder = replace(settings, device=device_here).open(say)
+        dimension = settings.form.kept_dimensions(encoder.dimension)
         identity = {
             "version": 1,
-            **identity_of(text, rows, encoder, prompt, form, precision),
+            **settings.identity(text, rows, encoder),
             "format": file_format,
             "shard_rows": shard_rows,
         }
@@ -197,8 +176,7 @@ def encode_folder(
                         warn_of_unknown_tokens(encoder, [texts[0] for _, texts in examples], say)
                     report = None if progress is None else TaskProgress(progress, before, rows)
                     work = EncodingWork(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
-                    location = None if isinstance(model, TextEncoder) else model
-                    spec = EncoderSpec(location, pooling, device or "", trust_remote_code, prompt, precision, form)
+                    spec = EncoderSpec(replace(settings, device=device), settings.prompt_of(encoder))
                     if cluster is None:
                         results = _locally(work, spec, encoder, _devices(encoder, device, processes, work.count), say)
                     else:
@@ -262,7 +240,7 @@ class EncodingWork:
 def _locally(work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, devices: list[str], say: Say) -> TaskResults:
     """Does the work in this process, or in one process for each of several devices."""
     report = work.report
-    if len(devices) == 1 or spec.model is None:
+    if len(devices) == 1:
         encoding = TaskEncoder(encoder, spec, None if report is None else report.within)
         for number, result in map(encoding, work.tasks()):
             yield number, result
@@ -272,7 +250,7 @@ def _locally(work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, device
     say(f"{number_of(len(devices), 'process')} on {', '.join(dict.fromkeys(devices))}")
     context = get_context("spawn")
     next_number, done = context.Value("q", 0), context.Value("q", 0)
-    specs = [replace(spec, device=device) for device in devices]
+    specs = [replace(spec, settings=replace(spec.settings, device=device)) for device in devices]
     threads = max(1, _threads() // len(specs))
     with started(len(specs), _work, _begin, specs, threads, next_number, done) as workers:
         for _, outcome in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
@@ -283,10 +261,11 @@ def _by_actors(
     work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, cluster: Cluster, processes: int | None, say: Say
 ) -> TaskResults:
     """Does the work in actors of a Ray cluster, each with a core and, if there are GPUs, a GPU."""
-    gpu = spec.device.startswith("cuda")
+    device = spec.settings.device or ""
+    gpu = device.startswith("cuda")
     workers = max(1, min(work.count, processes or (cluster.gpus if gpu else cluster.cores)))
     many = f"up to {workers} actors" if workers > 1 else "one actor"
-    say(f"{many} on {spec.device} of a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs")
+    say(f"{many} on {device} of a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs")
     results = cluster.shared_out(
         work.tasks, partial(spec.encoding, 1), workers=workers, gpu=gpu, memory=_memory(encoder)
     )

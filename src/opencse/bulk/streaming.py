@@ -8,28 +8,22 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opencse.bulk.forms import Form, first_wrong
+from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.crash_safe import ResumableFile, partial_path, record_path
-from opencse.encoder.batches import WINDOW, require_options
+from opencse.encoder.batches import WINDOW
 from opencse.encoder.damage import DamagedVectorError
-from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.opening import load
-from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError, reason
-from opencse.foreign import code_notice
 from opencse.io import WRITING, npy_header
-from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
@@ -37,7 +31,7 @@ from opencse.text.files.formats import RawRow
 from opencse.text.given import FileTexts
 
 if TYPE_CHECKING:
-    from opencse.kernels.precision import PrecisionName
+    pass
 
 SUFFIX = ".npy"
 _NPY = b"\x93NUMPY"
@@ -65,20 +59,13 @@ class EncodedFile:
 def encode_file(
     source: FileTexts,
     out: str | Path,
-    model: str | Path | TextEncoder,
+    settings: EncodingSettings,
     *,
-    form: Form | None = None,
-    prompt_name: str | None = None,
-    prompt: str | None = None,
-    precision: PrecisionName = "float32",
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
     window: int = WINDOW,
     progress: Count | None = None,
     say: Say | None = None,
 ) -> EncodedFile:
-    """Writes the vectors of ``source`` (its first column) to ``out``: (rows, width) as ``form`` says, in ``.npy``.
+    """Writes the vectors of ``source`` (its first column) to ``out``: (rows, width), as `numpy.save` would.
 
     The text is read three times, first to count and check it; at most ``window`` texts and their vectors are in memory.
     After an interruption (a kill, Ctrl-C, a full disk) the same call continues after the last whole window, and the
@@ -88,14 +75,7 @@ def encode_file(
     Args:
         source: texts.
         out: the file; its folder must exist.
-        model: what `SentenceEncoder.load` takes, or an encoder.
-        form: type of the numbers, dimensions, normalisation; by default float32, all, none.
-        prompt_name: name of the model's prompt that is put before each text; see `SentenceEncoder.encode`.
-        prompt: text that is put before each text instead.
-        precision: see `SentenceEncoder.encode`.
-        pooling: replaces the model's own (not with an encoder).
-        device: where to put the model (not with an encoder).
-        trust_remote_code: see `SentenceEncoder.load` (not with an encoder).
+        settings: which model encodes, and in which form vectors are written.
         window: number of texts that are encoded, written and recorded together.
         progress: called with (texts done, texts in all).
         say: called with one line if an earlier call is continued, or why it is not.
@@ -106,15 +86,15 @@ def encode_file(
     """
     if window < 1:
         raise UserError(f"window is at least 1, not {window}")
-    require_options(precision)
+    settings.require_options()
     target = _checked_target(Path(out))
     _require_own(target)
     rows = source.count_rows()
     text = source.fingerprint()
-    form, say = form or Form(), say or _silent
-    encoder = open_for_form(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-    prompt = encoder.prompts.requested(Role.PLAIN, prompt_name, prompt)
-    identity = {"version": 2, **identity_of(text, rows, encoder, prompt, form, precision), "window": window}
+    form, say = settings.form, say or _silent
+    encoder = settings.open(say)
+    prompt = settings.prompt_of(encoder)
+    identity = {"version": 2, **settings.identity(text, rows, encoder), "window": window}
     try:
         width = form.width(form.kept_dimensions(encoder.dimension))
         header, row_size = npy_header(form.stored, (rows, width)), width * form.stored.itemsize
@@ -126,7 +106,7 @@ def encode_file(
                     warn_of_unknown_tokens(encoder, first, say)
                 counting = None if progress is None else _counted_from(file.done, rows, progress)
                 try:
-                    written = written_vectors(encoder, first, prompt, form, precision, counting)
+                    written = settings.vectors(encoder, first, prompt, counting)
                 except DamagedVectorError as error:
                     file.discard()
                     raise fault(source, records[error.row][0].number, error) from None
@@ -144,64 +124,6 @@ def encode_file(
         raise UserError(f"{out}: cannot be written ({reason(error)}){continues}") from None
 
 
-def open_for_form(
-    model: str | Path | TextEncoder,
-    form: Form,
-    say: Say,
-    *,
-    pooling: str | None,
-    device: str | None,
-    trust_remote_code: bool,
-) -> TextEncoder:
-    """Loads ``model`` unless it is an encoder; checks that ``form`` fits, and reports code of its folder that runs."""
-    if isinstance(model, TextEncoder):
-        encoder = model
-    else:
-        encoder = load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-        if encoder.own_code:
-            say(code_notice(encoder.own_code))
-    form.require(encoder.dimension)
-    return encoder
-
-
-def identity_of(
-    text: str, rows: int, encoder: TextEncoder, prompt: str, form: Form, precision: PrecisionName
-) -> dict[str, Any]:
-    """Everything that vectors depend on; a call continues an earlier one only if this is equal."""
-    return {
-        "text": text,
-        "rows": rows,
-        "model": fingerprint(encoder),
-        "prompt": prompt or None,
-        "dimension": form.kept_dimensions(encoder.dimension),
-        "numbers": form.numbers,
-        "normalize": form.normalize,
-        "precision": precision,
-        "device": encoder.device_kind,
-    }
-
-
-def written_vectors(
-    encoder: TextEncoder,
-    texts: Sequence[str],
-    prompt: str,
-    form: Form,
-    precision: PrecisionName,
-    progress: Count | None = None,
-) -> NDArray[Any]:
-    """Encodes ``texts``, each with ``prompt`` before it: (n, width), in the type that ``form`` writes.
-
-    Raises:
-        DamagedVectorError: for a vector that holds NaN or infinity, or does not fit into the numbers of ``form``.
-    """
-    written = form.of(encoder.encode(texts, prompt=prompt, precision=precision, progress=progress))
-    if (row := first_wrong(written)) is not None:
-        raise DamagedVectorError(
-            f"the vector of {texts[row][:40]!r} does not fit into float16; normalise it or write float32", row
-        )
-    return written
-
-
 def fault(source: FileTexts, line: int, error: DamagedVectorError) -> UserError:
     """The error for a text whose vector is not finite."""
     return UserError(f"{source.name}, {source.unit} {line}: {error}")
@@ -210,11 +132,8 @@ def fault(source: FileTexts, line: int, error: DamagedVectorError) -> UserError:
 def write_lines(
     source: FileTexts,
     out: TextIO,
-    encoder: TextEncoder,
+    settings: EncodingSettings,
     *,
-    prompt: str,
-    form: Form | None = None,
-    precision: PrecisionName = "float32",
     window: int = 1_024,
     say: Say | None = None,
 ) -> EncodedFile:
@@ -223,21 +142,22 @@ def write_lines(
     Raises:
         UserError: for a fault in the text, or a vector that is not finite.
     """
-    form, say = form or Form(), say or _silent
-    form.require(encoder.dimension)
+    say = say or _silent
+    encoder = settings.open(say)
+    prompt = settings.prompt_of(encoder)
     rows, started = 0, time.perf_counter()
     for records in _windows(source, 0, window):
         if not rows:
             warn_of_unknown_tokens(encoder, [texts[0] for _, texts in records], say)
         try:
-            written = written_vectors(encoder, [texts[0] for _, texts in records], prompt, form, precision)
+            written = settings.vectors(encoder, [texts[0] for _, texts in records], prompt)
         except DamagedVectorError as error:
             raise fault(source, records[error.row][0].number, error) from None
         for (_, texts), vector in zip(records, written.tolist(), strict=True):
             out.write(json.dumps({"text": texts[0], "vector": vector}, ensure_ascii=False) + "\n")
         out.flush()
         rows += len(records)
-    return EncodedFile(rows, form.kept_dimensions(encoder.dimension), 0, time.perf_counter() - started)
+    return EncodedFile(rows, settings.form.kept_dimensions(encoder.dimension), 0, time.perf_counter() - started)
 
 
 def _checked_target(out: Path) -> Path:
