@@ -10,6 +10,7 @@ import pytest
 from opencse.progress import Silent
 from opencse.runs.bounds import Sizes, bounded_settings
 from opencse.runs.job import TrainJob
+from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.settings import TrainingSettings
 
@@ -68,7 +69,7 @@ def test_what_is_bounded_is_named(settings: dict[str, Any], sizes: dict[str, Any
 
 
 def test_the_defaults_of_a_recipe_are_named_only_where_they_change_what_is_selected() -> None:
-    training = TrainingSettings(checkpoint_every=125, evaluate_every=125)
+    training = TrainingSettings(checkpoint_every=125, evaluate_every=125, max_steps=400)
     (line,) = bounded_settings(training, (), Sizes(**SIZES))
     assert line.startswith("training.evaluate_every = 125")
 
@@ -85,3 +86,16 @@ def test_the_plan_says_it(tiny_folder: Path, sentences: list[str], tmp_path: Pat
     assert "training.max_steps = 60 is not reached: training.epochs = 1 allows 5 steps" in limits[0]
     assert "set training.epochs = 12 for 60" in limits[0]
     assert "negatives.momentum_queue stores 500 vectors, more than the 40 examples" in limits[1]
+
+
+def test_the_bounds_of_a_preset_are_no_news() -> None:
+    """The preset for the built-in encoder has an upper limit of steps, which little data does not reach."""
+    cases: list[tuple[tuple[str, ...], list[str]]] = [
+        ((), []),
+        (("training.max_steps=399",), ["training.max_steps = 399 is not reached"]),
+    ]
+    for settings, expected in cases:
+        job = TrainJob(text=Source(str(sample.PAIRS)), recipe="adapt", settings=settings, dev=None, device="cpu")
+        plan = job.prepare(Silent()).plan
+        assert plan.preset == "opencse-mini"
+        assert [line[11:].split(":")[0] for line in plan.lines() if line.startswith("limit ")] == expected

@@ -123,6 +123,7 @@ class Resolved:
         model: the requested model; its Hub id where a preset's name was given; None if none was requested.
         explicit: dotted keys that presets, overrides and a recipe file set; not those of a recipe in the package.
         replaced: a line for each setting of a preset that an override replaces.
+        user_keys: dotted keys that overrides and a recipe file set: those of the user, without presets.
     """
 
     recipe: Recipe
@@ -130,6 +131,7 @@ class Resolved:
     model: str | None
     explicit: frozenset[str] = frozenset()
     replaced: tuple[str, ...] = ()
+    user_keys: frozenset[str] = frozenset()
 
     @property
     def preset(self) -> str | None:
@@ -199,9 +201,10 @@ def resolve_recipe(
         at_fault, wrong = blame(Recipe, changes, with_changes, [*of_presets, *tables.changes, *user_changes])
         raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
     requested_model = None if model is None else _model_of_preset(written, model)
-    explicit = tables.explicit.union(key for change in changes for key in _flat(change))
+    user_keys = tables.explicit.union(key for change in [*tables.changes, *user_changes] for key in _flat(change))
+    explicit = user_keys.union(key for change in of_presets for key in _flat(change))
     replaced = _replaced(of_presets, [*tables.changes, *user_changes])
-    return Resolved(resolved, tuple(applied), requested_model, explicit, replaced)
+    return Resolved(resolved, tuple(applied), requested_model, explicit, replaced, user_keys)
 
 
 def model_named(recipe: str, model: str) -> str:

@@ -38,13 +38,13 @@ def bounded_settings(training: TrainingSettings, explicit: Collection[str], size
 
     Args:
         training: the ``[training]`` table.
-        explicit: dotted keys of the settings that the user chose.
+        explicit: dotted keys of the settings that the user chose; bounds that a recipe sets itself are no news.
         sizes: of the data and the run.
 
     Example:
         >>> sizes = Sizes(1280, 20, 20, 64, 128, {}, evaluates=True)
-        >>> for line in bounded_settings(TrainingSettings(max_steps=60, evaluate_every=10), (), sizes):
-        ...     print(line)
+        >>> training = TrainingSettings(max_steps=60, evaluate_every=10)
+        >>> print(*bounded_settings(training, {"training.max_steps"}, sizes))
         training.max_steps = 60 is not reached: training.epochs = 1 allows 20 steps; set training.epochs = 3 for 60
     """
     return [
@@ -62,7 +62,7 @@ def _budgets(training: TrainingSettings, explicit: Collection[str], sizes: Sizes
     if other and "training.epochs" in explicit:
         lines.append(f"training.epochs = {training.epochs:g} is not used: {budget} decides how long the run is")
     most = training.max_steps
-    if most is not None and most > sizes.steps:
+    if most is not None and most > sizes.steps and "training.max_steps" in explicit:
         if other:
             lines.append(
                 f"training.max_steps = {most:,} is not reached: {budget} allows {number_of(sizes.steps, 'step')}; "

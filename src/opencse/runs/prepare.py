@@ -285,7 +285,7 @@ def prepare(
         pooling_reason=start.reason,
         chunks=chunks,
         chunks_reason=chunks_reason,
-        bounded=tuple(bounded_settings(recipe.training, resolved.explicit, sizes)),
+        bounded=tuple(bounded_settings(recipe.training, resolved.user_keys, sizes)),
         doubts=tuple(line for one in sets for line in one.objective.view.doubts(one.inputs.corpus)),
     )
     return Prepared(plan, encoder, objective, inputs, batches, tuple(sets[1:]), mixture)
