@@ -184,11 +184,12 @@ def _missing(folder: Path, task: StsTask, file: Path) -> str:
     task_folder = folder / task.key
     if not task_folder.is_dir():
         entries = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        known = [key for key in TASKS if key in entries]
         if inner := next((name for name in entries if (folder / name / task.key).is_dir()), None):
             return f"{file}: missing; {folder / inner} holds {task.key}: give that folder"
         return (
             f"{file}: missing; folders in {folder}: {', '.join(entries) or 'none'}; "
-            f"add {task.key}, or choose tasks without it"
+            f"add {task.key}, or choose tasks without it (--tasks {','.join(known) or 'stsb'})"
         )
     entries = sorted(entry.name for entry in task_folder.iterdir())
     expected = ", ".join(f"{subset}.tsv" for subset in task.subsets)
