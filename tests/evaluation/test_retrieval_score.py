@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -177,7 +178,7 @@ def test_the_result_read_back_is_the_same(two: RetrievalResult, tmp_path: Path) 
     assert RetrievalResult.read_json(tmp_path / "r.json") == two
     data = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
     counts = {"queries", "without_relevant", "documents", "identical_ids", "similarity"}
-    counts |= {"ranked_by", "intervals", "by_query"}
+    counts |= {"ranked_by", "intervals", "by_query", "judged_at_10"}
     assert set(data["retrieval"]["toy"]) == {*MEASURES, *counts}
     assert data["data"]["sha256"].keys() == {"toy", "toy1"}
     assert (data["split"], data["similarity"], data["data"]["text"]) == ("test", "cosine", "raw")
@@ -216,3 +217,26 @@ def test_table_has_a_row_a_model_and_data_set(two: RetrievalResult) -> None:
     averages = [cells(line) for line in lines if "average" in line]
     assert averages == [["[b]one", "average", f"{two.average:.2f}", "-", "-", "-", "-", "-"]]
     assert sum("two" in line for line in lines) == 1
+
+
+def test_hits_that_nobody_judged_are_reported_where_the_models_differ_in_them() -> None:
+    """Labels of one model's hits are unfair to another: its right texts count as not relevant."""
+
+    def farthest_first(texts: Sequence[str]) -> NDArray[np.float64]:
+        vectors = numbers(texts)
+        return np.where(vectors[:, 1:] == 0, vectors, -vectors)  # the query is the only one with a 0
+
+    documents = {f"d{number}": f"{number} 1" for number in range(40)}
+    labels = {**dict.fromkeys(range(30, 40), 0), 39: 1}
+    task = task_of(documents, {"q": "1 0"}, [labels])
+    data = RetrievalData("here", "raw", {"toy": task})
+    one = evaluate_retrieval(numbers, data)
+    other = evaluate_retrieval(farthest_first, data)
+    assert one.retrieval["toy"].judged_at_10 == 1
+    assert other.retrieval["toy"].judged_at_10 == 0
+    shown = " ".join(" ".join(rendered(Retrieval.table({"one": one, "other": other}))).split())
+    assert "toy: judged of the first 10 hits: one 100%, other 0%; the others count as not relevant" in shown
+    assert "judged of" not in " ".join(rendered(Retrieval.table({"one": one, "again": one})))
+    relevant_only = evaluate_retrieval(numbers, RetrievalData("here", "raw", {"toy": replace(task, judged=[{39: 1}])}))
+    assert relevant_only.retrieval["toy"].judged_at_10 is None
+    assert "judged of" not in " ".join(rendered(Retrieval.table({"one": one, "other": relevant_only})))

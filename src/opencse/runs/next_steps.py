@@ -14,6 +14,7 @@ from opencse.text.given import DocumentTexts
 from opencse.text.readers import Source
 
 CORPUS, PAIRS, QUERIES, MODEL, INDEX = "corpus.txt", "pairs.csv", "queries", "my-model", "my-index"
+FIRST_INDEX = "first-index"
 """Names for the user's files and folders where they are not known."""
 
 NextStep = tuple[str, str]
@@ -31,17 +32,22 @@ def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MO
     return " ".join(["opencse adapt", shlex.quote(text), *start, *options, "--out", shlex.quote(out)])
 
 
-def check(model: str = BUILTIN, adapted: str = MODEL) -> NextStep:
+def check(model: str = BUILTIN, adapted: str = MODEL, text: str = CORPUS) -> NextStep:
     """Returns the step that compares a model with its adapted version, on the user's own queries.
 
     Example:
-        >>> check("some/model", "my-model")[1]
-        'opencse evaluate some/model my-model --suite retrieval --data queries'
+        >>> print(check("some/model", "my-model")[1])
+        opencse index build first-index some/model corpus.txt
+        opencse label first-index my-index --out queries
+        opencse evaluate some/model my-model --suite retrieval --data queries
     """
+    models = shlex.quote(model), shlex.quote(adapted)
     return (
-        "Evaluate it on queries of your own, with the documents that answer them (a folder in BEIR's layout). Only "
-        "that shows what users will see:",
-        f"opencse evaluate {shlex.quote(model)} {shlex.quote(adapted)} --suite retrieval --data {QUERIES}",
+        "Evaluate it on queries of your own: label the texts that answer them among the hits of both models. Only that "
+        "shows what users will see:",
+        f"opencse index build {FIRST_INDEX} {models[0]} {shlex.quote(text)}\n"
+        f"opencse label {FIRST_INDEX} {INDEX} --out {QUERIES}\n"
+        f"opencse evaluate {' '.join(models)} --suite retrieval --data {QUERIES}",
     )
 
 
@@ -66,7 +72,7 @@ def with_pairs(text: str = CORPUS, model: str = BUILTIN) -> NextStep:
 
 def first_steps() -> list[NextStep]:
     """Returns the first steps of a user who has a text and no model yet."""
-    return [("Adapt a model to your documents; no labels are needed:", adapt()), check(), use(), with_pairs()]
+    return [("Adapt a model to your documents; no labels are needed:", adapt()), use(), check(), with_pairs()]
 
 
 def _documents(text: object) -> str:
@@ -91,7 +97,7 @@ def next_steps(job: TrainJob, result: TrainResult) -> list[NextStep]:
             ("This is a backbone, not yet a sentence encoder. Train one from it:", adapt(text, folder)),
             ("Then evaluate that one. A backbone's own vectors are poor, and the numbers below are theirs.", ""),
         ]
-    use_steps = [read, check(job.model, folder), use(folder, text)]
+    use_steps = [read, use(folder, text), check(job.model, folder, text)]
     if result.kept == "best":
         return [("The encoder in this folder is the trained one.", ""), *use_steps]
     if result.kept == "last":

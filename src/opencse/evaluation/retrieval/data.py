@@ -87,7 +87,7 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
             and a document of the data, no query with a relevant document.
     """
     folder = Path(folder)
-    require_folder(folder, "give a folder in BEIR's layout, or a folder of several")
+    require_folder(folder, "give a folder in BEIR's layout, or of several; opencse label makes one of your queries")
     if _find(folder, CORPUS) is not None:
         available = {folder.resolve().name: folder}
     else:

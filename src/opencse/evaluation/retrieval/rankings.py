@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.retrieval.data import RetrievalTask
@@ -18,10 +18,12 @@ class Ranked:
     Attributes:
         levels: relevance of the ranked documents, the nearest first; 0 for documents without a judgement.
         judged: relevance of all judged documents, ranked or not.
+        is_judged: whether each of the ranked documents has a judgement.
     """
 
     levels: list[int]
     judged: list[int]
+    is_judged: list[bool] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -84,4 +86,5 @@ def rankings(
     missing = task.missing or [[]] * len(task.queries)
     for ranked, without, levels, absent in zip(positions, own_documents.left_out, task.judged, missing, strict=True):
         others = [position for position in ranked if position != without][:k]
-        yield Ranked([levels.get(position, 0) for position in others], [*levels.values(), *absent])
+        is_judged = [position in levels for position in others]
+        yield Ranked([levels.get(position, 0) for position in others], [*levels.values(), *absent], is_judged)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 DEPTH = 100
+_UNEVEN = 0.1
+"""Difference between the shares of judged hits of two rows from which it is reported."""
 
 
 MEASURES: dict[str, Callable[[Ranked], float]] = {
@@ -76,6 +78,8 @@ class RetrievalScore(SuiteScore):
         ranked_by: the scores that ranked the documents, with their weights.
         intervals: 95% interval of each measure, by its name: a bootstrap over the queries. None for a single query.
         by_query: nDCG@10 x 100 of each query by its id, for paired tests.
+        judged_at_10: share of the first 10 documents that have a judgement; None where only relevant documents are
+            judged. The others count as not relevant, so a model whose hits nobody judged scores too low.
     """
 
     ndcg_at_10: FiniteFloat
@@ -92,6 +96,7 @@ class RetrievalScore(SuiteScore):
     ranked_by: str = Similarity.COSINE.value
     intervals: dict[str, Interval | None] = Field(default_factory=dict)
     by_query: dict[str, FiniteFloat] = Field(default_factory=dict, repr=False)
+    judged_at_10: FiniteFloat | None = None
 
     def measures(self) -> dict[str, float]:
         """The measures by name, without the counts."""
@@ -198,6 +203,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
             identical_ids=own_documents.count,
             similarity=similarity,
             ranked_by=self.ranked.name(embedded.similarity),
+            judged_at_10=_judged_share(task, ranked),
         )
 
     def record(self, scores: dict[str, RetrievalScore], common: Mapping[str, Any]) -> RetrievalResult:
@@ -252,6 +258,10 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
                 ] = None
             if len(result.retrieval) > 1:
                 rows.append([label, "average", Cell(result.average), *[Cell(None)] * 5])
+        for name in dict.fromkeys(name for result in results.values() for name in result.retrieval):
+            scores = {label: result.retrieval[name] for label, result in results.items() if name in result.retrieval}
+            if note := _judged_note(name, scores):
+                notes[note] = None
         for label, result in results.items():
             for name, difference in result.compared.items():
                 notes[f"{name}, {label} against {difference.than}: {verdict(difference)}"] = None
@@ -259,6 +269,25 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         title = f"Retrieval ({', '.join(splits)}; ranked by {', '.join(rankers)}), x 100; "
         title += "R is recall, ± half of the 95% interval over queries"
         return results_table(title, [MODEL, "Data set"], headers, rows, notes, grouped=True)
+
+
+def _judged_share(task: RetrievalTask, ranked: Sequence[Ranked]) -> float | None:
+    if all(level > 0 for levels in task.judged for level in levels.values()):
+        return None
+    first = [is_judged for one in ranked for is_judged in one.is_judged[:10]]
+    return sum(first) / max(1, len(first))
+
+
+def _judged_note(name: str, scores: Mapping[str, RetrievalScore]) -> str:
+    """Warns where the hits of one row were judged less than those of another; empty where they were not."""
+    shares = {label: score.judged_at_10 for label, score in scores.items() if score.judged_at_10 is not None}
+    if not shares or max(shares.values()) - min(shares.values()) < _UNEVEN:
+        return ""
+    listed = ", ".join(f"{label} {math.floor(100 * share)}%" for label, share in shares.items())
+    return (
+        f"{name}: judged of the first 10 hits: {listed}; the others count as not relevant, so a model with fewer "
+        "judged hits scores too low (opencse label with an index of each model)"
+    )
 
 
 def _half(ends: Interval | None) -> str:
