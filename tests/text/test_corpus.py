@@ -18,21 +18,11 @@ from opencse.text.tokenizer import Tokenizer
 TEXT = "The bread rises.\nA  cat sleeps\tin the sun.\n\nA cat sleeps in the sun.\n\n" + "word " * 30 + "\nThe end.\n"
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_folder: Path) -> Tokenizer:
-    return Tokenizer.load(tiny_folder)
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
     path = tmp_path / "a.txt"
     path.write_text(TEXT)
     return Source(str(path))
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
-    return tmp_path / "cache"
 
 
 def words(count: int) -> Tokenizer:

@@ -17,11 +17,6 @@ from opencse.text.tokenizer import Tokenizer
 LINES = [f"the bread number {n % 17} rises" + " again" * (n % 5) for n in range(90)]
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_folder: Path) -> Tokenizer:
-    return Tokenizer.load(tiny_folder)
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
     path = tmp_path / "a.txt"

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.objective.objective import Objective
 from opencse.objective.positive import Positive
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.sides.base import Sides
 from opencse.objective.sides.clean import CleanSides
 from opencse.objective.sides.mean import Mean
 from opencse.objective.sides.noisy import Noisy
@@ -26,10 +24,9 @@ from opencse.objective.vectors.step import Representations
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 from opencse.streams import seed_of
+from sides_cases import SEED, D, N, sides
 
-N, D = 4, 6
 TAU = 0.3
-SEED = 9
 KINDS: dict[str, dict[str, Any]] = {
     "views": {"kind": "views"},
     "anchors": {"kind": "anchors"},
@@ -54,25 +51,8 @@ def of(positive: str, negatives: str, **data: Any) -> Objective:
     )
 
 
-def made() -> Representations:
-    random = torch.Generator().manual_seed(2)
-    anchor, positive, clean = (torch.randn(N, D, generator=random, dtype=torch.float64) for _ in range(3))
-    return Representations(
-        anchor,
-        positive,
-        anchor.unsqueeze(1)[:, :0],
-        torch.arange(2 * N).reshape(N, 2),
-        {Clean(): clean, Means(3): torch.randn(2, N, D, generator=random, dtype=torch.float64)},
-        noise_seed=SEED,
-    )
-
-
 def generator(name: str) -> torch.Generator:
     return torch.Generator().manual_seed(seed_of(SEED, name))
-
-
-def sides(kind: Sides, reps: Representations) -> tuple[Tensor, Tensor]:
-    return kind.of(reps, lambda: kind.noise(reps))
 
 
 def chosen(kind: str, reps: Representations, noise: torch.Generator) -> tuple[list[list[float]], list[list[float]]]:
@@ -103,7 +83,7 @@ def cosine(u: list[float], v: list[float]) -> float:
 
 @pytest.mark.parametrize(("positive", "negatives"), list(itertools.product(KINDS, KINDS)))
 def test_the_loss_of_every_pair_of_sides_as_loops(positive: str, negatives: str) -> None:
-    reps = made()
+    reps = representations()
     (a, b) = chosen(positive, reps, generator("positive"))
     (c, d) = chosen(negatives, reps, generator("negatives.in_batch"))
     expected = 0.0
@@ -118,19 +98,19 @@ def test_the_loss_of_every_pair_of_sides_as_loops(positive: str, negatives: str)
 
 
 def test_every_choice_is_another_loss() -> None:
-    losses = [of(p, n)(made()).total.item() for p, n in itertools.product(KINDS, KINDS)]
+    losses = [of(p, n)(representations()).total.item() for p, n in itertools.product(KINDS, KINDS)]
     alike = 2 * len(KINDS)  # a positive that is its own twin has cosine 1: anchors, clean and a shared mean
     assert len({round(loss, 9) for loss in losses}) == len(losses) - alike
     assert type(build().positive.of) is Views
     assert (
-        of("views", "views")(made()).total.item()
-        == build(negatives=[{"kind": "in_batch", "weight": 0.7}], temperature=TAU)(made()).total.item()
+        of("views", "views")(representations()).total.item()
+        == build(negatives=[{"kind": "in_batch", "weight": 0.7}], temperature=TAU)(representations()).total.item()
     )
 
 
 @pytest.mark.parametrize("kind", ["views", "anchors", "clean", "mean", "noisy"])
 def test_gradient_reaches_both_sides(kind: str) -> None:
-    reps = made()
+    reps = representations()
     leaves = {"anchor": reps.anchor, "positive": reps.positive, "clean": reps[Clean()], "means": reps[Means(3)]}
     for leaf in leaves.values():
         leaf.requires_grad_()
@@ -159,7 +139,7 @@ def test_what_each_side_needs() -> None:
 
 @pytest.mark.parametrize("kind", ["clean", "mean", "noisy"])
 def test_vectors_that_were_not_made_are_missed(kind: str) -> None:
-    reps = replace(made(), answers={}, noise_seed=None)
+    reps = replace(representations(), answers={}, noise_seed=None)
     with pytest.raises(RuntimeError, match=r"(no noise_seed|no part of the objective reads)"):
         of(kind, "views")(reps)
 

@@ -13,14 +13,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import Encoded
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import HardNegatives, Layer, Means, Sentences
-from opencse.objective.vectors.step import Request, StepInputs
-
-N, D = 4, 6
-
-
-def step(encoder: SentenceEncoder, texts: list[str], n: int, noise_seed: int = 0) -> StepInputs:
-    keys = torch.arange(len(texts)).reshape(-1, n).T.contiguous()
-    return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts)), n, keys, noise_seed=noise_seed)
+from opencse.objective.vectors.step import Request
+from sides_cases import N
 
 
 def seen(encoder: SentenceEncoder) -> list[Tensor]:
@@ -39,7 +33,7 @@ def seen(encoder: SentenceEncoder) -> list[Tensor]:
 def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sentences: list[str], samples: int) -> None:
     """One sentence throughout: whatever differs is dropout, and every row has a mask of its own."""
     outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, [sentences[0]] * 3 * N, N), {HardNegatives(), Means(samples)})
+    reps = represent(encoder, step_of(encoder, [sentences[0]] * 3 * N, N), {HardNegatives(), Means(samples)})
     assert [len(output) for output in outputs] == [3 * N + samples * 2 * N]
     (rows,) = outputs
     assert torch.pdist(rows).min() > 1e-3
@@ -56,8 +50,8 @@ def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sente
 def test_means_are_of_the_right_texts(encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.eval()
     plainly: set[Request[Any]] = {Sentences(), HardNegatives(), Layer(1)}
-    reps = represent(encoder, step(encoder, sentences[: 3 * N], N), plainly | {Means(3)})
-    plain = represent(encoder, step(encoder, sentences[: 3 * N], N), plainly)
+    reps = represent(encoder, step_of(encoder, sentences[: 3 * N], N), plainly | {Means(3)})
+    plain = represent(encoder, step_of(encoder, sentences[: 3 * N], N), plainly)
     means = reps[Means(3)]
     assert torch.pdist(torch.cat([reps.anchor, reps.positive])).min() > 1e-2
     for left, right in (
@@ -73,7 +67,7 @@ def test_means_are_of_the_right_texts(encoder: SentenceEncoder, sentences: list[
 
 def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEncoder) -> None:
     """SimCSE++, section 3.1: the mean of K draws has 1/K of the variance of one."""
-    inputs = step(encoder, ["a cat sleeps"] * 400, 200)
+    inputs = step_of(encoder, ["a cat sleeps"] * 400, 200)
     variances = {}
     torch.manual_seed(0)
     for samples in (1, 8):
@@ -87,7 +81,7 @@ def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEnc
 
 def test_gradient_flows_through_every_draw(encoder: SentenceEncoder, sentences: list[str]) -> None:
     outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, sentences[: 2 * N], N), {Means(2)})
+    reps = represent(encoder, step_of(encoder, sentences[: 2 * N], N), {Means(2)})
     outputs[0].retain_grad()
     torch.autograd.backward((reps[Means(2)] * torch.arange(1.0, 33.0)).sum())
     gradient = outputs[0].grad

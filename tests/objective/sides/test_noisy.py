@@ -9,37 +9,11 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.sides.base import Sides
 from opencse.objective.sides.noisy import Noisy
 from opencse.objective.vectors.represent import represent
-from opencse.objective.vectors.requests import Clean, Means, Sentences
-from opencse.objective.vectors.step import Representations, StepInputs
-
-N, D = 4, 6
-
-SEED = 9
-
-
-def made() -> Representations:
-    random = torch.Generator().manual_seed(2)
-    anchor, positive, clean = (torch.randn(N, D, generator=random, dtype=torch.float64) for _ in range(3))
-    return Representations(
-        anchor,
-        positive,
-        anchor.unsqueeze(1)[:, :0],
-        torch.arange(2 * N).reshape(N, 2),
-        {Clean(): clean, Means(3): torch.randn(2, N, D, generator=random, dtype=torch.float64)},
-        noise_seed=SEED,
-    )
-
-
-def sides(kind: Sides, reps: Representations) -> tuple[Tensor, Tensor]:
-    return kind.of(reps, lambda: kind.noise(reps))
-
-
-def step(encoder: SentenceEncoder, texts: list[str], n: int, noise_seed: int = 0) -> StepInputs:
-    keys = torch.arange(len(texts)).reshape(-1, n).T.contiguous()
-    return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts)), n, keys, noise_seed=noise_seed)
+from opencse.objective.vectors.requests import Sentences
+from opencse.objective.vectors.step import Representations
+from sides_cases import N, sides, step_of
 
 
 def noisy(variance: float, name: str = "positive") -> Noisy:
@@ -66,7 +40,7 @@ def test_moments_of_the_noise() -> None:
 
 
 def test_no_variance_is_no_noise() -> None:
-    reps = made()
+    reps = representations()
     left, right = sides(noisy(0.0), reps)
     assert torch.equal(left, reps.anchor)
     assert torch.equal(right, reps.positive)
@@ -74,7 +48,7 @@ def test_no_variance_is_no_noise() -> None:
 
 def noise_of(encoder: SentenceEncoder, texts: list[str], noise_seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """The noise on both sides, and the state of torch's own generator afterwards."""
-    reps = represent(encoder, step(encoder, texts, len(texts) // 2, noise_seed), {Sentences()})
+    reps = represent(encoder, step_of(encoder, texts, len(texts) // 2, noise_seed), {Sentences()})
     left, right = sides(noisy(1.0), reps)
     return left - reps.anchor, right - reps.positive, torch.get_rng_state()
 
@@ -90,7 +64,7 @@ def test_noise_depends_on_the_seed_alone(encoder: SentenceEncoder, sentences: li
         assert torch.allclose(first[side], same[side], atol=1e-6)
         assert not torch.allclose(first[side], other[side], atol=0.1)
     torch.manual_seed(0)
-    represent(encoder, step(encoder, sentences[: 2 * N], N, 5), {Sentences()})
+    represent(encoder, step_of(encoder, sentences[: 2 * N], N, 5), {Sentences()})
     assert torch.equal(torch.get_rng_state(), first[2]), "dropout's generator is not drawn from"
 
 

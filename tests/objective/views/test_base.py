@@ -18,29 +18,11 @@ from opencse.objective.terms.mlm import MaskedLM
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Sentences
 from opencse.objective.vectors.step import Representations, StepInputs
-from opencse.objective.views.base import ChangesTokens, View
+from opencse.objective.views.base import ChangesTokens
 from opencse.objective.views.dropout import Dropout
 from opencse.objective.views.next_sentence import NextSentence
 from opencse.objective.views.pair import Pair
-from opencse.text.corpus import Corpus, CorpusFacts
-
-# Rows of four documents: 0-4, 5, 6-7 and 8-10.
-DOCUMENTS = [0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3]
-
-
-def corpus(documents: list[int], width: int = 1) -> Corpus:
-    texts = len(documents) * width
-    facts = CorpusFacts("toy.txt", "", len(documents), width, texts, 0, 0, len(set(documents)), 8)
-    keys = np.arange(texts, dtype=np.int64).reshape(-1, width)
-    return Corpus(np.arange(texts), np.arange(texts + 1), keys, np.asarray(documents, dtype=np.int32), facts)
-
-
-def pairs_of(view: View, documents: list[int], seed: int = 0) -> list[tuple[int, int]]:
-    """(row of the anchor, row of the positive) of every example."""
-    made = view.examples(corpus(documents), np.random.default_rng(seed))
-    assert made.shape[1:] == (2, 2)
-    assert (made[:, :, 1] == 0).all()
-    return [(int(anchor), int(positive)) for anchor, positive in made[:, :, 0]]
+from toy_documents import DOCUMENTS, corpus_of, pairs_of
 
 
 def test_every_settings_class_has_its_view() -> None:
@@ -73,7 +55,7 @@ def test_dropout_takes_every_sentence_twice() -> None:
 @pytest.mark.parametrize("view", [Dropout.Settings(), NextSentence.Settings()], ids=["dropout", "next_sentence"])
 def test_views_of_sentences_refuse_pairs(view: Dropout.Settings | NextSentence.Settings, width: int) -> None:
     with pytest.raises(UserError) as caught:
-        build_part(view).examples(corpus(DOCUMENTS, width), np.random.default_rng(0))
+        build_part(view).examples(corpus_of(DOCUMENTS, width), np.random.default_rng(0))
     message = str(caught.value)
     assert message.startswith(f"toy.txt: the {view.kind} view reads one text per row, not {width}; ")
     assert "\n" not in message

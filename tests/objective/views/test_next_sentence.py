@@ -12,29 +12,11 @@ from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.registry import build as build_part
-from opencse.objective.views.base import View
 from opencse.objective.views.next_sentence import NextSentence
 from opencse.text import sample
-from opencse.text.corpus import Corpus, CorpusFacts, tokenise
+from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
-
-# Rows of four documents: 0-4, 5, 6-7 and 8-10.
-DOCUMENTS = [0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3]
-
-
-def corpus(documents: list[int], width: int = 1) -> Corpus:
-    texts = len(documents) * width
-    facts = CorpusFacts("toy.txt", "", len(documents), width, texts, 0, 0, len(set(documents)), 8)
-    keys = np.arange(texts, dtype=np.int64).reshape(-1, width)
-    return Corpus(np.arange(texts), np.arange(texts + 1), keys, np.asarray(documents, dtype=np.int32), facts)
-
-
-def pairs_of(view: View, documents: list[int], seed: int = 0) -> list[tuple[int, int]]:
-    """(row of the anchor, row of the positive) of every example."""
-    made = view.examples(corpus(documents), np.random.default_rng(seed))
-    assert made.shape[1:] == (2, 2)
-    assert (made[:, :, 1] == 0).all()
-    return [(int(anchor), int(positive)) for anchor, positive in made[:, :, 0]]
+from toy_documents import DOCUMENTS, corpus_of, pairs_of
 
 
 def test_the_next_sentence_exactly() -> None:
@@ -77,7 +59,7 @@ def test_the_same_seed_draws_the_same() -> None:
 def test_text_without_following_sentences_is_refused(documents: list[int], window: int) -> None:
     view = build_part(NextSentence.Settings.model_validate({"window": window}))
     with pytest.raises(UserError) as caught:
-        view.examples(corpus(documents), np.random.default_rng(0))
+        view.examples(corpus_of(documents), np.random.default_rng(0))
     assert str(caught.value).startswith("toy.txt: no two sentences follow one another in a document; ")
 
 
