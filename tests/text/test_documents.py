@@ -123,7 +123,11 @@ def test_fields_of_other_names(tmp_path: Path) -> None:
     text.write_text("One.\n")
     for path, fields, said in (
         (lines, ["head", "body"], "a.jsonl: no column 'head'.*; columns there: headline, body, text, title"),
-        (lines, ["headline", "text"], "line 2: no 'text'; name the documents' title and text with --fields"),
+        (
+            lines,
+            ["headline", "text"],
+            r"line 2: no 'headline' and no 'text'; add it",
+        ),
         (table, ["head", "body"], "a.csv: no column 'head'"),
         (text, ["body"], r"a.txt: has no fields \(one text per line\); leave out --fields"),
         (lines, ["body", "body"], "name each once"),
@@ -145,7 +149,7 @@ def test_documents_in_memory() -> None:
 
 
 def test_faults_name_the_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a.jsonl, line 2: no 'text'; name the documents' title"):
+    with pytest.raises(UserError, match=r"a.jsonl, line 2: no 'text'; add it"):
         read_documents(jsonl(tmp_path / "a.jsonl", {"text": "One."}, {"body": "Two."}))
     with pytest.raises(UserError, match=r"line 1: 'title' is int, not text"):
         read_documents(jsonl(tmp_path / "a.jsonl", {"title": 3, "text": "One."}))

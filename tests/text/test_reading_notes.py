@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from opencse.text.documents import Collection
+import pytest
+
+from opencse.errors import UserError
+from opencse.search.row_sources import open_rows
+from opencse.text.documents import Collection, read_documents
+from opencse.text.given import open_texts
 from opencse.text.reading_notes import ReadingNotes
 
 
@@ -45,3 +50,19 @@ def test_kinds_beyond_the_most_frequent_are_counted() -> None:
     one = ReadingNotes()
     one.leave_out_kind(".svg")
     assert one.lines() == ["left out   1 file of a kind that is not read (.svg)"]
+
+
+def test_where_nothing_is_left_the_error_says_what_was_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"head": "Kettles are hot.", "body": "Fill it. Switch it on."}]))
+    (tmp_path / "b.xlsx").write_text("something")
+    message = (
+        f"{tmp_path}: no document with any text in it; left out: 1 file of a kind that is not read (.xlsx; save it as "
+        f".csv); 1 file without such fields ({tmp_path / 'a.json'}: no column 'text'; columns there: head, body; name "
+        "the documents' title and text, for instance --fields head,body)"
+    )
+    for read in (read_documents, open_rows):
+        with pytest.raises(UserError) as caught:
+            read(tmp_path)
+        assert str(caught.value) == message
+    with pytest.raises(UserError, match=r"no document with any text in it; left out: 1 file of a kind"):
+        open_texts(tmp_path, fields=["title", "text"]).read()

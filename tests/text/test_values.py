@@ -18,8 +18,8 @@ def test_text_is_returned_as_it_is_and_filled_text_without_white_space_around_it
 @pytest.mark.parametrize(
     ("value", "fault"),
     [
-        (None, "is NoneType, not text"),
-        (b"a", "is bytes, not text"),
+        (None, "is NoneType, not text; correct it or name another column"),
+        (b"a", "is bytes, not text; correct it or name another column"),
         ("a \ud800", "holds half of a surrogate pair, which is not text; correct its \\u escapes"),
     ],
 )

@@ -130,7 +130,7 @@ class FileRows:
                 else:
                     numbers.discard(name)
         if not count:
-            raise UserError(f"{self.name}: no texts in it; give at least one")
+            raise UserError(notes.nothing_message(self.name))
         for name, message in infinite.items():
             if name in numbers & with_numbers:
                 raise UserError(f"{message}; leave the value empty")
@@ -182,8 +182,7 @@ def open_rows(
             raise UserError("text: the list is empty; give at least one text")
         return memory
     rows = FileRows(collection)
-    if not rows.count:
-        raise UserError(f"{rows.name}: no texts in it; give at least one")
+    _ = rows.count  # reads and checks all files
     return rows
 
 

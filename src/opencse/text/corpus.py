@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -38,7 +39,7 @@ _FACTS, _CHECKSUM = "facts.json", "checksum"
 _UNFINISHED, _LOCKS = ".tmp", "locks"
 _FORGOTTEN = 86_400
 _TRIES = 5
-_ANOTHER_FOLDER = "make room there, or name another folder in the environment variable OPENCSE_CACHE"
+_ANOTHER_FOLDER = "name another folder in the environment variable OPENCSE_CACHE"
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ def _keep(facts: CorpusFacts, more: tuple[str, ...], unfinished: Path, folder: P
         if (corpus := _open(folder, more)) is not None:
             return corpus
         time.sleep(0.05 * attempt)
-    raise UserError(f"{folder.parent}: the token cache cannot be read back; {_ANOTHER_FOLDER}")
+    raise UserError(f"{folder.parent}: the token cache cannot be read back; make room there, or {_ANOTHER_FOLDER}")
 
 
 def _move(unfinished: Path, folder: Path, more: tuple[str, ...]) -> None:
@@ -315,4 +316,5 @@ def _move(unfinished: Path, folder: Path, more: tuple[str, ...]) -> None:
 
 
 def _unwritable(folder: Path, error: OSError) -> UserError:
-    return UserError(f"{folder.parent}: the token cache cannot be written ({reason(error)}); {_ANOTHER_FOLDER}")
+    room = "make room there, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+    return UserError(f"{folder.parent}: the token cache cannot be written ({reason(error)}); {room}{_ANOTHER_FOLDER}")

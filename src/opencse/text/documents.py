@@ -18,6 +18,7 @@ from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT
 from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_known
 from opencse.text.files.lines import suffix_of
+from opencse.text.files.mail import MessageNames
 from opencse.text.folders import PROSE, files_in, find_corpus
 from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
@@ -122,9 +123,9 @@ class Collection:
         Raises:
             UserError: for bad input, naming the file, the line and the fix.
         """
-        notes = ReadingNotes() if notes is None else notes
+        notes, messages = ReadingNotes() if notes is None else notes, MessageNames()
         for source, path in self._sources(notes):
-            for document in self._of_source(source, path, notes):
+            for document in self._of_source(source, path, notes, messages):
                 if not document.text and not document.title:
                     notes.leave_out_empty()
                     continue
@@ -162,13 +163,13 @@ class Collection:
         Raises:
             UserError: see `titled_texts`.
         """
-        notes = ReadingNotes() if notes is None else notes
+        notes, messages = ReadingNotes() if notes is None else notes, MessageNames()
         for source, path in self._sources(notes):
             if path is None and self.fields is None and source.is_file and source.kind.name == "text":
                 notes.taken_for[str(source.kind)] += 1
                 yield from _of_lines(source)
                 continue
-            for titled in self._of_source(source, path, notes):
+            for titled in self._of_source(source, path, notes, messages):
                 document = _document(titled)
                 if not document.sentences:
                     notes.leave_out_empty()
@@ -213,7 +214,9 @@ class Collection:
             )
         yield from sources
 
-    def _of_source(self, source: Source, path: str | None, notes: ReadingNotes) -> Iterator[TitledText]:
+    def _of_source(
+        self, source: Source, path: str | None, notes: ReadingNotes, messages: MessageNames
+    ) -> Iterator[TitledText]:
         """The documents of one file, or of a data set; ``path`` is its path within a folder."""
         kind = source.kind.name if source.is_file else None
         plain = self.fields is None and self.ids is None and not self.metadata
@@ -223,8 +226,12 @@ class Collection:
             notes.taken_for[description if kind == "text" else str(source.kind)] += 1
             metadata = dict.fromkeys(self.metadata)
             for section in source.sections(path):
+                name = messages.name_of(section) if kind in ("mail", "mbox") else section.name
+                if name is None:
+                    notes.leave_out_copy()
+                    continue
                 where, text = f"{source.name}, {section.name}", "\n".join(section.paragraphs)
-                yield TitledText(where, section.title, text, section.name, metadata, section.paragraphs)
+                yield TitledText(where, section.title, text, name, metadata, section.paragraphs)
         elif kind == "text":
             if not plain:
                 raise UserError(
@@ -255,7 +262,11 @@ class Collection:
             title = "" if names.title is None else _text(values[names.title], names.title, where)
             texts = [_text(values[name], name, where) for name in names.texts]
             if not title and all(values[name] is ABSENT for name in names.texts):
-                raise UserError(f"{where}: no {names.texts[0]!r}; name the documents' title and text with --fields")
+                missing = " and ".join(f"no {name!r}" for name in (names.title, names.texts[0]) if name is not None)
+                raise UserError(
+                    f"{where}: {missing}; add it (null leaves the document out), delete the {source.unit}, or name "
+                    "the documents' title and text with --fields"
+                )
             # a column that no row of the first hundred has was refused above
             metadata = {name: None if values[name] is ABSENT else values[name] for name in self.metadata}
             if source.is_file and source.kind.name in _UNTYPED:
@@ -298,7 +309,7 @@ def documents_in_memory(documents: Sequence[GivenDocument]) -> list[Document]:
         title, text = parts
         where = f"document {number}"
         read.append(_document(TitledText(where, _text(title, TITLE, where), _text(text, TEXT, where))))
-    return _with_text(read, "the documents given")
+    return _with_text(read, "the documents given", ReadingNotes())
 
 
 def read_documents(
@@ -324,13 +335,14 @@ def read_documents(
         UserError: for bad input, naming the file and the line; or if there is no text.
     """
     collection = Collection(str(path), None if fields is None else tuple(fields), keep_code=keep_code)
-    return _with_text(collection.documents(notes), str(path))
+    notes = ReadingNotes() if notes is None else notes
+    return _with_text(collection.documents(notes), str(path), notes)
 
 
-def _with_text(documents: Iterable[Document], where: str) -> list[Document]:
+def _with_text(documents: Iterable[Document], where: str, notes: ReadingNotes) -> list[Document]:
     filled = [document for document in documents if document.sentences]
     if not filled:
-        raise UserError(f"{where}: no document with any text in it (code blocks and tags are not counted as text)")
+        raise UserError(notes.nothing_message(where))
     return filled
 
 

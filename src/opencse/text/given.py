@@ -157,7 +157,7 @@ class DocumentTexts:
         notes = ReadingNotes()
         documents = list(self.collection.documents(notes))
         if not documents:
-            raise UserError(f"{self.name}: no document with any text in it (code blocks and tags are no text)")
+            raise UserError(notes.nothing_message(self.name))
         return documents, notes
 
 

@@ -10,6 +10,7 @@ from opencse.numerals import number_of
 from opencse.text.files.kinds import how_to_convert
 
 _EMPTY = ("document", "without a title and a text")
+_COPY = ("message", "read before (the same Message-ID and text)")
 _MOST_KINDS = 8
 
 
@@ -42,6 +43,10 @@ class ReadingNotes:
         """Counts a document without a title and a text."""
         self.left_out[_EMPTY] += 1
 
+    def leave_out_copy(self) -> None:
+        """Counts a message that a mailbox holds once more."""
+        self.left_out[_COPY] += 1
+
     def leave_out_kind(self, suffix: str) -> None:
         """Counts a file of a kind that is not read."""
         self.unread_kinds[suffix] += 1
@@ -59,12 +64,21 @@ class ReadingNotes:
         if self.only_titles:
             documents = number_of(self.only_titles, "document has", "documents have")
             lines.append(f"titles     {documents} a title and no text: the title is their text")
+        return lines + [f"left out   {line}" for line in self._left_out()]
+
+    def nothing_message(self, where: str) -> str:
+        """The message of the error for ``where`` if no document in it has any text, with what was left out."""
+        left_out = "; ".join(self._left_out())
+        why = f"left out: {left_out}" if left_out else "code blocks and tags are not counted as text"
+        return f"{where}: no document with any text in it; {why}"
+
+    def _left_out(self) -> list[str]:
         left_out = [f"{number_of(n, noun)} {why}".rstrip() for (noun, why), n in self.left_out.items()]
         left_out += self._unread()
         if self.without_fields:
             first = f"{'the first: ' if len(self.without_fields) > 1 else ''}{self.without_fields[0]}"
             left_out.append(f"{number_of(len(self.without_fields), 'file')} without such fields ({first})")
-        return lines + [f"left out   {line}" for line in left_out]
+        return left_out
 
     def _unread(self) -> list[str]:
         """Files of kinds that are not read: a line for each kind with advice, one for all others together."""

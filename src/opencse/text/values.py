@@ -15,7 +15,7 @@ def require_text(value: object, name: str, where: str) -> str:
         >>> require_text(7, "'title'", "a.jsonl, line 1")
         Traceback (most recent call last):
         ...
-        opencse.errors.UserError: a.jsonl, line 1: 'title' is int, not text
+        opencse.errors.UserError: a.jsonl, line 1: 'title' is int, not text; correct it or name another column
 
     Args:
         value: as read.
@@ -26,7 +26,7 @@ def require_text(value: object, name: str, where: str) -> str:
         UserError: for anything else, and for text that holds half of a surrogate pair.
     """
     if not isinstance(value, str):
-        raise UserError(f"{where}: {name} is {type(value).__name__}, not text")
+        raise UserError(f"{where}: {name} is {type(value).__name__}, not text; correct it or name another column")
     if not is_unicode(value):
         raise UserError(f"{where}: {name} holds half of a surrogate pair, which is not text; correct its \\u escapes")
     return value

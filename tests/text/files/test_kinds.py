@@ -186,3 +186,21 @@ def test_a_list_with_an_object_per_line_inside_an_object_is_one_value(tmp_path: 
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     rows = Collection(str(file), ("text",)).documents()
     assert [one.sentences[0] for one in rows] == ["The kettle boils.", "Tea is hot."]
+
+
+def test_lines_of_json_texts_are_texts(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('"The kettle boils."\n"Snow fell."\n')
+    assert open_texts(path).read().rows == [("The kettle boils.",), ("Snow fell.",)]
+    assert [document.sentences for document in Collection(str(path)).documents()] == [
+        ("The kettle boils.",),
+        ("Snow fell.",),
+    ]
+
+
+def test_a_notebook_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "a.ipynb").write_text('{"cells": [], "metadata": {}}')
+    with pytest.raises(
+        UserError, match=r".ipynb files are not read; save it as .md \(jupyter nbconvert --to markdown\)"
+    ):
+        recognise(tmp_path / "a.ipynb")

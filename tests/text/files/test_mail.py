@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
+from opencse.search.row_sources import open_rows
+from opencse.text.documents import Collection
 from opencse.text.files import mail
 from opencse.text.files.mail import mail_sections, mailbox_sections
+from opencse.text.reading_notes import ReadingNotes
 
 HEAD = "From: A <a@b.c>\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\nMessage-ID: <1@b.c>\n"
 
@@ -65,3 +68,16 @@ def test_messages_of_a_mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path.write_text(f"{begin}Subject: One\n\n" + "Text.\n" * 100)
     with pytest.raises(UserError, match=r"a\.mbox, line 1: a message of more than 100 bytes"):
         list(mailbox_sections(path, "a.mbox"))
+
+
+def test_copies_of_a_message_are_left_out_and_counted(tmp_path: Path) -> None:
+    """A mailbox and its copies, or a message in two folders, hold one message several times."""
+    begin, head = "From a@b.c Mon Jan  1 00:00:00 2024\n", "Message-ID: <1@b.c>\nSubject: Tea\n\n"
+    (tmp_path / "a.mbox").write_text(f"{begin}{head}At four.\n\n{begin}{head}At five.\n\n{begin}{head}At four.\n")
+    (tmp_path / "b.eml").write_text(f"From: a@b.c\n{head}At four.\n")
+    notes = ReadingNotes()
+    texts = [(one.name, one.text) for one in Collection(str(tmp_path)).titled_texts(notes)]
+    assert texts == [("1@b.c", "At four."), ("1@b.c#2", "At five.")]
+    assert notes.lines()[-1] == "left out   2 messages read before (the same Message-ID and text)"
+    assert [document.name for document in Collection(str(tmp_path)).documents()] == ["1@b.c", "1@b.c#2"]
+    assert open_rows(tmp_path).count == 2

@@ -11,7 +11,14 @@ from opencse.api.options.shared import DocumentOptions, EngineOptions, ModelOpti
 class InMemoryOptions(DocumentOptions, PrecisionOptions, ModelOptions, total=False):
     """How texts are encoded into memory."""
 
-    column: Annotated[str | None, Option(None, "Column to read, by name or position; each of its texts is one vector.")]
+    column: Annotated[
+        str | None,
+        Option(
+            None,
+            "Column to read, by name or position; each of its texts is one vector.",
+            ("--column", "--columns"),  # the name in other commands, and in messages about columns
+        ),
+    ]
     prompt_name: Annotated[
         str | None,
         Option(

@@ -86,6 +86,7 @@ _OTHERS = {
     ".xlsx": "save it as .csv",
     ".xls": "save it as .csv",
     ".ods": "save it as .csv",
+    ".ipynb": "save it as .md (jupyter nbconvert --to markdown)",
     ".zip": "unpack it and give the folder",
     ".tar": "unpack it and give the folder",
     ".tgz": "unpack it and give the folder",
@@ -175,7 +176,8 @@ def _recognise(path: Path, size: int, changed: int) -> FileKind:
     if name is None:
         known = ", ".join(SUFFIXES)
         raise UserError(
-            f"{path}: unknown kind of file {suffix!r}; known: {known}, text also with {', '.join(COMPRESSED)} behind it"
+            f"{path}: unknown kind of file {suffix!r}; if it is plain text, rename it to end in .txt; known: {known}, "
+            f"text also with {', '.join(COMPRESSED)} behind it"
         )
     if "\r" in text.rstrip("\r") and "\n" not in text and name not in ("json", "xml", "wikipedia", "html"):
         raise UserError(
@@ -256,6 +258,8 @@ def _json_kind(begin: str, lines: list[str], by_name: KindName | None) -> KindNa
         return "json"
     if by_name == "json" and len(lines) == 1:
         return "json"
+    if by_name == "jsonl" and begin.startswith('"'):
+        return "jsonl"  # texts, one per line
     if not _holds_json(lines[0]) and (by_name != "jsonl" or lines[0].strip() == "{"):
         return "json"  # one value over several lines, some of which may be whole objects of a list inside it
     has_objects_as_lines = any(line.lstrip().startswith("{") and _holds_json(line) for line in lines)

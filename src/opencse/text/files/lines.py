@@ -230,6 +230,8 @@ def reading(file: File, where: Callable[[], str] | None = None) -> Iterator[None
 def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
     """Reads JSON objects with their line numbers (from 1), one object per line; blank lines are skipped.
 
+    A text in place of an object is an object with ``text``, as in `opencse.text.files.json_files.read_json`.
+
     Raises:
         UserError: see ``read_lines``; and for a line that is not valid JSON, or not an object.
     """
@@ -243,6 +245,8 @@ def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
             raise UserError(
                 f"{path}, line {number}: not valid JSON ({cause}); one object per line is expected"
             ) from None
+        if isinstance(record, str):
+            record = {"text": record}
         if not isinstance(record, dict):
             raise UserError(f"{path}, line {number}: a JSON object per line is expected, not {type(record).__name__}")
         yield number, record
