@@ -24,7 +24,7 @@ from opencse.objective.vectors.step import Representations
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 from opencse.streams import seed_of
-from sides_cases import SEED, D, N, sides
+from sides_cases import SEED, D, N, representations, sides
 
 TAU = 0.3
 KINDS: dict[str, dict[str, Any]] = {

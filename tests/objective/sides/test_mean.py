@@ -14,7 +14,7 @@ from opencse.kernels.outputs import Encoded
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import HardNegatives, Layer, Means, Sentences
 from opencse.objective.vectors.step import Request
-from sides_cases import N
+from sides_cases import N, step_of
 
 
 def seen(encoder: SentenceEncoder) -> list[Tensor]:

@@ -13,7 +13,7 @@ from opencse.objective.sides.noisy import Noisy
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Sentences
 from opencse.objective.vectors.step import Representations
-from sides_cases import N, sides, step_of
+from sides_cases import N, representations, sides, step_of
 
 
 def noisy(variance: float, name: str = "positive") -> Noisy:
