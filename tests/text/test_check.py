@@ -12,7 +12,7 @@ from helpers import Run
 from opencse.cli.check import lines_of_check
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
-from opencse.text.check import check_corpus, read_to_check, script_shares
+from opencse.text.check import check_corpus, script_shares
 from opencse.text.readers import Texts
 from opencse.text.tokenizer import Tokenizer
 
@@ -174,32 +174,3 @@ def test_lines_broken_at_a_width_are_recognised(tmp_path: Path, text: str, advis
     found = opencse.check(tmp_path / "pages" / "kettle.txt")
     assert any("continue in the next one" in line for line in found.advice) == advised
     assert not any("continue in the next one" in line for line in opencse.check(tmp_path / "pages").advice)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("a.tsv", "4\tThe pump leaks\tThe pump drips\n0\tThe pump leaks\tIt rains\n"),
-        ("a.csv", "sentence1,sentence2,score\nThe pump leaks.,The pump drips.,4\nThe pump leaks.,It rains.,0\n"),
-        ("a.jsonl", '{"anchor": "A", "positive": "B", "score": 1}\n{"anchor": "C", "positive": "D", "score": 0.5}\n'),
-    ],
-)
-def test_pairs_with_a_score_are_rows_for_a_recipe_of_scores(name: str, content: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(content)
-    read = read_to_check(str(tmp_path / name))
-    assert (read.texts.width, len(read.texts.rows)) == (2, 2)
-    assert "--recipe cosent" in read.command
-    assert "pairs with a score" in read.read_as[0]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "premise,hypothesis,label\nThe pump leaks.,Water drips.,0\nThe pump leaks.,It rains.,2\n",
-        "anchor,positive,negative,score\nThe pump leaks.,Water drips.,It rains.,3\nA cat.,A kitten.,A dog.,1\n",
-        "anchor,positive\nThe pump leaks.,Water drips.\nA cat.,A kitten.\n",
-    ],
-)
-def test_classes_and_triples_are_no_scores(content: str, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(content)
-    assert "cosent" not in read_to_check(str(tmp_path / "a.csv")).command

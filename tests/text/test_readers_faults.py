@@ -215,7 +215,10 @@ def test_data_set_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (folder / "train.jsonl").write_text('{"text": "a", "n": 1}\n{"text": "", "n": 2}\n')
     assert "split 'test' (Unknown split" in told(folder, split="test")
     assert told(folder) == ", row 2: column 'text' is empty; fill it or drop the row"
-    assert told(folder, "txt") == ": no column 'txt' (did you mean 'text'?); columns there: text, n"
+    pattern = f"give them as a pattern: '{folder}/*'"
+    message = told(folder, "txt")
+    assert message.startswith(": no column 'txt' (did you mean 'text'?); columns there: text, n; if files are not ")
+    assert message.endswith(pattern)
     assert told(folder, "n").startswith(", row 1: column 'n' holds int, not text")
 
 

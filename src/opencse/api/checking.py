@@ -15,9 +15,10 @@ from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
 from opencse.progress import Silent
 from opencse.recipes.data_settings import data_settings
-from opencse.text.check import PAIRS_RECIPE, CorpusCheck, check_corpus, read_to_check
+from opencse.text.check import CorpusCheck, check_corpus
 from opencse.text.given import Text
 from opencse.text.readers import Texts
+from opencse.text.text_to_check import PAIRS_RECIPE, read_to_check
 
 LONGEST = 1_000_000
 """The most ids of a text that are counted."""

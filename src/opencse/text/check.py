@@ -7,10 +7,8 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +16,12 @@ from pydantic import Field, FiniteFloat
 
 from opencse.numerals import number_of
 from opencse.settings import Settings
-from opencse.text.documents import Collection
 from opencse.text.duplicates import find_near_duplicates
-from opencse.text.fields import suggest_fields
-from opencse.text.files.formats import HTML_TAG, column_like
-from opencse.text.files.kinds import SECTIONED
-from opencse.text.files.pipes import name_in_command
-from opencse.text.folders import holds_documents
-from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
-from opencse.text.labels import graded_pairs
-from opencse.text.readers import Source, Texts
+from opencse.text.files.formats import HTML_TAG
+from opencse.text.readers import Texts
 from opencse.text.rust_tokenizer import TokenCounter
 from opencse.text.scripts import count_words
 
-PAIRS_RECIPE = "simcse-supervised"
-"""The recipe for rows of two or three texts."""
-GRADED_RECIPE = "cosent"
-"""The recipe for pairs with a score."""
 SAMPLE = 20_000
 """Texts whose tokens and scripts are examined; everything else is counted over all texts."""
 NEAR_EMPTY = 3
@@ -310,91 +297,3 @@ def _static(command: str) -> str:
         word for name in ("--columns", "--fields") if name in words for word in (name, words[words.index(name) + 1])
     ]
     return shlex.join(["opencse", "static", words[2], *options, "--out", "static-model"])
-
-
-@dataclass(frozen=True)
-class TextToCheck:
-    """A text that was read, and the command that suits it.
-
-    Attributes:
-        texts: sentences of documents, or rows.
-        command: the command that trains on it; options can be appended.
-        read_as: what the files were recognised as, and what was left out of them; one line each.
-        advice: which fields have to be named to read it so, and what cannot be read again.
-        recipe: that the command names; None: the one for documents or single texts.
-    """
-
-    texts: Texts
-    command: str
-    read_as: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()
-    recipe: str | None = None
-
-
-def read_to_check(
-    text: Text,
-    *,
-    columns: Sequence[str] | None = None,
-    split: str | None = None,
-    fields: Sequence[str] | None = None,
-    keep_code: bool = False,
-) -> TextToCheck:
-    """Reads ``text`` as documents or rows, as the command that suits it would; see `opencse.check` for arguments.
-
-    Raises:
-        UserError: for bad input, in one line.
-    """
-    if not isinstance(text, str | Path):
-        texts = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code).read()
-        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, False))
-    location = str(text)
-    name = name_in_command(location)
-    again = () if name == location else ("a pipe is read once: save its text in a file, and name that for FILE",)
-    guessed = False
-    opened: FileTexts | None = None
-    if columns is None and fields is None and not holds_documents(location):
-        source = Source(location, None, split or "train", keep_code=keep_code)
-        if source.is_file and source.kind.name not in (*SECTIONED, "text"):
-            present = source.present()
-            graded = graded_pairs(source) if column_like("negative", present) is None else None
-            if graded is not None:
-                command = _command_for_rows(name, None, GRADED_RECIPE)
-                kind = f"read as {source.kind}; pairs with a score each"
-                return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
-            if column_like("anchor", present) is None or column_like("positive", present) is None:
-                if column_like("text", present) is None and column_like("sentence", present) is None:
-                    fields = suggest_fields(source) or None
-                    guessed = fields is not None
-                if guessed or column_like("text", present) or column_like("sentence", present):
-                    field_names = None if fields is None else tuple(fields)
-                    opened = DocumentTexts(
-                        Collection(location, field_names, split=split or "train", keep_code=keep_code)
-                    )
-    if opened is None:
-        read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code)
-        opened = read if isinstance(read, Source | DocumentTexts) else None
-        texts = read.read()
-    else:
-        texts = opened.read()
-    command = _training_command(name, texts.width, columns, fields, keep_code)
-    advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
-    if isinstance(opened, DocumentTexts):
-        return TextToCheck(texts, command, tuple(" ".join(line.split()) for line in opened.notes.lines()), advice)
-    kinds = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()
-    return TextToCheck(texts, command, kinds, advice)
-
-
-def _training_command(
-    location: str, width: int, columns: Sequence[str] | None, fields: Sequence[str] | None, keep_code: bool
-) -> str:
-    if width > 1:
-        return _command_for_rows(location, columns, PAIRS_RECIPE)
-    of_documents = fields or columns
-    column_options = [] if of_documents is None else ["--fields", ",".join(of_documents)]
-    code = ["--keep-code"] if keep_code else []
-    return shlex.join(["opencse", "adapt", location, *column_options, *code, "--out", "adapted"])
-
-
-def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str) -> str:
-    column_options = [] if columns is None else ["--columns", ",".join(columns)]
-    return shlex.join(["opencse", "train", location, *column_options, "--recipe", recipe, "--out", "trained"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -23,13 +24,26 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
         UserError: if it cannot be loaded, or leads outside its folder.
     """
     dataset = load_data_set(location, split, _alternative())
-    names = choose_columns(columns, dataset.column_names, location)
+    names = _columns(columns, dataset.column_names, location)
     number = 0
     # Arrow's own values: a column that calls itself image or audio would be opened at the path it holds
     for batch in dataset.select_columns(list(dict.fromkeys(names))).with_format("arrow").iter(batch_size=_BATCH):
         for values in zip(*(column_values(batch.column(name), name, location, number) for name in names), strict=True):
             number += 1
             yield RawRow(number, 0, names, values)
+
+
+def _columns(columns: Columns | None, present: Columns, location: str) -> Columns:
+    """The columns to read; where a folder of files lacks them, the error says how each file is read by its kind."""
+    try:
+        return choose_columns(columns, present, location)
+    except UserError as error:
+        if not Path(location).is_dir():
+            raise
+        pattern = shlex.quote(f"{location.rstrip('/')}/*")
+        raise type(error)(
+            f"{error}; if files are not separated by commas or have nested keys, give them as a pattern: {pattern}"
+        ) from None
 
 
 def data_set_columns(location: str, split: str) -> Columns:

@@ -1,0 +1,123 @@
+"""Reads a text as the command that suits it would, to check it: documents for adapting, or rows of pairs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opencse.io import is_folder
+from opencse.text.documents import Collection
+from opencse.text.fields import suggest_fields
+from opencse.text.files.formats import column_like
+from opencse.text.files.kinds import SECTIONED, how_to_convert, is_known
+from opencse.text.files.lines import suffix_of
+from opencse.text.files.pipes import name_in_command
+from opencse.text.folders import files_in, holds_documents
+from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
+from opencse.text.labels import graded_pairs
+from opencse.text.readers import Source, Texts
+
+PAIRS_RECIPE = "simcse-supervised"
+"""The recipe for rows of two or three texts."""
+GRADED_RECIPE = "cosent"
+"""The recipe for pairs with a score."""
+
+
+@dataclass(frozen=True)
+class TextToCheck:
+    """A text that was read, and the command that suits it.
+
+    Attributes:
+        texts: sentences of documents, or rows.
+        command: the command that trains on it; options can be appended.
+        read_as: what the files were recognised as, and what was left out of them; one line each.
+        advice: which fields have to be named to read it so, and what cannot be read again.
+        recipe: that the command names; None: the one for documents or single texts.
+    """
+
+    texts: Texts
+    command: str
+    read_as: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    recipe: str | None = None
+
+
+def read_to_check(
+    text: Text,
+    *,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
+) -> TextToCheck:
+    """Reads ``text`` as documents or rows, as the command that suits it would; see `opencse.check` for arguments.
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
+    if not isinstance(text, str | Path):
+        texts = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code).read()
+        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, False))
+    location = str(text)
+    name = name_in_command(location)
+    again = () if name == location else ("a pipe is read once: save its text in a file, and name that for FILE",)
+    guessed = False
+    opened: FileTexts | None = None
+    if columns is None and fields is None and not holds_documents(location):
+        source = Source(location, None, split or "train", keep_code=keep_code)
+        if source.is_file and source.kind.name not in (*SECTIONED, "text"):
+            present = source.present()
+            graded = graded_pairs(source) if column_like("negative", present) is None else None
+            if graded is not None:
+                command = _command_for_rows(name, None, GRADED_RECIPE)
+                kind = f"read as {source.kind}; pairs with a score each"
+                return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
+            if column_like("anchor", present) is None or column_like("positive", present) is None:
+                if column_like("text", present) is None and column_like("sentence", present) is None:
+                    fields = suggest_fields(source) or None
+                    guessed = fields is not None
+                if guessed or column_like("text", present) or column_like("sentence", present):
+                    field_names = None if fields is None else tuple(fields)
+                    opened = DocumentTexts(
+                        Collection(location, field_names, split=split or "train", keep_code=keep_code)
+                    )
+        elif split is None and is_folder(location) and not _holds_pairs(Path(location)):
+            opened = DocumentTexts(Collection(location, keep_code=keep_code))
+    if opened is None:
+        read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code)
+        opened = read if isinstance(read, Source | DocumentTexts) else None
+        texts = read.read()
+    else:
+        texts = opened.read()
+    command = _training_command(name, texts.width, columns, fields, keep_code)
+    advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
+    if isinstance(opened, DocumentTexts):
+        return TextToCheck(texts, command, tuple(" ".join(line.split()) for line in opened.notes.lines()), advice)
+    kinds = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()
+    return TextToCheck(texts, command, kinds, advice)
+
+
+def _holds_pairs(folder: Path) -> bool:
+    """Whether the first table or JSON file in a folder has columns of pairs, which `opencse.train` reads as rows."""
+    files = (file for file in files_in(folder) if is_known(suffix_of(file)) and not how_to_convert(suffix_of(file)))
+    first = next((file for file in files if file.stat().st_size), None)
+    present = () if first is None else Source(str(first)).present()
+    return all(column_like(name, present) for name in ("anchor", "positive"))
+
+
+def _training_command(
+    location: str, width: int, columns: Sequence[str] | None, fields: Sequence[str] | None, keep_code: bool
+) -> str:
+    if width > 1:
+        return _command_for_rows(location, columns, PAIRS_RECIPE)
+    of_documents = fields or columns
+    column_options = [] if of_documents is None else ["--fields", ",".join(of_documents)]
+    code = ["--keep-code"] if keep_code else []
+    return shlex.join(["opencse", "adapt", location, *column_options, *code, "--out", "adapted"])
+
+
+def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str) -> str:
+    column_options = [] if columns is None else ["--columns", ",".join(columns)]
+    return shlex.join(["opencse", "train", location, *column_options, "--recipe", recipe, "--out", "trained"])
