@@ -9,7 +9,6 @@ import pytest
 
 from opencse.encoder.batches import (
     as_list,
-    as_vectors,
     require_options,
     require_texts,
     token_batches,
@@ -52,16 +51,3 @@ def test_texts_and_options_are_checked() -> None:
         require_options("int8")
     with pytest.raises(UserError, match="batch_size is at least 1, not 0"):
         require_options("bf16", batch_size=0)
-
-
-def test_vectors_are_passed_on_and_texts_encoded() -> None:
-    def encode(texts: Any) -> np.ndarray:
-        return np.ones((len(texts), 3), dtype=np.float32)
-
-    assert as_vectors("a", "one text", encode).shape == (1, 3)
-    assert as_vectors("a", ["two", "texts"], encode).shape == (2, 3)
-    assert as_vectors("a", np.zeros(4), encode).shape == (1, 4)
-    with pytest.raises(TypeError, match="b is a text, texts or an array"):
-        as_vectors("b", 3, encode)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="of shape"):
-        as_vectors("a", np.zeros((1, 2, 3)), encode)

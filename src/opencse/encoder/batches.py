@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -137,28 +137,3 @@ def require_options(precision: str, *, token_budget: int | None = None, batch_si
     for name, most in (("token_budget", token_budget), ("batch_size", batch_size)):
         if most is not None and most < 1:
             raise UserError(f"{name} is at least 1, not {most}")
-
-
-def as_vectors(
-    name: str,
-    value: str | Sequence[str] | NDArray[np.floating],
-    encode: Callable[[Sequence[str]], NDArray[np.float32]],
-) -> NDArray[np.floating]:
-    """Encodes ``value`` if it holds texts; vectors are returned as (n, d).
-
-    Args:
-        name: of the argument, for messages.
-        value: a text, texts, or vectors (n, d) or (d,).
-        encode: encodes texts.
-
-    Raises:
-        UserError: for arrays of another shape.
-        TypeError: for values that are neither texts nor an array.
-    """
-    if not isinstance(value, Iterable):
-        raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(value).__name__}")
-    if not isinstance(value, np.ndarray):
-        return encode([value] if isinstance(value, str) else value)
-    if value.ndim not in (1, 2) or value.dtype.kind not in "fiu":
-        raise UserError(f"vectors are a (n, d) array of numbers, not {value.dtype} of shape {value.shape}")
-    return np.atleast_2d(value)

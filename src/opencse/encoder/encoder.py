@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, Self, Unpack, overload
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.arrays import Embeddings
 from opencse.encoder import batches
-from opencse.encoder.batches import Batching, EncodingOptions, LoadOptions, as_list, as_vectors
+from opencse.encoder.batches import Batching, EncodingOptions, LoadOptions, as_list
 from opencse.encoder.card import plain_card
+from opencse.encoder.comparing import ComparesTexts
 from opencse.encoder.damage import require_sound_vectors
 from opencse.encoder.devices import default_device, usable_device
 from opencse.encoder.encoding import encode_in_batches
 from opencse.encoder.network import EncoderNetwork
 from opencse.encoder.together import encode_together
-from opencse.errors import UserError
 from opencse.foreign import checks_trust
 from opencse.model_folder.hub import HubOptions, upload
 from opencse.modules.pooling import Pooling
@@ -30,7 +28,7 @@ from opencse.modules.similarity import unit_rows
 from opencse.progress import Count
 
 
-class SentenceEncoder(EncoderNetwork):
+class SentenceEncoder(ComparesTexts, EncoderNetwork):
     """Turns texts into vectors: ``SentenceEncoder("folder").encode(texts)``.
 
     Attributes:
@@ -368,33 +366,3 @@ class SentenceEncoder(EncoderNetwork):
         text = self.prompts.requested(Role.DOCUMENT, prompt_name, prompt)
         vectors = self.encode(texts, prompt=text, **options)
         return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
-
-    def similarity(
-        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Embeddings:
-        """Compares every a with every b by the model's similarity function: (n, m) float32.
-
-        That is the cosine, the dot product, or the negative Euclidean or Manhattan distance, as named by the model's
-        folder (``similarity_fn_name``, as in sentence-transformers). Texts are encoded; arrays are taken as vectors,
-        (n, d) or (d,) for a single one.
-
-        Raises:
-            UserError: for arrays of another shape, or vectors of different lengths.
-            TypeError: for values that are neither texts nor an array.
-        """
-        return self.similarity_fn_name.matrix(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
-
-    def similarity_pairwise(
-        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Embeddings:
-        """Compares the i-th a with the i-th b, as `similarity` does: (n,) float32.
-
-        Raises:
-            UserError: for arrays of another shape, or of different numbers of rows or dimensions.
-            TypeError: for values that are neither texts nor an array.
-        """
-        one, two = as_vectors("a", a, self.encode), as_vectors("b", b, self.encode)
-        if one.shape != two.shape:
-            raise UserError(f"vectors of shape {one.shape} and {two.shape} cannot be compared row by row")
-        function = self.similarity_fn_name
-        return function.of_pairs(function.prepared(one), function.prepared(two)).astype(np.float32)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import EncodingOptions, as_list, as_vectors, counted, require_options, require_texts
+from opencse.encoder.batches import EncodingOptions, as_list, counted, require_options, require_texts
+from opencse.encoder.comparing import ComparesTexts
 from opencse.encoder.damage import require_sound_vectors
 from opencse.errors import UserError
 from opencse.kernels.precision import PrecisionName
@@ -21,7 +21,7 @@ from opencse.progress import Count
 from opencse.text.rust_tokenizer import Ids
 
 
-class TorchlessEncoder(ABC):
+class TorchlessEncoder(ComparesTexts, ABC):
     """Base class of encoders on the CPU that need no torch; see `opencse.encoder.text_encoder.TextEncoder`.
 
     It has the attributes of `opencse.model_folder.torchless_parts.TorchlessParts`.
@@ -160,9 +160,3 @@ class TorchlessEncoder(ABC):
     ) -> Embeddings:
         """Encodes documents; see `SentenceEncoder.encode_document`."""
         return self.encode(texts, prompt=self.prompts.requested(Role.DOCUMENT, prompt_name, prompt), **options)
-
-    def similarity(
-        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Embeddings:
-        """Compares every a with every b; see `SentenceEncoder.similarity`."""
-        return self.similarity_fn_name.matrix(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
