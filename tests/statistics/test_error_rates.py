@@ -13,6 +13,7 @@ from opencse.statistics import (
     PairedSeeds,
     paired_bootstrap,
     paired_bootstrap_tasks,
+    paired_queries,
     paired_seeds,
     summary,
     williams,
@@ -115,3 +116,14 @@ def test_dependent_correlations_reject_at_their_level(n: int, noise: float) -> N
     expect_rate(sum(rejected(williams(one[0, 1], one[0, 2], one[1, 2], n)) for one in r), 0.05)
     r = [np.asarray(np.corrcoef(judged(rng, 100, 0.3, 1.5))) for _ in range(200)]
     assert sum(rejected(williams(one[0, 1], one[0, 2], one[1, 2], 100)) for one in r) > 150
+
+
+@pytest.mark.parametrize("n", [2, 5, 10, 20, 40])
+def test_few_queries_claim_little_that_is_noise(n: int) -> None:
+    """nDCG of two systems: many queries are equal, the others differ by chance."""
+    rng = np.random.default_rng(n)
+    claims = 0
+    for _ in range(DRAWS):
+        differences = np.where(rng.random(n) < 0.35, 0, rng.normal(0, 25, n))
+        claims += paired_queries(differences, np.zeros(n), RESAMPLES).direction() is not None
+    assert claims <= 0.09 * DRAWS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opencse.statistics.difference import verdict
 from opencse.statistics.means import intervals_of_means, paired_queries, resampled_means
 
 
@@ -43,6 +44,16 @@ def test_equal_systems_are_not_told_apart() -> None:
     values = np.random.default_rng(0).normal(size=40)
     difference = paired_queries(values, values)
     assert (difference.difference, difference.p, difference.direction()) == (0, 1, None)
+
+
+def test_few_queries_decide_nothing() -> None:
+    """With two queries the bootstrap would reject in a quarter of all draws of noise, with ten in a tenth."""
+    for n in (2, 7, 19):
+        difference = paired_queries(np.linspace(60, 70, n), np.full(n, 50.0))
+        assert difference.interval is not None
+        assert difference.direction() is None
+        assert verdict(difference).endswith(f"over {n} queries: too few queries to tell, at least 20 are needed")
+    assert paired_queries(np.linspace(60, 70, 20), np.full(20, 50.0)).direction() == "better"
 
 
 def test_a_single_query_has_no_interval() -> None:

@@ -11,12 +11,14 @@ from opencse.numerals import number_of
 from opencse.statistics.difference import ALPHA, Difference, Interval
 
 RESAMPLES = 10_000
+FEWEST_QUERIES = 20
+"""Queries from which a difference is decided: of fewer, the bootstrap calls noise a difference twice as often as 5%."""
 _BLOCK = 1 << 22
 """Values drawn at a time, so that memory stays bounded."""
 
 
 class PairedQueries(Difference):
-    """The difference of two systems evaluated on the same queries.
+    """The difference of two systems evaluated on the same queries; of fewer than `FEWEST_QUERIES` there is no verdict.
 
     Attributes:
         n: queries.
@@ -31,6 +33,16 @@ class PairedQueries(Difference):
     def over(self) -> str:
         """The number of queries."""
         return number_of(self.n, "query")
+
+    def decides(self) -> bool:
+        """Whether there are enough queries."""
+        return self.n >= FEWEST_QUERIES
+
+    def undecided(self) -> str:
+        """The conclusion where there is none."""
+        if self.decides():
+            return super().undecided()
+        return f"too few queries to tell, at least {FEWEST_QUERIES} are needed"
 
 
 def resampled_means(values: Floats, resamples: int = RESAMPLES, seed: int = 0) -> Floats:
