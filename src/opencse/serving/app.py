@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 
-from opencse.modules.prompts import Role
-from opencse.modules.similarity import Similarity, unit_rows
-from opencse.numerals import number_of
+from opencse.serving import answering
 from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Keys, RequestGuard
 from opencse.serving.metrics import CONTENT_TYPE
 from opencse.serving.projection import Method
 from opencse.serving.request_body import answer, parse, read_body, while_connected
 from opencse.serving.schemas import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
-from opencse.serving.served_model import ServedModel, TokenizedTexts
+from opencse.serving.served_model import ServedModel
 from opencse.serving.service import Service
 from opencse.version import __version__
 
@@ -63,117 +59,25 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
     )  # fmt: skip
     answer_errors(app)
 
-    async def read(request: Request, kind: type[B], work: Callable[[B], Awaitable[Response]]) -> Response:
+    async def read(request: Request, kind: type[B], respond: Callable[[Service, B], Awaitable[Response]]) -> Response:
         with service.held.body() as hold:
             body = await read_body(request, service.limits, hold)
-            return await while_connected(request, work(await parse(body, kind)))
-
-    async def tokens(model: ServedModel, texts: Sequence[Any], role: Role, truncate: bool | None) -> TokenizedTexts:
-        most = service.limits.texts
-        if len(texts) > most:
-            sent = number_of(len(texts), "text is", "texts are")
-            message = f"{sent} more than the {most:,} of one request; send them in several requests"
-            raise ApiError(400, message, code="too_many_texts")
-        prompt = model.encoder.prompts.of(role)
-        return await model.read(texts, prompt=prompt, truncate=service.cut if truncate is None else truncate)
+            return await while_connected(request, respond(service, await parse(body, kind)))
 
     @app.post("/v1/embeddings", openapi_extra=_body(EmbeddingsRequest))
     async def embeddings(request: Request) -> Response:
         """Returns the vectors of texts, like OpenAI's endpoint of the same path."""
-
-        async def work(body: EmbeddingsRequest) -> Response:
-            model = service.model(body.model)
-            dimension = model.encoder.dimension
-            if body.dimensions is not None and body.dimensions > dimension:
-                message = f"dimensions: {model.name} has {dimension}, not {str(body.dimensions)[:20]}"
-                raise ApiError(400, message, param="dimensions")
-            if body.input_type is not None and not isinstance(body.input[0], str):
-                message = "input_type: token ids get no prompt; send texts, or leave input_type out"
-                raise ApiError(400, message, param="input_type")
-            texts = await tokens(model, body.input, body.role, body.truncate)
-            vectors = await model.vectors(texts)
-            if body.dimensions is not None:
-                vectors = unit_rows(vectors[:, : body.dimensions])
-            values: list[Any]
-            if body.encoding_format == "base64":
-                values = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
-            else:
-                values = vectors.tolist()
-            content = {
-                "object": "list",
-                "data": [
-                    {"object": "embedding", "index": i, "embedding": value} for i, value in enumerate(values)
-                ],
-                "model": model.name,
-            } | _usage(texts)  # fmt: skip
-            return await answer(content, vectors.size)
-
-        return await read(request, EmbeddingsRequest, work)
+        return await read(request, EmbeddingsRequest, answering.embeddings)
 
     @app.post("/search", openapi_extra=_body(SearchRequest))
     async def search(request: Request) -> Response:
         """Returns the texts of the index that are most similar to each query."""
-
-        async def work(body: SearchRequest) -> Response:
-            model, index = service.index(body.model)
-            if body.k > service.limits.hits:
-                raise ApiError(400, f"k: at most {service.limits.hits:,} results per query; ask for fewer", param="k")
-            reranker = service.reranker_for(body.rerank, body.rerank_depth)
-            first = body.k if reranker is None else reranker.hits(len(body.query), body.k, body.rerank_depth)
-            texts = await tokens(model, body.query, Role.QUERY, body.truncate)
-            results = await index.search(
-                model,
-                body.query,
-                texts,
-                first,
-                threshold=body.threshold if reranker is None else None,
-                where=body.where,
-                hybrid=body.hybrid,
-                hybrid_weight=body.hybrid_weight,
-            )
-            if reranker is not None:
-                results = await reranker.rerank(body.query, results, body.k, body.threshold)
-            data = [
-                {
-                    "object": "search_result",
-                    "index": i,
-                    "hits": [
-                        {"id": hit.id, "score": float(hit.score), "text": hit.text, "metadata": dict(hit.metadata)}
-                        for hit in hits
-                    ],
-                }
-                for i, hits in enumerate(results)
-            ]
-            by = {} if reranker is None else {"reranked_by": reranker.name}
-            return await answer({"object": "list", "data": data, "model": model.name} | by | _usage(texts))
-
-        return await read(request, SearchRequest, work)
+        return await read(request, SearchRequest, answering.search)
 
     @app.post("/similarity", openapi_extra=_body(SimilarityRequest))
     async def similarity(request: Request) -> Response:
         """Returns the similarity of every text with every other, by the model's own function."""
-
-        async def work(body: SimilarityRequest) -> Response:
-            model = service.model(body.model)
-            others = body.others or []
-            rows, columns = len(body.texts), len(others) or len(body.texts)
-            if rows * columns > service.limits.pairs:
-                most = service.limits.pairs
-                message = (
-                    f"{rows:,} x {columns:,} similarities are more than the {most:,} of one request; send fewer texts"
-                )
-                raise ApiError(400, message, code="too_many_pairs")
-            texts = await tokens(model, [*body.texts, *others], Role.PLAIN, body.truncate)
-            vectors, function = await model.vectors(texts), model.encoder.similarity_fn_name
-            matrix = function.matrix(vectors[:rows], vectors[rows:] if others else vectors)
-            if function is Similarity.COSINE:
-                matrix = np.clip(matrix, -1, 1)
-            content = {
-                "object": "similarity", "function": function.value, "matrix": matrix.tolist(), "model": model.name,
-            } | _usage(texts)  # fmt: skip
-            return await answer(content, matrix.size)
-
-        return await read(request, SimilarityRequest, work)
+        return await read(request, SimilarityRequest, answering.similarity)
 
     @app.get("/map")
     async def corpus_map(request: Request, model: str | None = None, method: Method = "pca") -> Response:
@@ -226,11 +130,6 @@ def _body(kind: type[Body]) -> dict[str, Any]:
     """The OpenAPI schema of a body, which FastAPI does not know because the routes read it themselves."""
     schema = kind.model_json_schema()
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
-def _usage(texts: TokenizedTexts) -> dict[str, Any]:
-    """The part of an answer that counts tokens and lists truncated texts."""
-    return {"usage": {"prompt_tokens": texts.tokens, "total_tokens": texts.tokens}, "truncated": texts.truncated}
 
 
 def _model(model: ServedModel, created: int) -> dict[str, Any]:
