@@ -9,24 +9,14 @@ import numpy as np
 
 from opencse.arrays import Floats, Integers, Vectors
 from opencse.numerals import number_of
-from opencse.statistics.difference import ALPHA, Difference
+from opencse.statistics.difference import ALPHA, ResampledDifference
 
 BLOCK = 1 << 17
 """Pairs drawn at a time, so that memory stays bounded (some 10 MB) and in the processor's cache."""
 
 
-class PairedBootstrap(Difference):
-    """The difference of two systems evaluated on the same pairs.
-
-    Attributes:
-        n: pairs.
-        resamples: number of resamples.
-        seed: of the draws.
-    """
-
-    n: int
-    resamples: int
-    seed: int
+class PairedBootstrap(ResampledDifference):
+    """The difference of two systems evaluated on the same n pairs."""
 
     def over(self) -> str:
         """The number of pairs."""

@@ -76,6 +76,20 @@ class Difference(Settings, ABC):
         return "better" if self.difference > 0 else "worse"
 
 
+class ResampledDifference(Difference):
+    """A difference whose interval and p are those of resamples.
+
+    Attributes:
+        n: how many samples were drawn from.
+        resamples: number of resamples.
+        seed: of the draws.
+    """
+
+    n: int
+    resamples: int
+    seed: int
+
+
 D = TypeVar("D", bound=Difference)
 K = TypeVar("K", bound=Hashable)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from opencse.arrays import Floats
 from opencse.numerals import number_of
-from opencse.statistics.difference import ALPHA, Difference, Interval
+from opencse.statistics.difference import ALPHA, Interval, ResampledDifference
 
 RESAMPLES = 10_000
 FEWEST_QUERIES = 20
@@ -17,18 +17,8 @@ _BLOCK = 1 << 22
 """Values drawn at a time, so that memory stays bounded."""
 
 
-class PairedQueries(Difference):
-    """The difference of two systems evaluated on the same queries; of fewer than `FEWEST_QUERIES` there is no verdict.
-
-    Attributes:
-        n: queries.
-        resamples: number of resamples.
-        seed: of the draws.
-    """
-
-    n: int
-    resamples: int
-    seed: int
+class PairedQueries(ResampledDifference):
+    """The difference of two systems evaluated on the same n queries; of fewer than `FEWEST_QUERIES`, no verdict."""
 
     def over(self) -> str:
         """The number of queries."""
