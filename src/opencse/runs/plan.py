@@ -68,31 +68,11 @@ class Plan:
     def lines(self) -> list[str]:
         """The plan in lines, for the user."""
         facts, training = self.corpus, self.recipe.training
-        documents = f", {number_of(facts.documents, 'document')}" if facts.documents else ""
-        duplicates = number_of(facts.duplicates, "duplicate row") if facts.duplicates else "no duplicate rows"
-        if self.recipe.objective.mask_duplicates:
-            equal_texts = " (equal texts in a batch are not each other's negatives)" if facts.duplicates else ""
-        else:
-            equal_texts = "; equal texts in a batch ARE negatives (objective.mask_duplicates = false)"
         preset = f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
-        hard = f", {self.hard} hard per example" if self.hard else ""
-        if self.reads_hard and not self.hard:
-            hard = "; the data has no hard negatives"
-        selection = "none: the last encoder is kept, and nothing shows whether it is better"
-        if self.dev is None and training.average_with_start != (1.0,):
-            selection += " (so there are no averages with the start)"
-        if self.dev is not None:
-            evaluated = "step" if training.evaluate_every == 1 else f"{training.evaluate_every} steps"
-            of = {"first": "", "second": " of the second encoder", "better": " of both encoders"}
-            best = f"best{of[self.recipe.objective.saved_encoder]}"
-            selection = f"{best} on {self.dev.name} ({self.dev.size}), every {evaluated}"
-            if training.patience is not None:
-                selection += f"; training ends after {number_of(training.patience, 'evaluation')} without gain"
         epochs = self.steps * training.accumulate / self.batches_per_epoch
         part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [
-            f"text       {facts.source}: {number_of(facts.rows, 'row')} of {number_of(facts.width, 'text')}"
-            f"{documents}, {duplicates}{equal_texts}",
+            f"text       {self._text()}",
             *(
                 [f"near       {number_of(self.near_duplicates, *_NEAR_REPEATS)} an earlier one, left out"]
                 if self.near_duplicates is not None
@@ -117,12 +97,10 @@ class Plan:
             *(f"limit      {line}" for line in self.bounded),
             *self._passes(),
             *self._chunks(),
-            f"negatives  {self.negatives_per_anchor:,} per anchor{hard}"
-            if self.recipe.objective.negatives
-            else "negatives  none: the objective has terms only, no contrast",
+            f"negatives  {self._negatives()}",
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
             f"rate       {training.rate_in_words}, {training.seeds_in_words}",
-            f"selection  {selection}",
+            f"selection  {self._selection()}",
             *self._time(),
         ]
 
@@ -138,6 +116,42 @@ class Plan:
             start=hash_model(self.model),
             dev_pairs=self.dev.fingerprint() if self.dev else None,
         )
+
+    def _text(self) -> str:
+        facts = self.corpus
+        documents = f", {number_of(facts.documents, 'document')}" if facts.documents else ""
+        duplicates = number_of(facts.duplicates, "duplicate row") if facts.duplicates else "no duplicate rows"
+        if self.recipe.objective.mask_duplicates:
+            equal_texts = " (equal texts in a batch are not each other's negatives)" if facts.duplicates else ""
+        else:
+            equal_texts = "; equal texts in a batch ARE negatives (objective.mask_duplicates = false)"
+        return (
+            f"{facts.source}: {number_of(facts.rows, 'row')} of {number_of(facts.width, 'text')}{documents}, "
+            f"{duplicates}{equal_texts}"
+        )
+
+    def _negatives(self) -> str:
+        if not self.recipe.objective.negatives:
+            return "none: the objective has terms only, no contrast"
+        hard = f", {self.hard} hard per example" if self.hard else ""
+        if self.reads_hard and not self.hard:
+            hard = "; the data has no hard negatives"
+        return f"{self.negatives_per_anchor:,} per anchor{hard}"
+
+    def _selection(self) -> str:
+        training = self.recipe.training
+        if self.dev is None:
+            no_averages = training.average_with_start != (1.0,)
+            return "none: the last encoder is kept, and nothing shows whether it is better" + (
+                " (so there are no averages with the start)" if no_averages else ""
+            )
+        evaluated = "step" if training.evaluate_every == 1 else f"{training.evaluate_every} steps"
+        of = {"first": "", "second": " of the second encoder", "better": " of both encoders"}
+        best = f"best{of[self.recipe.objective.saved_encoder]}"
+        ends = ""
+        if training.patience is not None:
+            ends = f"; training ends after {number_of(training.patience, 'evaluation')} without gain"
+        return f"{best} on {self.dev.name} ({self.dev.size}), every {evaluated}{ends}"
 
     def _settings(self) -> dict[str, Any]:
         """Every setting; of data sets, not where their files are."""
