@@ -224,14 +224,17 @@ class Collection:
         if prose:
             description = str(source.kind).replace("one text per line", "a text file as one document")
             notes.taken_for[description if kind == "text" else str(source.kind)] += 1
-            metadata = dict.fromkeys(self.metadata)
+            metadata, empty = dict.fromkeys(self.metadata), True
             for section in source.sections(path):
+                empty = False
                 name = messages.name_of(section) if kind in ("mail", "mbox") else section.name
                 if name is None:
                     notes.leave_out_copy()
                     continue
                 where, text = f"{source.name}, {section.name}", "\n".join(section.paragraphs)
                 yield TitledText(where, section.title, text, name, metadata, section.paragraphs)
+            if empty:
+                notes.leave_out_file_without_text()
         elif kind == "text":
             if not plain:
                 raise UserError(

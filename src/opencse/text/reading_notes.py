@@ -10,6 +10,7 @@ from opencse.numerals import number_of
 from opencse.text.files.kinds import how_to_convert
 
 _EMPTY = ("document", "without a title and a text")
+_NO_TEXT = ("file", "with nothing but tags, code or blank lines")
 _COPY = ("message", "read before (the same Message-ID and text)")
 _MOST_KINDS = 8
 
@@ -43,6 +44,10 @@ class ReadingNotes:
         """Counts a document without a title and a text."""
         self.left_out[_EMPTY] += 1
 
+    def leave_out_file_without_text(self) -> None:
+        """Counts a file of prose in which nothing is text, such as a page that a script fills in a browser."""
+        self.left_out[_NO_TEXT] += 1
+
     def leave_out_copy(self) -> None:
         """Counts a message that a mailbox holds once more."""
         self.left_out[_COPY] += 1
@@ -69,7 +74,7 @@ class ReadingNotes:
     def nothing_message(self, where: str) -> str:
         """The message of the error for ``where`` if no document in it has any text, with what was left out."""
         left_out = "; ".join(self._left_out())
-        why = f"left out: {left_out}" if left_out else "code blocks and tags are not counted as text"
+        why = f"left out: {left_out}" if left_out else "give at least one text"
         return f"{where}: no document with any text in it; {why}"
 
     def _left_out(self) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import lzma
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -204,3 +207,25 @@ def test_a_notebook_is_refused_with_what_to_do(tmp_path: Path) -> None:
         UserError, match=r".ipynb files are not read; save it as .md \(jupyter nbconvert --to markdown\)"
     ):
         recognise(tmp_path / "a.ipynb")
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
+def test_a_packed_file_of_another_name_is_refused_with_its_name(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(pack(b"The kettle boils.\n"))
+    with pytest.raises(UserError, match=rf"a\.txt: is packed; rename it to a\.txt\{suffix}, or unpack it"):
+        recognise(path)
+    path = path.rename(tmp_path / f"a.txt{suffix}")
+    assert recognise(path).name == "text"
+    (tmp_path / "b.txt").write_text("BZh is how such a file begins.\n")
+    assert recognise(tmp_path / "b.txt").name == "text"
+
+
+def test_a_page_that_a_script_fills_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text("<html><body><p>The kettle boils.</p></body></html>")
+    (tmp_path / "b.html").write_text('<html><body><div id="root"></div><script>fill()</script></body></html>')
+    notes = ReadingNotes()
+    assert len(list(Collection(str(tmp_path)).documents(notes))) == 1
+    assert notes.lines()[-1] == "left out   1 file with nothing but tags, code or blank lines"

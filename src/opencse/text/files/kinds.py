@@ -92,6 +92,8 @@ _OTHERS = {
     ".tgz": "unpack it and give the folder",
     ".7z": "unpack it and give the folder",
 }
+_PACKED = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst"}
+"""The first bytes of packed files, which are unpacked where the name says so."""
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _HEAD = 1 << 18
 """Number of bytes at the beginning of a file by which its kind is recognised."""
@@ -208,6 +210,9 @@ def _binary(path: Path, head: bytes) -> KindName | None:
         return "parquet"
     if head.startswith(b"{\\rtf"):
         raise UserError(f"{path}: rich text (RTF) is not read; {_OTHERS['.rtf']}")
+    packed = next((suffix for begin, suffix in _PACKED.items() if head.startswith(begin)), None)
+    if packed is not None and not head.isascii():
+        raise UserError(f"{path}: is packed; rename it to {path.name.removesuffix(packed)}{packed}, or unpack it")
     if head.startswith(b"\xd0\xcf\x11\xe0"):
         raise UserError(f"{path}: an old Office file is not read; save it as .docx, or a table as .csv")
     if not head.startswith(b"PK\x03\x04") or path.suffix.lower() in COMPRESSED:
