@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, assert_never, get_args
@@ -66,19 +66,9 @@ def postprocessed(
     Raises:
         UserError: for an unknown kind, a fault in the file, or too few or too similar texts.
     """
-    if kind not in get_args(TransformKind):
-        raise UserError(f"unknown post-processing {kind!r}; known: {', '.join(get_args(TransformKind))}")
-    if kind != "whitening" and dimension is not None:
-        raise UserError(f"{'a flow' if kind == 'flow' else kind} keeps all dimensions; a smaller one is whitening's")
-    if kind != "all-but-the-top" and remove is not None:
-        raise UserError(f"removing components is for the transform all-but-the-top, not {kind}")
-    if kind != "ranks" and cosine_share is not None:
-        raise UserError(f"the share of the cosine is for the transform ranks, not {kind}")
+    make = _Fitting(kind, dimension, remove, cosine_share, progress, say or silent)
     if kind == "ranks" and str(fit) == TARGET:
         raise UserError(NEEDS_CORPUS)
-    make = partial(
-        _fit, kind, dimension=dimension, remove=remove, cosine_share=cosine_share, progress=progress, say=say
-    )
     source = Source(str(fit)) if isinstance(fit, str | Path) else fit
     name = f"{model.name} + {kind} ({source.location})"
     if str(fit) == TARGET:
@@ -157,55 +147,78 @@ class _FittedOnFirstCall:
         return self._map(vectors)
 
 
-def _fit(
-    kind: TransformKind,
-    vectors: Vectors,
-    data: str,
-    *,
-    dimension: int | None,
-    remove: int | None,
-    cosine_share: float | None,
-    progress: Stage | None,
-    say: Say | None,
-) -> Transform:
-    report = say or silent
-    started = time.perf_counter()
-    match kind:
-        case "whitening":
-            from opencse.evaluation.models.whitening import Whitening
+@dataclass(frozen=True)
+class _Fitting:
+    """Fits a map to vectors: its kind and settings, see `postprocessed`, and what is notified.
 
-            whitening = Whitening.fit(vectors, dimension)
-            left_out = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
-            report(
-                f"whitening fitted on {data} in {time.perf_counter() - started:.1f} s: "
-                f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}"
+    Raises:
+        UserError: for an unknown kind, or a setting of another one.
+    """
+
+    kind: TransformKind
+    dimension: int | None
+    remove: int | None
+    cosine_share: float | None
+    progress: Stage | None
+    say: Say
+
+    def __post_init__(self) -> None:
+        kind = self.kind
+        if kind not in get_args(TransformKind):
+            raise UserError(f"unknown post-processing {kind!r}; known: {', '.join(get_args(TransformKind))}")
+        if kind != "whitening" and self.dimension is not None:
+            raise UserError(
+                f"{'a flow' if kind == 'flow' else kind} keeps all dimensions; a smaller one is whitening's"
             )
-            for line in whitening.doubts(len(vectors)):
-                report(line)
-            return whitening.apply
-        case "all-but-the-top":
-            from opencse.evaluation.models.all_but_the_top import AllButTheTop
+        if kind != "all-but-the-top" and self.remove is not None:
+            raise UserError(f"removing components is for the transform all-but-the-top, not {kind}")
+        if kind != "ranks" and self.cosine_share is not None:
+            raise UserError(f"the share of the cosine is for the transform ranks, not {kind}")
 
-            top = AllButTheTop.fit(vectors, remove)
-            report(
-                f"all-but-the-top fitted on {data} in {time.perf_counter() - started:.1f} s: the mean and "
-                f"{top.removed} of {top.dimension} components removed"
-            )
-            return top.apply
-        case "flow":
-            from opencse.evaluation.models.flow import Flow
+    def __call__(self, vectors: Vectors, data: str) -> Transform:
+        """The map that is fitted to ``vectors``.
 
-            flow = Flow.fit(vectors, progress=None if progress is None else partial(progress, "training the flow"))
-            report(
-                f"flow fitted on {data} in {time.perf_counter() - started:.1f} s: "
-                f"{flow.log_likelihood(vectors).mean():.1f} nats per vector"
-            )
-            return flow.apply
-        case "ranks":
-            from opencse.evaluation.models.corpus_ranks import CorpusRanks
+        Args:
+            vectors: (n, d).
+            data: names them in messages.
+        """
+        started = time.perf_counter()
+        match self.kind:
+            case "whitening":
+                from opencse.evaluation.models.whitening import Whitening
 
-            ranks = CorpusRanks.fit(vectors, cosine_share)
-            report(f"ranks against {data}: {ranks.cosine_share:.0%} of the similarity is the cosine")
-            return ranks.apply
-        case _:
-            assert_never(kind)
+                whitening = Whitening.fit(vectors, self.dimension)
+                left_out = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
+                self.say(
+                    f"whitening fitted on {data} in {time.perf_counter() - started:.1f} s: "
+                    f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}"
+                )
+                for line in whitening.doubts(len(vectors)):
+                    self.say(line)
+                return whitening.apply
+            case "all-but-the-top":
+                from opencse.evaluation.models.all_but_the_top import AllButTheTop
+
+                top = AllButTheTop.fit(vectors, self.remove)
+                self.say(
+                    f"all-but-the-top fitted on {data} in {time.perf_counter() - started:.1f} s: the mean and "
+                    f"{top.removed} of {top.dimension} components removed"
+                )
+                return top.apply
+            case "flow":
+                from opencse.evaluation.models.flow import Flow
+
+                flow = Flow.fit(vectors, progress=self.progress and partial(self.progress, "training the flow"))
+                self.say(
+                    f"flow fitted on {data} in {time.perf_counter() - started:.1f} s: "
+                    f"{flow.log_likelihood(vectors).mean():.1f} nats per vector"
+                )
+                return flow.apply
+            case "ranks":
+                from opencse.evaluation.models.corpus_ranks import CorpusRanks
+
+                ranks = CorpusRanks.fit(vectors, self.cosine_share)
+                self.say(f"ranks against {data}: {ranks.cosine_share:.0%} of the similarity is the cosine")
+                return ranks.apply
+            case _:
+                assert_never(self.kind)
