@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,3 +56,15 @@ def test_a_file_in_a_read_only_folder_is_refused_before_the_work(
         with pytest.raises(UserError) as caught:
             require_writable(file, remedy="name another")
         assert str(caught.value) == f"{file}: cannot be written ([Errno 30] Read-only file system); name another"
+
+
+def test_a_refused_file_is_named_and_not_the_one_it_was_tried_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(dir: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(dir / "tmp1234"))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    with pytest.raises(UserError) as caught:
+        require_writable(tmp_path / "a.json", remedy="name another")
+    assert str(caught.value) == f"{tmp_path / 'a.json'}: cannot be written ([Errno 13] Permission denied); name another"

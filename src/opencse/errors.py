@@ -23,6 +23,7 @@ _NAMED = re.compile(
     r"(?P<start>\b(?:\w*password|passwd|pwd|api[_-]?key|token|secret)\s*=\s*)(?P<secret>'(?:[^'\\]|\\.)*'|[^\s&;,)]+)",
     re.IGNORECASE,
 )
+_PARTLY = re.compile(r"\d+ requested and \d+ written")
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -122,8 +123,14 @@ def _secrets(source: str) -> list[str]:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what another library's ``error`` says, or its kind where it says nothing."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """The first line of what another library's ``error`` says, or its kind where it says nothing.
+
+    Example:
+        >>> reason(OSError("896000 requested and 152544 written"))  # NumPy's words for a full disk
+        'only a part could be written, so the disk may be full'
+    """
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    return "only a part could be written, so the disk may be full" if _PARTLY.fullmatch(line) else line
 
 
 def shortened(text: str, most: int = 80) -> str:

@@ -192,7 +192,7 @@ def require_json(
             file, read=outputs.paths_of(*read), models=outputs.paths_of(*models), option="--json", replaces=False
         )
         outputs.require_json(file, is_own)
-        require_writable(file)
+        require_writable(file, remedy="choose another --json")
     except OSError as error:
         raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
 
