@@ -72,8 +72,9 @@ def require_writable(file: Path, *, remedy: str = "") -> None:
         target = Path(os.path.realpath(file))
         tempfile.TemporaryFile(dir=io.nearest_existing(target.parent)).close()
     except (OSError, ValueError) as error:
-        known = isinstance(error, OSError) and error.errno is not None
-        fault = f"cannot be written ({f'[Errno {error.errno}] {error.strerror}' if known else reason(error)})"
+        if isinstance(error, OSError) and error.strerror:
+            error = OSError(error.errno, error.strerror)  # without the name of the temporary file
+        fault = f"cannot be written ({reason(error)})"
         raise UserError(f"{shortened(str(file), 200)}: {fault}{remedy and f'; {remedy}'}") from None
 
 
