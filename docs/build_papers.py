@@ -185,6 +185,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
         picture=GAINS,
         search=searched(parts["search"]) if "search" in parts else None,
+        without_head=without_head(sts, published),
         two_starts=two_starts(parts, published) if "five_layers" in parts else None,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
@@ -199,6 +200,30 @@ def searched(search: Comparison) -> list[tuple[str, str]]:
     return [(name, f"{scores[name]:.2f}") for name in sorted(scores, key=lambda name: -scores[name])]
 
 
+def without_head(sts: Comparison, published: Mapping[str, Any]) -> dict[str, str] | None:
+    """Systems with and without their training head, and the best of these trainings; None where none was run."""
+    settings, rows = published["without_head"], []
+    without = {name: f"{name}:{settings['preset']}" for name in settings["systems"]}
+    for name, bare in without.items():
+        pair = sts.difference(bare, name)
+        if pair is not None:
+            rows.append([f"`{name}`", sts.mean(name), sts.mean(bare), f"{brief(pair)}, {pair.over()}"])
+    if not rows:
+        return None
+    best = max((bare for bare in without.values() if bare in sts.scores), key=lambda name: average(sts, name))
+    single = max((name for name in published["systems"] if name in sts.scores), key=lambda name: average(sts, name))
+    gain = paired_seeds(sts.scores[best], sts.scores[single])
+    return {
+        "table": markdown(["", "with its head", "without", "difference"], rows),
+        "gain": f"`{best}` is {brief(gain)} above `{single}` with its head ({gain.over()})",
+    }
+
+
+def average(comparison: Comparison, name: str) -> float:
+    """The mean of a system over its seeds."""
+    return summary(list(comparison.scores[name].values())).mean
+
+
 def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
     """The combination and its parts on both starts, and its gain over the best single system of each."""
     combined = published["two_starts"]
@@ -208,7 +233,7 @@ def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) ->
     rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in rows_in_words.items()]
     gains = []
     for one in with_transforms:
-        best = max(combined["single"], key=lambda name: summary(list(one.scores[name].values())).mean)
+        best = max(combined["single"], key=lambda name: average(one, name))
         scores, single = one.scores[combined["combination"]], one.scores[best]
         if UNTRAINED in single:
             single = dict.fromkeys(scores, single[UNTRAINED])

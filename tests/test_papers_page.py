@@ -115,6 +115,12 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     assert "SimCSE, Table 1: augmentations;" in ablations.partition("- Not run: ")[2]
     assert list(script.pictures(scores, published)) == ["papers-gains.svg", "papers-ablations.svg"]
     assert "Two settings of two papers" not in ablations
+    assert "Without the training head" not in systems
+    for seed, score in {42: 70.0, 43: 72.0, 44: 71.2}.items():
+        put(tmp_path / "runs" / "m" / "bare" / str(seed), score, "simcse:no-mlp", seed)
+    bare = script.pages(scores | gathered("systems"), published)["papers.md"]
+    assert "| `simcse` | 62.00 ± 1.00 | 72.07 ± 1.01 | +10.07 ± 0.29 (p < .001), 3 paired seeds |" in bare
+    assert "`simcse:no-mlp` is +7.07 ± 0.52 (p < .001) above `esimcse` with its head (3 paired seeds)." in bare
     name = "simcse:temperature-0.01:delete-one-word-no-dropout"
     for seed in (42, 43):
         put(tmp_path / "runs" / "m" / "both" / str(seed), 60.0 + seed, name, seed)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from opencse.errors import UserError
 from opencse.labelling.documents import read_documents
 from opencse.modules.prompts import Role
+from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.search.index import Index
 from opencse.search.result import Hit, SearchResult
@@ -115,8 +116,8 @@ class PooledIndexes:
         for other, fingerprint in others:
             if fingerprint != first:
                 raise UserError(
-                    f"{name} ({first[0]:,} texts) and {other} ({fingerprint[0]:,} texts) are not indexes of the same "
-                    "texts and ids; build them from the same files"
+                    f"{name} ({number_of(first[0], 'text')}) and {other} ({number_of(fingerprint[0], 'text')}) are not "
+                    "indexes of the same texts and ids; build them from the same files"
                 )
 
     def _system(self, kind: str, name: str) -> str:
