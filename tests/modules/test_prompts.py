@@ -83,7 +83,9 @@ def test_what_is_left_out_of_another_pooling_or_weighed_is_refused(folders: dict
     assert SentenceEncoder.load(folders["without"], pooling="cls", device="cpu").pool_prompt
     without.token_weights = TokenWeights(torch.ones(without.tokenizer.vocabulary_size))
     without.save(tmp_path)
-    with pytest.raises(UserError, match="include_prompt is false: a mean that leaves out the prompt and weighs tokens"):
+    with pytest.raises(
+        UserError, match="include_prompt is false: pooling that leaves out the prompt and weighs tokens"
+    ):
         SentenceEncoder.load(tmp_path, device="cpu")
 
 
