@@ -39,7 +39,7 @@ def page(scores: Scores) -> str:
     first, second = (Comparison(only(scores[part], systems)) for part in PARTS)
     names = sorted(
         (name for name in systems if name in first.scores or name in second.scores),
-        key=lambda name: (name not in first.scores, -mean_of(first if name in first.scores else second, name)),
+        key=lambda name: (name not in first.scores, -(first if name in first.scores else second).average(name)),
     )
     gains = {part: one.adjusted(names, BASE) for part, one in zip(PARTS, (first, second), strict=True)}
     published = {name: of_paper({"metric": STS}, name) for name in names}
@@ -54,7 +54,7 @@ def page(scores: Scores) -> str:
         ]
         for name in names
     ]
-    both = [(value, mean_of(first, name)) for name in first.scores if (value := published[name]) is not None]
+    both = [(value, first.average(name)) for name in first.scores if (value := published[name]) is not None]
     head = [
         "system",
         "family",
@@ -69,7 +69,6 @@ def page(scores: Scores) -> str:
     return filled(
         "family.md.jinja",
         table=markdown(head, rows),
-        systems=len(names),
         missing=listed([name for name in systems if name not in names]),
         base_name=BASE,
         order=f"{spearman(*np.array(both, dtype=np.float64).T):+.2f}",
@@ -106,12 +105,6 @@ def systems_of_the_studies() -> list[str]:
 def only(part: dict[str, Any], systems: list[str]) -> dict[str, Any]:
     """The scores of these systems alone."""
     return {**part, "scores": {name: scores for name, scores in part["scores"].items() if name in systems}}
-
-
-def mean_of(comparison: Comparison, name: str) -> float:
-    """The mean over seeds."""
-    values = comparison.scores[name].values()
-    return sum(values) / len(values)
 
 
 def gain_in_words(pair: PairedSeeds | None) -> str:

@@ -136,6 +136,10 @@ class Comparison:
         pairs = {name: self.difference(name, base) for name in recipes if name != base}
         return after_holm({name: pair for name, pair in pairs.items() if pair is not None})
 
+    def average(self, recipe: str) -> float:
+        """The mean over seeds."""
+        return summary(list(self.scores[recipe].values())).mean
+
     def mean(self, recipe: str) -> str:
         """Mean, and standard deviation where there are several seeds."""
         values = summary(list(self.scores[recipe].values()))
@@ -210,18 +214,13 @@ def without_head(sts: Comparison, published: Mapping[str, Any]) -> dict[str, str
             rows.append([f"`{name}`", sts.mean(name), sts.mean(bare), f"{brief(pair)}, {pair.over()}"])
     if not rows:
         return None
-    best = max((bare for bare in without.values() if bare in sts.scores), key=lambda name: average(sts, name))
-    single = max((name for name in published["systems"] if name in sts.scores), key=lambda name: average(sts, name))
+    best = max((bare for bare in without.values() if bare in sts.scores), key=lambda name: sts.average(name))
+    single = max((name for name in published["systems"] if name in sts.scores), key=lambda name: sts.average(name))
     gain = paired_seeds(sts.scores[best], sts.scores[single])
     return {
         "table": markdown(["", "with its head", "without", "difference"], rows),
         "gain": f"`{best}` is {brief(gain)} above `{single}` with its head ({gain.over()})",
     }
-
-
-def average(comparison: Comparison, name: str) -> float:
-    """The mean of a system over its seeds."""
-    return summary(list(comparison.scores[name].values())).mean
 
 
 def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
@@ -233,7 +232,7 @@ def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) ->
     rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in rows_in_words.items()]
     gains = []
     for one in with_transforms:
-        best = max(combined["single"], key=lambda name: average(one, name))
+        best = max(combined["single"], key=lambda name: one.average(name))
         scores, single = one.scores[combined["combination"]], one.scores[best]
         if UNTRAINED in single:
             single = dict.fromkeys(scores, single[UNTRAINED])

@@ -94,10 +94,8 @@ def _read_dense(path: Path) -> Dense:
     if activation not in names:
         raise UserError(f"{path}: a Dense module with {activation} is not supported here")
     residual = entry(file, config, "use_residual", bool, False)
-    sizes = {key: entry(file, config, key, int, 0) for key in ("in_features", "out_features")}
     weights = read_weights(path)
-    for key in sizes:
-        _require_size(file, config, key)
+    sizes = {key: _size(file, config, key) for key in ("in_features", "out_features")}
     dense = Dense(
         **sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True), use_residual=residual
     )
@@ -111,9 +109,7 @@ def _read_layer_norm(path: Path) -> nn.LayerNorm:
     file = path / "config.json"
     config = read_config(file)
     weights = read_weights(path)
-    size = entry(file, config, "dimension", int, 0)
-    _require_size(file, config, "dimension")
-    norm = nn.LayerNorm(size)
+    norm = nn.LayerNorm(_size(file, config, "dimension"))
     _load_weights(path, norm, {name.removeprefix(LAYER_NORM_PREFIX): tensor for name, tensor in weights.items()})
     return norm
 
@@ -126,13 +122,14 @@ def _dropout_rate(file: Path) -> float:
     return float(rate)
 
 
-def _require_size(file: Path, config: Mapping[str, Any], key: str) -> None:
-    """Refuses a module's number of dimensions that is missing or cannot be."""
+def _size(file: Path, config: dict[str, Any], key: str) -> int:
+    """A module's number of dimensions; refuses one that is missing or cannot be."""
     if key not in config:
         raise UserError(f"{file.parent}: config.json lacks {key}")
-    size = entry(file, dict(config), key, int, 0)
+    size = entry(file, config, key, int, 0)
     if not 1 <= size <= _MOST_FEATURES:
         raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
+    return size
 
 
 def _load_weights(path: Path, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
