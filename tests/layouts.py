@@ -321,7 +321,9 @@ READ: dict[str, Layout] = {
     "WordWeights": Layout("tokens weighed in the mean", bert, modules=(("WordWeights", {}), pooling("mean_tokens"))),
     **{
         f"WordWeights, {mode}": Layout(
-            f"tokens weighed before pooling {mode}", bert, modules=(("WordWeights", {}), pooling(mode), dense(IDENTITY))
+            f"tokens weighed before pooling {mode}",
+            bert,
+            modules=(("WordWeights", {}), pooling(mode), dense(IDENTITY), NORMALIZE),  # of length one: sums are long
         )
         for mode in ("cls_token", "max_tokens", "lasttoken", "weightedmean_tokens", "mean_sqrt_len_tokens")
     },
