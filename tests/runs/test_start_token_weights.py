@@ -13,7 +13,7 @@ from opencse import SentenceEncoder, UserError, train
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import InterruptedRunError
 from opencse.modules.token_weights import TokenWeights
-from opencse.runs import prepare
+from opencse.runs import opened
 from opencse.runs.start import weigh_tokens
 from opencse.text import sample
 
@@ -66,7 +66,7 @@ def test_weights_that_do_harm_are_not_kept(start: Path, tmp_path: Path, monkeypa
         weights[encoder.tokenizer.hf.sep_token_id] = 1.0
         return TokenWeights(weights)
 
-    monkeypatch.setattr(prepare, "weigh_tokens", harmful)
+    monkeypatch.setattr(opened, "weigh_tokens", harmful)
     settings = [*QUICK, "training.learning_rate=1e-9"]
     result = train(sample.TRAIN, tmp_path / "out", model=str(start), settings=settings)
     assert result.kept == "given", result.verdict

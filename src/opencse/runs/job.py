@@ -28,6 +28,7 @@ from opencse.runs.data_sets import FurtherSet, GivenSet, further_sets, with_give
 from opencse.runs.finish import TrainResult, start_score, write_outcome
 from opencse.runs.folder import RunFolder
 from opencse.runs.new_start import NewStart
+from opencse.runs.opened import OpenedRun
 from opencse.runs.plan import Plan
 from opencse.runs.prepare import Prepared, prepare, require_dev
 from opencse.runs.record import Outcome, RunRecord
@@ -170,19 +171,16 @@ class TrainJob:
             selector, notes = without_trained(selector, (row for one in texts for _, row in one.rows_with_documents()))
             for line in notes:
                 progress.say(line)
-        return prepare(
+        opened = OpenedRun.open(
             start,
-            self.resolved,
-            self.training_text,
-            selector,
-            further=self.further,
+            self.further,
             model=self.start_model,
             device=device_of_process(self.device),
             trust_remote_code=self.trust_remote_code,
-            steps=steps,
             world=world,
             progress=progress,
         )
+        return prepare(opened, self.resolved, self.training_text, selector, steps)
 
     def dry_run(
         self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress | None = None

@@ -1,9 +1,10 @@
-"""How much of a text training reads."""
+"""How much of a text training reads, and which rows it leaves out."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -11,8 +12,8 @@ from opencse.errors import UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
-from opencse.runs.prepare import longest_text
-from opencse.text.given import open_texts
+from opencse.runs.opened import longest_text, near_duplicates
+from opencse.text.given import GivenTexts, open_texts
 
 
 @pytest.mark.parametrize(("reads", "longest"), [(16, 16), (256, 256), (400, 256)])
@@ -42,3 +43,13 @@ def test_a_run_cuts_its_texts_there(tiny_folder: Path, tmp_path: Path) -> None:
     plan = job.prepare(Silent()).plan
     assert plan.corpus.max_length == min(256, SentenceEncoder.load(tiny_folder, device="cpu").max_length)
     assert plan.corpus.at_limit == 12
+
+
+def test_near_duplicates_are_looked_for_only_where_the_recipe_says_so() -> None:
+    rows = tuple((f"Sentence number {n} is short.",) for n in range(12))
+    text = GivenTexts((*rows, rows[0]))
+    assert near_duplicates(text, load_recipe("simcse"), Silent()) is None
+    pytest.importorskip("rensa")
+    near = near_duplicates(text, load_recipe("simcse", overrides=["data.near_duplicates=0.99"]), Silent())
+    assert near is not None
+    assert np.flatnonzero(near).tolist() == [12]
