@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
-import numpy as np
-
-from opencse.adapting.holdout import HeldOut, hold_nothing_out, hold_out
-from opencse.adapting.passage_pairs import Passage, rare_words_with_passages, sentences_with_passages
-from opencse.adapting.question_sets import pairs as questions_of_pairs
-from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
-from opencse.adapting.text_questions import FEWEST, TextQuestions, question_sets
+from opencse.adapting.collection import Collection, MaterialKind, Split, TrainingRows
+from opencse.adapting.passage_pairs import rare_words_with_passages, sentences_with_passages
+from opencse.adapting.text_questions import TextQuestions
 from opencse.adapting.user_pairs import UserPairs
 from opencse.adapting.written_questions import WrittenRow, add_written
 from opencse.errors import UserError
@@ -20,14 +15,12 @@ from opencse.numerals import number_of
 from opencse.progress import Count
 from opencse.ranking import Measure
 from opencse.text.documents import Document
-from opencse.text.readers import Texts
-from opencse.text.scripts import count_words, normalised
 
-_TITLED = 0.5
-"""Share of the documents that must have a title for titles to be trained on."""
-_FEWEST_WORDS = 3
-MaterialKind = Literal["titles", "neighbours", "sentences"]
-TrainingRows = list[tuple[str, ...]]
+_IN_WORDS = {
+    "titles": "titles with their texts, and neighbouring sentences",
+    "neighbours": "neighbouring sentences",
+    "sentences": "sentences without order (few documents have several; a .txt file needs blank lines between them)",
+}
 
 
 @dataclass(frozen=True)
@@ -84,9 +77,10 @@ def material_of(
         >>> material.kind, material.rows[0], material.questions
         ('neighbours', ('First sentence 0 is here.', 'Then comes 0.'), None)
     """
-    material = _of_documents(documents, metric, count, asks=asks)
+    collection = Collection(documents)
+    material = _of_documents(collection, metric, count, asks=asks)
     if written:
-        material = _with_written(material, written, documents, metric, asks=asks)
+        material = _with_written(material, written, collection, metric, asks=asks)
     if pairs:
         bodies = (f"{document.title} {document.body}".strip() for document in documents)
         material = _with_pairs(material, UserPairs.split(pairs, bodies, metric, asks=asks))
@@ -96,66 +90,48 @@ def material_of(
 
 
 def _of_documents(
-    documents: Sequence[Document], metric: Measure | None, count: Count | None, *, asks: bool
+    collection: Collection, metric: Measure | None, count: Count | None, *, asks: bool
 ) -> TrainingMaterial:
-    sentences = [(sentence,) for document in documents for sentence in document.sentences]
-    owner = [number for number, document in enumerate(documents) for _ in document.sentences]
-    only_titles = sum(document.only_title for document in documents)
-    running = len(sentences) - only_titles > 1.5 * (len(documents) - only_titles)
-    texts = Texts([*sentences], owner if running else None, "documents")
-    held = hold_out(texts) if asks else hold_nothing_out(texts)
-    titles = _titles(documents, owner, held)
-    titled = sum(bool(document.title) for document in documents) >= max(1, _TITLED * (len(documents) - only_titles))
-    of_titles = questions_of_pairs(*titles) if titled and titles else None
-    sets = (of_titles,) if of_titles is not None and len(of_titles) >= FEWEST else question_sets(texts, held)
+    split = Split.of(collection, holds_out=asks)
+    sets = split.questions()
     if not sets:  # too few for questions: then nothing is held out
-        held = hold_nothing_out(texts)
-        titles = _titles(documents, owner, held)
-    rows: TrainingRows = []
-    if titled and titles:
-        rows += [row for row, out in zip(titles[0].rows, titles[1].left_out, strict=True) if not out]
-    if running:
-        rows += _neighbours(sentences, owner, held)
-    kind: MaterialKind = "titles" if titled and titles else "neighbours" if running else "sentences"
-    if kind == "sentences":
-        rows = [row for row, out in zip(sentences, held.left_out, strict=True) if not out]
-    names = {
-        "titles": "titles with their texts, and neighbouring sentences",
-        "neighbours": "neighbouring sentences",
-        "sentences": "sentences without order (few documents have several; a .txt file needs blank lines between them)",
-    }
-    note = f" ({only_titles:,} with only a title)" if only_titles else ""
+        split = Split.of(collection, holds_out=False)
+    rows, kind = split.rows(), collection.kind
+    note = f" ({collection.only_titles:,} with only a title)" if collection.only_titles else ""
     facts = (
-        f"{number_of(len(documents), 'document')}{note}, {number_of(len(sentences), 'sentence')}; training on "
-        f"{len(rows):,} {names[kind]}"
+        f"{number_of(len(collection.documents), 'document')}{note}, "
+        f"{number_of(len(collection.sentences), 'sentence')}; training on {len(rows):,} {_IN_WORDS[kind]}"
     )
     if kind != "sentences":
         most = len(rows)
-        by_words = _shared_words(documents, owner, held, most, count)
-        rows += by_words
-        passages = _passages(documents, owner, held)
+        by_words = split.pairs_by_shared_words(most, count)
+        passages = split.passages()
         by_sentences = sentences_with_passages(passages, most)
         by_rare_words = rare_words_with_passages(passages, most // 2)
-        rows += [*by_sentences, *by_rare_words]
-        short = number_of(len(by_rare_words), "short query")
-        facts += f", {number_of(len(by_sentences), 'sentence')} and {short} with their passages"
-        facts += f", and {number_of(len(by_words), 'pair')} by shared words"
-    questions = TextQuestions(sets, held, metric or Measure()) if sets else None
+        rows += [*by_words, *by_sentences, *by_rare_words]
+        facts += (
+            f", {number_of(len(by_sentences), 'sentence')} and {number_of(len(by_rare_words), 'short query')} with "
+            f"their passages, and {number_of(len(by_words), 'pair')} by shared words"
+        )
+    questions = TextQuestions(sets, split.held, metric or Measure()) if sets else None
     return TrainingMaterial(kind, rows, questions, facts)
 
 
 def _with_written(
     material: TrainingMaterial,
     written: Sequence[WrittenRow],
-    documents: Sequence[Document],
+    collection: Collection,
     metric: Measure | None,
     *,
     asks: bool,
 ) -> TrainingMaterial:
     """Adds written questions to ``material``; those about its held-out documents are held out too."""
-    owner = [number for number, document in enumerate(documents) for _ in document.sentences]
-    held = [] if material.questions is None else sorted(_documents_held_out(owner, material.questions.held))
-    rows, questions, words = add_written(material.rows, material.questions, written, documents, held, metric, asks=asks)
+    held: list[int] = []
+    if material.questions is not None:
+        held = sorted(Split(collection, material.questions.held).documents_held_out)
+    rows, questions, words = add_written(
+        material.rows, material.questions, written, collection.documents, held, metric, asks=asks
+    )
     return replace(material, rows=rows, questions=questions, facts=f"{material.facts}, and {words}")
 
 
@@ -165,84 +141,3 @@ def _with_pairs(material: TrainingMaterial, pairs: UserPairs) -> TrainingMateria
     return replace(
         material, rows=rows, questions=questions, facts=f"{material.facts}, and {words}", many_pairs=pairs.many
     )
-
-
-def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) -> tuple[Texts, HeldOut] | None:
-    """Titles with their texts, held out where any sentence of the document is."""
-    of_held = _documents_held_out(owner, held)
-    usable = [
-        number
-        for number, document in enumerate(documents)
-        if count_words(document.title) >= _FEWEST_WORDS and count_words(document.body) >= _FEWEST_WORDS
-    ]
-    if len(usable) < 2:
-        return None
-    rows: TrainingRows = [(documents[number].title, documents[number].body) for number in usable]
-    is_held = np.array([number in of_held for number in usable])
-    keys = [tuple(normalised(text) for text in row) for row in rows]
-    held_keys = {key for row, out in zip(keys, is_held, strict=True) if out for key in row}
-    repeated = np.array([any(key in held_keys for key in row) for row in keys]) & ~is_held
-    return Texts(rows, None, "titles"), HeldOut(np.array(usable, dtype=np.int64), is_held, repeated)
-
-
-def _shared_words(
-    documents: Sequence[Document], owner: Sequence[int], held: HeldOut, most: int, count: Count | None
-) -> TrainingRows:
-    """At most ``most`` pairs by shared words; held-out texts, or repeats of them, are neither question nor answer."""
-    out = held.held.tolist()
-    touched = _documents_held_out(owner, held)
-    held_texts = {normalised(text) for number in touched for text in (documents[number].title, documents[number].body)}
-    questions: list[tuple[int, str]] = []
-    answers: list[tuple[int, str]] = []
-    first = 0
-    for number, document in enumerate(documents):
-        if number not in touched and normalised(document.title) not in held_texts:
-            questions.append((number, document.title))
-        repeats = number not in touched and normalised(document.body) in held_texts
-        for rows, text in passages_of(document):
-            if repeats or any(out[first + row] for row in rows):
-                continue
-            answers.append(
-                (number, " ".join(document.sentences[rows.start : rows.stop]) if number in touched else text)
-            )
-            questions += [(number, document.sentences[row]) for row in rows if not held.repeated[first + row]]
-        first += len(document.sentences)
-    questions = [(number, text) for number, text in questions if count_words(text) >= _FEWEST_WORDS]
-    return [*pairs_by_shared_words(questions, answers, most, count)]
-
-
-def _passages(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) -> list[Passage]:
-    """The passages of which no sentence is held out, or repeats a held-out text.
-
-    Of a long document that is held out in part, they are without its title, which is asked about.
-    """
-    out = held.left_out.tolist()
-    touched = _documents_held_out(owner, held)
-    passages: list[Passage] = []
-    first = 0
-    for number, document in enumerate(documents):
-        passages += [
-            Passage("" if number in touched else document.title, document.sentences[rows.start : rows.stop])
-            for rows, _ in passages_of(document)
-            if not any(out[first + row] for row in rows)
-        ]
-        first += len(document.sentences)
-    return passages
-
-
-def _documents_held_out(owner: Sequence[int], held: HeldOut) -> set[int]:
-    """Numbers of the documents that have a held-out sentence."""
-    return set(np.asarray(owner)[held.held].tolist())
-
-
-def _neighbours(sentences: Sequence[tuple[str, ...]], owner: Sequence[int], held: HeldOut) -> list[tuple[str, ...]]:
-    """Each sentence with the next of its document, both of at least three words, neither held out."""
-    usable = [
-        not out and count_words(row[0]) >= _FEWEST_WORDS
-        for row, out in zip(sentences, held.left_out.tolist(), strict=True)
-    ]
-    return [
-        (sentences[row][0], sentences[row + 1][0])
-        for row in range(len(sentences) - 1)
-        if owner[row] == owner[row + 1] and usable[row] and usable[row + 1]
-    ]
