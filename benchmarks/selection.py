@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from selection_questions import dropped_words, sentence_halves, without_giveaways
 from selection_tables import tables
 from selection_texts import Task, encode, grades, tasks
 
@@ -125,14 +126,14 @@ def criteria(task: Task) -> dict[str, QuestionSet]:
     texts = task.source.read()
     held = hold_out(texts)
     made: dict[str, QuestionSet] = {}
-    makers: list[Callable[..., QuestionSet]] = [kinds.sentence_halves, kinds.overlapping_crops, kinds.dropped_words]
+    makers: list[Callable[..., QuestionSet]] = [sentence_halves, kinds.overlapping_crops, dropped_words]
     if texts.width > 1:
         makers = [kinds.pairs]
     elif texts.documents is not None:
         makers = [kinds.neighbours, kinds.halves, *makers]
     for maker in makers:
         found = maker(texts, held)
-        for probes in (found, kinds.without_giveaways(found)):
+        for probes in (found, without_giveaways(found)):
             if len(probes) >= 40:
                 made[probes.kind] = probes
     return made

@@ -9,7 +9,7 @@ import pytest
 
 from opencse.adapting import question_sets as kinds
 from opencse.adapting.holdout import hold_out
-from opencse.adapting.question_sets import CANDIDATES, QUESTIONS, QuestionSet, shorten, without_giveaways
+from opencse.adapting.question_sets import CANDIDATES, QUESTIONS, QuestionSet, shorten
 from opencse.evaluation.embedding import Embedded
 from opencse.text.readers import Texts
 
@@ -110,37 +110,18 @@ def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answe
 def test_parts_of_loose_sentences() -> None:
     texts = Texts(running().rows, None, "loose")
     held = hold_out(texts)
-    told = {row[0] for row, out in zip(texts.rows, held.held, strict=True) if out}
-    found = kinds.sentence_halves(texts, held)
-    assert {f"{query} {answer_of(found, n)}" for n, query in enumerate(found.queries)} == told
     crops = kinds.overlapping_crops(texts, held)
     for number, query in enumerate(crops.queries):
         shared = set(query.split()) & set(answer_of(crops, number).split())
         assert len(shared) >= 2
-    dropped = kinds.dropped_words(texts, held)
-    joined = set()
-    for number, query in enumerate(dropped.queries):
-        between = [*answer_of(dropped, number).split(), ""]
-        both = zip(query.split(), between, strict=True)
-        joined.add(" ".join(word for two in both for word in two).strip())
-    assert joined == told
 
 
-def test_giveaways_are_taken_out_of_the_queries() -> None:
-    candidates = [
-        "the rare tiger sleeps",
-        "the rare lion wakes",
-        "the old boat sinks",
-        *(f"the x{n}" for n in range(99)),
-    ]
-    questions = QuestionSet(
-        "k", "asks", ["The tiger, in grass by the water", "tiger sleeps", "the red boat by a lake"], candidates,
-        np.array([0, 0, 2]), np.arange(3),
-    )  # fmt: skip
-    found = without_giveaways(questions)
-    assert found.queries == ["The in grass by the water", "the red by a lake"]
-    assert found.answers.tolist() == [0, 2]
-    assert found.units.tolist() == [0, 2]
+def test_a_sentence_is_asked_about_by_any_part_of_its_words() -> None:
+    texts = Texts(running().rows, None, "loose")
+    held = hold_out(texts)
+    in_half = kinds.questions_of_parts(texts, held, "k", "asks", lambda words: (words[:4], words[4:]))
+    told = {row[0] for row, out in zip(texts.rows, held.held, strict=True) if out}
+    assert {f"{query} {answer_of(in_half, n)}" for n, query in enumerate(in_half.queries)} == told
 
 
 @pytest.mark.slow

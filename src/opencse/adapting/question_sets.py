@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +21,6 @@ WORDS = 64
 """First words of a body or of half a document that are used; more take time and hardly change which encoder is best."""
 _FEWEST_WORDS = 4
 _FEWEST_WORDS_TO_SPLIT = 8
-_COMMON = 0.05  # share of texts: words in more of them do not give an answer away
 
 Question = tuple[str, str, int]
 """Query, answer, unit."""
@@ -34,7 +33,7 @@ class QuestionSet:
     """n questions of one kind, each with one answer among m candidates.
 
     Attributes:
-        kind: ``neighbours``, ``halves``, ``pairs``, ``sentence halves`` or another, for the log.
+        kind: ``neighbours``, ``halves``, ``pairs``, ``crops`` or another, for the log.
         label: what these questions are, for the user.
         queries: n texts.
         candidates: m distinct texts.
@@ -112,45 +111,38 @@ def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> Questio
     return _make("pairs", "retrieval questions", list(first.values()), candidates, shared_answers=True)
 
 
-def sentence_halves(texts: Texts, held: HeldOut) -> QuestionSet:
-    """Asks for the second half of a sentence's words by the first half, among the halves of other sentences."""
-    return _of_sentences(texts, held, "sentence halves", "sentence-half questions", _two_halves)
-
-
 def overlapping_crops(texts: Texts, held: HeldOut) -> QuestionSet:
     """Asks for the last two thirds of a sentence's words by the first two thirds, among parts of other sentences."""
-    return _of_sentences(texts, held, "crops", "sentence-part questions", _two_thirds)
+    return questions_of_parts(texts, held, "crops", "sentence-part questions", _two_thirds)
 
 
-def dropped_words(texts: Texts, held: HeldOut) -> QuestionSet:
-    """Asks for the dropped words of a sentence by every second word, among the dropped words of other sentences."""
-    return _of_sentences(texts, held, "dropped words", "dropped-word questions", _alternate)
+def questions_of_parts(
+    texts: Texts, held: HeldOut, kind: str, label: str, parts: Callable[[Pieces], tuple[Pieces, Pieces]]
+) -> QuestionSet:
+    """Asks for one part of a sentence by another, among the same parts of other sentences.
 
-
-def without_giveaways(questions: QuestionSet) -> QuestionSet:
-    """Removes from each query the words that are also in its answer, except common ones.
-
-    The questions can then no longer be answered by matching words. A question with fewer than three words left is
-    dropped.
+    Args:
+        texts: sentences.
+        held: which of them are asked about.
+        kind: see `QuestionSet`.
+        label: see `QuestionSet`.
+        parts: of a sentence's words, those that ask and those that are asked for.
     """
-    known = [set(normalised(text).split()) for text in questions.candidates]
-    spread = Counter(word for words in known for word in words)
-    most = max(2.0, _COMMON * len(known))
-    remaining: list[int] = []
-    queries: list[str] = []
-    for number, (query, answer) in enumerate(zip(questions.queries, questions.answers.tolist(), strict=True)):
-        shared = {word for word in known[answer] if spread[word] <= most}
-        words = [word for word in query.split() if not set(normalised(word).split()) & shared]
-        if len(words) >= 3:
-            remaining.append(number)
-            queries.append(" ".join(words))
-    return replace(
-        questions,
-        kind=f"{questions.kind}, no shared words",
-        queries=queries,
-        answers=questions.answers[remaining],
-        units=questions.units[remaining],
-    )
+    questions: list[Question] = []
+    others: list[str] = []
+    sentences = [row[0] for row in texts.rows]
+    held_rows = [(sentences[row], int(held.units[row]), True) for row in np.flatnonzero(held.held)]
+    training = [(text, 0, False) for text in _not_held_out(sentences, held)[: 2 * CANDIDATES]]
+    for text, unit, is_held in (*held_rows, *training):
+        words = pieces_of(text)
+        if len(words) < _FEWEST_WORDS_TO_SPLIT:
+            continue
+        first, second = (joined(text, part) for part in parts(words))
+        if is_held:
+            questions.append((first, second, unit))
+        else:
+            others.append(second)
+    return _make(kind, label, questions, others)
 
 
 def shorten(text: str, words: int = WORDS) -> str:
@@ -192,38 +184,9 @@ def _make(
     )
 
 
-def _of_sentences(
-    texts: Texts, held: HeldOut, kind: str, label: str, parts: Callable[[Pieces], tuple[Pieces, Pieces]]
-) -> QuestionSet:
-    questions: list[Question] = []
-    others: list[str] = []
-    sentences = [row[0] for row in texts.rows]
-    held_rows = [(sentences[row], int(held.units[row]), True) for row in np.flatnonzero(held.held)]
-    training = [(text, 0, False) for text in _not_held_out(sentences, held)[: 2 * CANDIDATES]]
-    for text, unit, is_held in (*held_rows, *training):
-        words = pieces_of(text)
-        if len(words) < _FEWEST_WORDS_TO_SPLIT:
-            continue
-        first, second = (joined(text, part) for part in parts(words))
-        if is_held:
-            questions.append((first, second, unit))
-        else:
-            others.append(second)
-    return _make(kind, label, questions, others)
-
-
-def _two_halves(words: Pieces) -> tuple[Pieces, Pieces]:
-    middle = len(words) // 2
-    return words[:middle], words[middle:]
-
-
 def _two_thirds(words: Pieces) -> tuple[Pieces, Pieces]:
     third = len(words) // 3
     return words[: len(words) - third], words[third:]
-
-
-def _alternate(words: Pieces) -> tuple[Pieces, Pieces]:
-    return words[::2], words[1::2]
 
 
 def _documents(texts: Texts, held: HeldOut) -> Iterable[tuple[int, list[str], bool]]:

@@ -101,7 +101,6 @@ _ROWS = 60
 _SEP = re.compile(r'"?sep=([^"])"?\r?\n', re.IGNORECASE)
 _CUE = re.compile(r"^(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}\s+-->\s", re.MULTILINE)
 _MAILBOX = re.compile(r"From \S+.*\d{4}\r?\n[!-9;-~]+:")
-_MAIL = re.compile(r"(?:[!-9;-~]+:[^\n]*\n(?:[ \t]+[^\n]*\n)*){2,}\r?\n")
 _HTML = re.compile(r"<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
 _BROKEN_WORD = re.compile(r"[^\W\d_]-\n[a-zß-öø-ÿ]")
 
