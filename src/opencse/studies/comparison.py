@@ -28,6 +28,8 @@ from opencse.statistics.correlation import mean_ranks
 from opencse.studies.grid import Variant
 from opencse.studies.record import StudyRecord, Which
 
+Cell = tuple[str, str]
+"""A start and a recipe, whose runs differ by their seed alone."""
 Read = Callable[[str, str, int], Mapping[str, Floats]]
 """(recipe, start, seed) -> the arrays of that run's STS scores; empty if there are none."""
 
@@ -140,10 +142,7 @@ def compare(
     Raises:
         UserError: if there is no such recipe or metric among the records, or a run lacks the metric.
     """
-    cells: dict[tuple[str, str], list[StudyRecord]] = {}
-    for record in records:
-        if record.recipe is not None:
-            cells.setdefault((record.start, record.recipe), []).append(record)
+    cells = _cells(records)
     runs = [run for cell_runs in cells.values() for run in cell_runs]
     recipes = list(dict.fromkeys(recipe for _, recipe in cells))
     if baseline not in recipes:
@@ -155,50 +154,75 @@ def compare(
     }
     layouts = {cell: _two_way(cell_runs, compared) for cell, cell_runs in cells.items()}
     units = {cell: _units(layouts[cell]) or by_seed for cell, by_seed in scores.items()}
-    against_baseline = after_holm(
-        {
-            (start, recipe): paired_seeds(values, units[start, baseline])
-            for (start, recipe), values in units.items()
-            if recipe != baseline and (start, baseline) in scores
-        }
-    )
+    against_baseline = _against_baseline(units, baseline)
     starts = {(one.start, one.reading): dict(one.results) for one in records if one.recipe is None}
     readings = {cell: cell_runs[0].reading for cell, cell_runs in cells.items()}
     before = {cell: starts.get((cell[0], reading), {}).get(compared) for cell, reading in readings.items()}
-    against_start = after_holm(
+    against_start = _against_start(units, before)
+    pairs: dict[Cell, dict[int, OverPairs]] = {}
+    if arrays is not None and resamples:
+        for number, (start, recipe) in enumerate(against_baseline, start=1):
+            seeds = sorted(scores[start, recipe].keys() & scores[start, baseline].keys())
+            pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, seeds, resamples)
+            if progress is not None:
+                progress(number, len(against_baseline))
+    rows = []
+    for cell, cell_runs in cells.items():
+        start, recipe = cell
+        variant = (variants or {}).get(recipe)
+        difference = against_baseline.get(cell)
+        rows.append(
+            Row(
+                start=start,
+                reading=readings[cell],
+                recipe=recipe,
+                base=None if variant is None else variant.recipe,
+                values={} if variant is None else dict(variant.values),
+                scores=scores[cell],
+                two_way=layouts[cell],
+                starts_kept=sum(run.keeps_start() for run in cell_runs),
+                metrics={name: summary([run.results[name] for run in cell_runs]) for name in shared_scores(cell_runs)},
+                against_start=against_start.get(cell),
+                against_baseline=difference,
+                over_pairs=pairs.get(cell, {}),
+                verdict="" if difference is None else verdict(difference),
+            )
+        )
+    untrained = [Untrained(start=start, reading=how, results=results) for (start, how), results in starts.items()]
+    return Comparison(metric=compared, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
+
+
+def _cells(records: Sequence[StudyRecord]) -> dict[Cell, list[StudyRecord]]:
+    """The runs of each cell, in the order of the records; without the starts."""
+    cells: dict[Cell, list[StudyRecord]] = {}
+    for record in records:
+        if record.recipe is not None:
+            cells.setdefault((record.start, record.recipe), []).append(record)
+    return cells
+
+
+def _against_baseline(units: Mapping[Cell, Mapping[int, float]], baseline: str) -> dict[Cell, PairedSeeds]:
+    """The difference of each other recipe from the baseline of the same start, paired by seed."""
+    return after_holm(
+        {
+            (start, recipe): paired_seeds(values, units[start, baseline])
+            for (start, recipe), values in units.items()
+            if recipe != baseline and (start, baseline) in units
+        }
+    )
+
+
+def _against_start(
+    units: Mapping[Cell, Mapping[int, float]], before: Mapping[Cell, float | None]
+) -> dict[Cell, PairedSeeds]:
+    """The difference of each cell from the score ``before`` training, where that is known."""
+    return after_holm(
         {
             cell: paired_seeds(units[cell], dict.fromkeys(units[cell], score))
             for cell, score in before.items()
             if score is not None
         }
     )
-    pairs: dict[tuple[str, str], dict[int, OverPairs]] = {}
-    if arrays is not None and resamples:
-        for number, (start, recipe) in enumerate(against_baseline, start=1):
-            both = sorted(scores[start, recipe].keys() & scores[start, baseline].keys())
-            pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, both, resamples)
-            if progress is not None:
-                progress(number, len(against_baseline))
-    rows = [
-        Row(
-            start=cell[0],
-            reading=readings[cell],
-            recipe=cell[1],
-            base=None if (variant := (variants or {}).get(cell[1])) is None else variant.recipe,
-            values={} if variant is None else dict(variant.values),
-            scores=scores[cell],
-            two_way=layouts[cell],
-            starts_kept=sum(run.keeps_start() for run in cell_runs),
-            metrics={name: summary([run.results[name] for run in cell_runs]) for name in shared_scores(cell_runs)},
-            against_start=against_start.get(cell),
-            against_baseline=against_baseline.get(cell),
-            over_pairs=pairs.get(cell, {}),
-            verdict=verdict(against_baseline[cell]) if cell in against_baseline else "",
-        )
-        for cell, cell_runs in cells.items()
-    ]
-    untrained = [Untrained(start=start, reading=how, results=results) for (start, how), results in starts.items()]
-    return Comparison(metric=compared, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
 
 
 def _two_way(runs: Sequence[StudyRecord], metric: str) -> TwoWay | None:
@@ -226,18 +250,18 @@ def over_pairs(
     """The tests over sentence pairs at each seed; seeds whose pair scores were not kept are left out."""
     tests: dict[int, OverPairs] = {}
     for seed in seeds:
-        ours, theirs = read(recipe, start, seed), read(baseline, start, seed)
-        tasks = [name.removesuffix(".gold") for name in ours if name.endswith(".gold") and name in theirs]
+        of_recipe, of_baseline = read(recipe, start, seed), read(baseline, start, seed)
+        tasks = [name.removesuffix(".gold") for name in of_recipe if name.endswith(".gold") and name in of_baseline]
         if not tasks:
             continue
-        gold = {task: ours[f"{task}.gold"] for task in tasks}
-        if other := [task for task in tasks if not np.array_equal(gold[task], theirs[f"{task}.gold"])]:
+        gold = {task: of_recipe[f"{task}.gold"] for task in tasks}
+        if other := [task for task in tasks if not np.array_equal(gold[task], of_baseline[f"{task}.gold"])]:
             raise UserError(
                 f"{recipe} and {baseline}, seed {seed}: were not scored on the same pairs of {', '.join(other)}; "
                 "evaluate both again"
             )
-        a = {task: ours[f"{task}.cosine"] for task in tasks}
-        b = {task: theirs[f"{task}.cosine"] for task in tasks}
+        a = {task: of_recipe[f"{task}.cosine"] for task in tasks}
+        b = {task: of_baseline[f"{task}.cosine"] for task in tasks}
         tests[seed] = OverPairs(
             bootstrap=paired_bootstrap_tasks(gold, a, b, resamples=resamples, seed=seed),
             williams={task: _williams(gold[task], a[task], b[task]) for task in tasks},
