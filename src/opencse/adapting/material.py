@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from opencse.adapting.collection import Collection, MaterialKind, Split, TrainingRows
+from opencse.adapting.hold_out_split import DocumentSentences, HoldOutSplit, MaterialKind, TrainingRows
 from opencse.adapting.passage_pairs import rare_words_with_passages, sentences_with_passages
 from opencse.adapting.text_questions import TextQuestions
 from opencse.adapting.user_pairs import UserPairs
@@ -77,7 +77,7 @@ def material_of(
         >>> material.kind, material.rows[0], material.questions
         ('neighbours', ('First sentence 0 is here.', 'Then comes 0.'), None)
     """
-    collection = Collection(documents)
+    collection = DocumentSentences(documents)
     material = _of_documents(collection, metric, count, asks=asks)
     if written:
         material = _with_written(material, written, collection, metric, asks=asks)
@@ -90,12 +90,12 @@ def material_of(
 
 
 def _of_documents(
-    collection: Collection, metric: Measure | None, count: Count | None, *, asks: bool
+    collection: DocumentSentences, metric: Measure | None, count: Count | None, *, asks: bool
 ) -> TrainingMaterial:
-    split = Split.of(collection, holds_out=asks)
+    split = HoldOutSplit.of(collection, holds_out=asks)
     sets = split.questions()
     if not sets:  # too few for questions: then nothing is held out
-        split = Split.of(collection, holds_out=False)
+        split = HoldOutSplit.of(collection, holds_out=False)
     rows, kind = split.rows(), collection.kind
     note = f" ({collection.only_titles:,} with only a title)" if collection.only_titles else ""
     facts = (
@@ -120,7 +120,7 @@ def _of_documents(
 def _with_written(
     material: TrainingMaterial,
     written: Sequence[WrittenRow],
-    collection: Collection,
+    collection: DocumentSentences,
     metric: Measure | None,
     *,
     asks: bool,
@@ -128,7 +128,7 @@ def _with_written(
     """Adds written questions to ``material``; those about its held-out documents are held out too."""
     held: list[int] = []
     if material.questions is not None:
-        held = sorted(Split(collection, material.questions.held).documents_held_out)
+        held = sorted(HoldOutSplit(collection, material.questions.held).documents_held_out)
     rows, questions, words = add_written(
         material.rows, material.questions, written, collection.documents, held, metric, asks=asks
     )

@@ -28,7 +28,7 @@ from opencse.statistics.correlation import mean_ranks
 from opencse.studies.grid import Variant
 from opencse.studies.record import StudyRecord, Which
 
-Cell = tuple[str, str]
+StudyCell = tuple[str, str]
 """A start and a recipe, whose runs differ by their seed alone."""
 Read = Callable[[str, str, int], Mapping[str, Floats]]
 """(recipe, start, seed) -> the arrays of that run's STS scores; empty if there are none."""
@@ -159,7 +159,7 @@ def compare(
     readings = {cell: cell_runs[0].reading for cell, cell_runs in cells.items()}
     before = {cell: starts.get((cell[0], reading), {}).get(compared) for cell, reading in readings.items()}
     against_start = _against_start(units, before)
-    pairs: dict[Cell, dict[int, OverPairs]] = {}
+    pairs: dict[StudyCell, dict[int, OverPairs]] = {}
     if arrays is not None and resamples:
         for number, (start, recipe) in enumerate(against_baseline, start=1):
             seeds = sorted(scores[start, recipe].keys() & scores[start, baseline].keys())
@@ -192,16 +192,16 @@ def compare(
     return Comparison(metric=compared, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
 
 
-def _cells(records: Sequence[StudyRecord]) -> dict[Cell, list[StudyRecord]]:
+def _cells(records: Sequence[StudyRecord]) -> dict[StudyCell, list[StudyRecord]]:
     """The runs of each cell, in the order of the records; without the starts."""
-    cells: dict[Cell, list[StudyRecord]] = {}
+    cells: dict[StudyCell, list[StudyRecord]] = {}
     for record in records:
         if record.recipe is not None:
             cells.setdefault((record.start, record.recipe), []).append(record)
     return cells
 
 
-def _against_baseline(units: Mapping[Cell, Mapping[int, float]], baseline: str) -> dict[Cell, PairedSeeds]:
+def _against_baseline(units: Mapping[StudyCell, Mapping[int, float]], baseline: str) -> dict[StudyCell, PairedSeeds]:
     """The difference of each other recipe from the baseline of the same start, paired by seed."""
     return after_holm(
         {
@@ -213,8 +213,8 @@ def _against_baseline(units: Mapping[Cell, Mapping[int, float]], baseline: str) 
 
 
 def _against_start(
-    units: Mapping[Cell, Mapping[int, float]], before: Mapping[Cell, float | None]
-) -> dict[Cell, PairedSeeds]:
+    units: Mapping[StudyCell, Mapping[int, float]], before: Mapping[StudyCell, float | None]
+) -> dict[StudyCell, PairedSeeds]:
     """The difference of each cell from the score ``before`` training, where that is known."""
     return after_holm(
         {

@@ -28,11 +28,12 @@ MaterialKind = Literal["titles", "neighbours", "sentences"]
 TrainingRows = list[tuple[str, ...]]
 
 
-class Collection:
+class DocumentSentences:
     """Documents and their sentences.
 
     Example:
-        >>> collection = Collection([Document("", ("It boils.", "Steam comes out.")), Document("", ("It is.", "So."))])
+        >>> documents = [Document("", ("It boils.", "Steam comes out.")), Document("", ("Snow fell.", "It was cold."))]
+        >>> collection = DocumentSentences(documents)
         >>> collection.owner, collection.kind
         ([0, 0, 1, 1], 'neighbours')
 
@@ -73,7 +74,7 @@ class Collection:
 
 
 @dataclass(frozen=True)
-class Split:
+class HoldOutSplit:
     """A collection, and which of its sentences are held out.
 
     Attributes:
@@ -81,11 +82,11 @@ class Split:
         held: of its sentences.
     """
 
-    collection: Collection
+    collection: DocumentSentences
     held: HeldOut
 
     @classmethod
-    def of(cls, collection: Collection, *, holds_out: bool) -> Split:
+    def of(cls, collection: DocumentSentences, *, holds_out: bool) -> HoldOutSplit:
         """Holds a share of the sentences out, or none."""
         return cls(collection, hold_out(collection.texts) if holds_out else hold_nothing_out(collection.texts))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opencse.adapting.collection import Collection, MaterialKind, Split
+from opencse.adapting.hold_out_split import DocumentSentences, HoldOutSplit, MaterialKind
 from opencse.adapting.holdout import HeldOut
 from opencse.text.documents import Document
 
@@ -25,12 +25,12 @@ PAIRED = (
     ],
 )
 def test_what_documents_have_decides_what_is_trained_on(documents: list[Document], kind: MaterialKind) -> None:
-    assert Collection(documents).kind == kind
+    assert DocumentSentences(documents).kind == kind
 
 
 def test_a_held_out_sentence_is_in_no_row() -> None:
     first = np.array([True, False, False, False])
-    split = Split(Collection(PAIRED), HeldOut(np.arange(4), first, np.zeros(4, dtype=bool)))
+    split = HoldOutSplit(DocumentSentences(PAIRED), HeldOut(np.arange(4), first, np.zeros(4, dtype=bool)))
     assert split.documents_held_out == {0}
     assert split.rows() == [(PAIRED[1].title, PAIRED[1].body), PAIRED[1].sentences]
     assert [passage.sentences for passage in split.passages()] == [PAIRED[1].sentences]
