@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from opencse import adapt, build_index, tune_index
-from opencse.adapting.adaptation import read_pairs
+from opencse.adapting.adaptation_texts import read_pairs
 from opencse.adapting.text_questions import quick
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
 from opencse.encoder.encoder import SentenceEncoder
@@ -93,7 +93,7 @@ def run(
     collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str], pairs: str
 ) -> dict[str, Any]:
     """One run with its scores; without a seed, the start's."""
-    made = {
+    made: dict[str, Any] = {
         "collection": collection.name,
         "model": Path(model).name,
         "seed": seed,

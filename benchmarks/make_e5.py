@@ -172,7 +172,7 @@ def write_tokenizer(packed: Packed, folder: Path) -> None:
         pair=f"{names[first]} $A {names[last]} {names[last]} $B {names[last]}",
         special_tokens=[(names[first], first), (names[last], last)],
     )
-    PreTrainedTokenizerFast(
+    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         bos_token=names[first],
         cls_token=names[first],

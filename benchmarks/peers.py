@@ -118,7 +118,7 @@ def run(system: str | None, collection: Path, seed: int | None, options: argpars
     sts = options.data / "sts"
     if system is None or seed is None:
         return made | {"after": judged(options.model, collection, sts)}
-    folder = options.out / "runs" / f"{collection.name} {system} {seed}"
+    folder = folder_of(system, collection, seed, options)
     started = datetime.now(UTC)
     if system == OURS:
         steps = max(1, options.texts // BATCH)
@@ -131,6 +131,23 @@ def run(system: str | None, collection: Path, seed: int | None, options: argpars
         train_peer(system, options.model, sentences_of(collection, options.texts, seed), seed, folder)
     made["seconds"] = (datetime.now(UTC) - started).total_seconds()
     return made | {"after": judged(folder, collection, sts)}
+
+
+def folder_of(system: str, collection: Path, seed: int, options: argparse.Namespace) -> Path:
+    """Where the model of a run is saved."""
+    return Path(options.out / "runs" / f"{collection.name} {system} {seed}")
+
+
+def once_judged(
+    path: Path, system: str | None, collection: Path, seed: int | None, options: argparse.Namespace
+) -> None:
+    """Makes a run's record unless it is there; see `adapt.once`."""
+    model = options.model if system is None or seed is None else folder_of(system, collection, seed, options)
+    once(
+        path,
+        partial(run, system, collection, seed, options),
+        partial(judged, model, collection, options.data / "sts"),
+    )
 
 
 def table(out: Path) -> str:
@@ -171,13 +188,14 @@ def main() -> None:
     if not options.table:
         (options.out / "records").mkdir(parents=True, exist_ok=True)
         for name in options.collections:
-            collection = options.data / "retrieval" / name
-            once(options.out / "records" / f"{name} start.json", partial(run, None, collection, None, options))
+            once_judged(
+                options.out / "records" / f"{name} start.json", None, options.data / "retrieval" / name, None, options
+            )
         for seed in options.seeds:
             for name in options.collections:
                 for system in options.systems:
                     path = options.out / "records" / f"{name} {system} {seed}.json"
-                    once(path, partial(run, system, options.data / "retrieval" / name, seed, options))
+                    once_judged(path, system, options.data / "retrieval" / name, seed, options)
     print(table(options.out))
 
 

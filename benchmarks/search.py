@@ -161,7 +161,8 @@ def words(corpus: str, sentences: int, model: str, out: Path) -> None:
     encoder = SentenceEncoder.load(model)
     shutil.rmtree(out / "words", ignore_errors=True)
     Index.build(out / "words", texts, encoder, how=BuildSettings(cut=False), model=model).close()
-    counted, kept = [], []
+    counted: list[float] = []
+    kept: list[float] = []
     for _ in range(ROUNDS):
         for path in (out / "words").glob("words-*"):
             shutil.rmtree(path)

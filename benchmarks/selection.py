@@ -205,8 +205,8 @@ def study(data: Path, minilm: Path, out: Path) -> None:
     models = {"mini": "opencse-mini", "minilm": str(minilm), "minilm-3": str(minilm)}
     made = tasks(data, out / "texts")
     asked = {name: criteria(task) for name, task in made.items()}
-    for name, found in asked.items():
-        print(name, {kind: (len(p), len(p.candidates)) for kind, p in found.items()}, flush=True)
+    for name, sets in asked.items():
+        print(name, {kind: (len(p), len(p.candidates)) for kind, p in sets.items()}, flush=True)
     records = out / "records"
     records.mkdir(exist_ok=True)
     save_json(

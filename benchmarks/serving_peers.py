@@ -230,7 +230,7 @@ def _rows(rows: Sequence[dict[str, Any]], name: str, settings: str, clients: int
 
 
 def _median(rows: Sequence[dict[str, Any]], key: str) -> float:
-    return statistics.median(row[key] for row in rows)
+    return float(statistics.median(row[key] for row in rows))
 
 
 def peer_versions(peer: Path) -> dict[str, str]:

@@ -25,6 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,14 +132,14 @@ def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name
             found.append(100 * float(spearmanr((a * b).sum(axis=1), task.gold).statistic))
         return sum(found) / len(found)
 
-    def ours(precision: Precision) -> float:
+    def ours(precision: Precision, turn: int = 0) -> float:
         return Sts().evaluate(opened[precision], data).record.values()["sts.average"]
 
     expected = theirs(0)
     return timed(
         f"seven STS tasks, {pairs} pairs of each file, {name or model}, "
         "{} compared with sentence-transformers + scipy",
-        {precision: lambda turn, p=precision: ours(p) for precision in PRECISIONS},
+        {precision: partial(ours, precision) for precision in PRECISIONS},
         theirs,
         size=sum(task.n for task in data.tasks.values()),
         unit="pairs/s",
@@ -251,15 +252,15 @@ def encode(model: str, text: str, *, pooling: str, turns: int, count: int, secon
     ours = SentenceEncoder.load(model, pooling=pooling, device="cpu")
     peer = peer_encoder(model, max_length=ours.max_length, pooling=pooling)
     expected = peer.encode(texts)
-    ways: dict[str, Callable[[int], object]] = {}
-    notes = {}
-    for precision in PRECISIONS:
-        ways[precision] = lambda _, p=precision: ours.encode(texts, precision=p)
-        notes[precision] = near(ours.encode(texts, precision=precision), expected)
+
+    def encoded(precision: Precision, turn: int = 0) -> np.ndarray[Any, Any]:
+        return ours.encode(texts, precision=precision)
+
+    notes: dict[str, str] = {precision: near(encoded(precision), expected) for precision in PRECISIONS}
     what = f"encode, {name or model}, {pooling}, {{}} compared with sentence-transformers float32"
     return timed(
         what,
-        ways,
+        {precision: partial(encoded, precision) for precision in PRECISIONS},
         lambda _: peer.encode(texts),
         size=len(texts),
         unit="sentences/s",
@@ -278,13 +279,16 @@ def static(text: str, *, turns: int, count: int, clock: Clock = time.perf_counte
 
     texts = lines(text)
 
-    def part(turn: int) -> list[str]:
+    def part(first: int, turn: int) -> list[str]:
         """Texts that no turn before had (as long as there are any): words are looked up that were seen before."""
-        start = turn * count % max(1, len(texts) - count)
+        start = (first + turn) * count % max(1, len(texts) - count)
         return texts[start : start + count]
 
+    def encoded(call: Callable[[list[str]], object], texts_of: Callable[[int], list[str]], turn: int) -> object:
+        return call(texts_of(turn))
+
     ours = SentenceEncoder.load(device="cpu")
-    words = ours.backbone.get_input_embeddings().weight.detach().numpy()
+    words = ours.backbone.get_input_embeddings().get_parameter("weight").detach().numpy()
     rust = ours.tokenizer.hf.backend_tokenizer.to_str()
     theirs = SentenceTransformer(
         modules=[StaticEmbedding(Tokenizer.from_str(rust), embedding_weights=np.array(words))], device="cpu"
@@ -292,11 +296,11 @@ def static(text: str, *, turns: int, count: int, clock: Clock = time.perf_counte
     model = StaticModel(vectors=np.array(words), tokenizer=Tokenizer.from_str(rust), normalize=False)
     rows = []
     for peer, (name, call) in enumerate((("model2vec", model.encode), ("StaticEmbedding", theirs.encode))):
-        first = peer * (turns + 2)
+        part_of = partial(part, peer * (turns + 2))
         rows += timed(
             f"encode, opencse-mini compared with {name}",
-            {"ours": lambda turn, first=first: ours.encode(part(first + turn))},
-            lambda turn, call=call, first=first: call(part(first + turn)),
+            {"ours": partial(encoded, ours.encode, part_of)},
+            partial(encoded, call, part_of),
             size=min(count, len(texts)),
             unit="sentences/s",
             turns=turns,
@@ -316,8 +320,8 @@ def quiet() -> None:
     """No bars and no reports of transformers."""
     from transformers.utils import logging
 
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def lines(text: str) -> list[str]:
