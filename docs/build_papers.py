@@ -92,7 +92,7 @@ def transformed_scores(file: Path) -> dict[str, Any]:
         path, _, transform = (record.model or "").partition(" + ")
         parts = Path(path).parts
         recipe, seed = parts[-3:-1] if "runs" in parts else ("start", UNTRAINED)
-        name = f"{recipe} + {transform.partition(' (')[0]}"
+        name = f"{recipe.replace('_', ':')} + {transform.partition(' (')[0]}"  # a folder's name has no colon
         by_recipe.setdefault(name, {})[int(seed)] = round(record.values()[STS], 4)
     return {"metric": STS, "scores": by_recipe}
 
@@ -189,7 +189,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
         picture=GAINS,
         search=searched(parts["search"]) if "search" in parts else None,
-        without_head=without_head(sts, published),
+        without_head=without_head(parts, published),
         two_starts=two_starts(parts, published) if "five_layers" in parts else None,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
@@ -204,23 +204,32 @@ def searched(search: Comparison) -> list[tuple[str, str]]:
     return [(name, f"{scores[name]:.2f}") for name in sorted(scores, key=lambda name: -scores[name])]
 
 
-def without_head(sts: Comparison, published: Mapping[str, Any]) -> dict[str, str] | None:
-    """Systems with and without their training head, and the best of these trainings; None where none was run."""
-    settings, rows = published["without_head"], []
-    without = {name: f"{name}:{settings['preset']}" for name in settings["systems"]}
-    for name, bare in without.items():
-        pair = sts.difference(bare, name)
-        if pair is not None:
-            rows.append([f"`{name}`", sts.mean(name), sts.mean(bare), f"{brief(pair)}, {pair.over()}"])
+def without_head(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str] | None:
+    """Systems with and without their training head from both starts, and the best training; None where none was run."""
+    sts, second = parts["systems"], parts.get("five_layers")
+    without = {name: f"{name}:{published['without_head']['preset']}" for name in published["without_head"]["systems"]}
+    rows = [
+        [f"`{name}`", *head_cells(sts, name, bare), *(head_cells(second, name, bare) if second else [])]
+        for name, bare in without.items()
+        if bare in sts.scores
+    ]
     if not rows:
         return None
     best = max((bare for bare in without.values() if bare in sts.scores), key=lambda name: sts.average(name))
     single = max((name for name in published["systems"] if name in sts.scores), key=lambda name: sts.average(name))
     gain = paired_seeds(sts.scores[best], sts.scores[single])
+    columns = ["with its head", "without", "difference"]
+    head = ["", *columns, *([f"five layers: {columns[0]}", *columns[1:]] if second else [])]
     return {
-        "table": markdown(["", "with its head", "without", "difference"], rows),
+        "table": markdown(head, rows),
         "gain": f"`{best}` is {brief(gain)} above `{single}` with its head ({gain.over()})",
     }
+
+
+def head_cells(scores: Comparison, name: str, bare: str) -> list[str]:
+    """A system with its training head, without it, and the difference; empty where it was not run from this start."""
+    pair = scores.difference(bare, name)
+    return ["", "", ""] if pair is None else [scores.mean(name), scores.mean(bare), f"{brief(pair)}, {pair.over()}"]
 
 
 def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
@@ -230,15 +239,21 @@ def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) ->
     with_transforms = [with_transformed(parts, name) for name in ("systems", "five_layers")]
     rows = [["the start", *(f"{one.start:.2f}" for one in with_transforms)]]
     rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in rows_in_words.items()]
-    gains = []
-    for one in with_transforms:
-        best = max(combined["single"], key=lambda name: one.average(name))
-        scores, single = one.scores[combined["combination"]], one.scores[best]
-        if UNTRAINED in single:
-            single = dict.fromkeys(scores, single[UNTRAINED])
-        gain = paired_seeds(scores, single)
-        gains.append(f"{brief(gain)} above {rows_in_words[best]} ({gain.over()})")
+    gains = [
+        f"{rows_in_words[name]}: " + " and ".join(over_best_single(one, name, combined) for one in with_transforms)
+        for name in combined["combinations"]
+    ]
     return {"table": markdown(["", "six layers", "five layers"], rows), "gains": "; ".join(gains)}
+
+
+def over_best_single(one: Comparison, combination: str, combined: Mapping[str, Any]) -> str:
+    """A combination's gain over the best single system from the same start; a start has one score for all seeds."""
+    best = max(combined["single"], key=lambda name: one.average(name))
+    scores, single = one.scores[combination], one.scores[best]
+    if UNTRAINED in single:
+        single = dict.fromkeys(scores, single[UNTRAINED])
+    gain = paired_seeds(scores, single)
+    return f"{brief(gain)} above {combined['rows'][best]} ({gain.over()})"
 
 
 def with_transformed(parts: Mapping[str, Comparison], name: str) -> Comparison:
