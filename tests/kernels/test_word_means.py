@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tracemalloc
 from pathlib import Path
 
@@ -57,6 +58,13 @@ def test_a_copy_in_32_bits_has_the_same_hash() -> None:
     rows = np.arange(8, dtype=np.float16).reshape(4, 2)
     assert WordMeans(rows).hash() == WordMeans(rows.astype(np.float32)).hash()
     assert WordMeans(rows).hash() != WordMeans(rows + 1).hash()
+
+
+def test_the_hash_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = WordMeans(np.ones((4, 2), dtype=np.float16))
+    first = words.hash()
+    monkeypatch.setattr(hashlib, "sha256", lambda: pytest.fail("all word vectors are read again"))
+    assert words.hash() == first
 
 
 @pytest.mark.parametrize("kind", ["table", "weighted", "norm"])

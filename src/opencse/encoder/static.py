@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
@@ -74,7 +75,7 @@ class StaticEncoder(TorchlessEncoder):
         """A hash, 16 hexadecimal digits, of all that makes the vectors; that of the same `SentenceEncoder`."""
         settings = (
             "static",
-            *_canonical(self.tokenizer.description()),
+            *_canonical(*self.tokenizer.description()),
             self.normalize,
             self.max_length,
             self.prompts.identity,
@@ -119,11 +120,16 @@ class StaticEncoder(TorchlessEncoder):
         return unit_rows(vectors) if self.normalize else vectors
 
 
-def _canonical(description: tuple[object, ...]) -> tuple[object, ...]:
+def _canonical(backend: object, *more: object) -> tuple[object, ...]:
     """What a tokenizer's ids depend on; a post-processor that adds no token is written as none is."""
-    stated = json.loads(str(description[0]))
+    return _canonical_backend(str(backend)), *more
+
+
+@lru_cache(maxsize=4)  # to sort a vocabulary takes longer than to hash the vectors of its words
+def _canonical_backend(description: str) -> str:
+    stated = json.loads(description)
     post = stated["post_processor"]
     if post is not None and post.get("type") == "TemplateProcessing" and not post.get("special_tokens"):
         stated["post_processor"] = None
     del stated["decoder"], stated["version"]
-    return json.dumps(stated, sort_keys=True), *description[1:]
+    return json.dumps(stated, sort_keys=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,12 +108,19 @@ class WordMeans:
         return OccurringWords(words, 1 / np.sqrt(spreads), positions, self.norm)
 
     def hash(self) -> str:
-        """SHA-256 of all numbers in float32, 64 hexadecimal digits; the same for a table in 16 bits and its copy."""
+        """SHA-256 of all numbers in float32, 64 hexadecimal digits; the same for a table in 16 bits and its copy.
+
+        It is computed once: weights that change in place are those of a new object.
+        """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         digest = hashlib.sha256()
         for name, array in self._arrays():
             digest.update(f"\n{name} {array.shape}\n".encode())
             for start in range(0, len(array), _BLOCK):
-                digest.update(np.ascontiguousarray(array[start : start + _BLOCK], dtype="<f4").tobytes())
+                digest.update(np.ascontiguousarray(array[start : start + _BLOCK], dtype="<f4").data)
         digest.update(repr(None if self.norm is None else float(self.norm.eps)).encode())
         return digest.hexdigest()
 

@@ -45,16 +45,17 @@ def read_plain_tokenizer(folder: Path) -> RustTokenizer | None:
         return None
     if any(backend.encode("a").type_ids):  # the complete reader knows whether they reach the network
         return None
-    added = json.loads(backend.to_str())["added_tokens"]
+    described = json.loads(backend.to_str())
+    added = described["added_tokens"]
     if not _special(config, "bos_token", "eos_token", *_SPECIAL) <= {token["content"] for token in added}:
         return None
     if not _stated_tokens(config) <= {(token["id"], *(token[flag] for flag in _FLAGS)) for token in added}:
         return None
     kind = config.get("tokenizer_class")
-    if kind not in _AS_THEY_ARE and not (kind in _BERTS and _is_stock_bert(backend, config)):
+    if kind not in _AS_THEY_ARE and not (kind in _BERTS and _is_stock_bert(backend, described, config)):
         return None
     side = config.get("truncation_side", "right")
-    return RustTokenizer(backend, truncation_side=side) if side in ("left", "right") else None
+    return RustTokenizer(backend, truncation_side=side, copy=False) if side in ("left", "right") else None
 
 
 def _special(config: Mapping[str, Any], *names: str) -> set[str]:
@@ -77,9 +78,8 @@ def _stated_tokens(config: Mapping[str, Any]) -> set[tuple[object, ...]]:
     }
 
 
-def _is_stock_bert(backend: Backend, config: dict[str, Any]) -> bool:
+def _is_stock_bert(backend: Backend, described: dict[str, Any], config: dict[str, Any]) -> bool:
     """Whether a tokenizer is the one that transformers builds from a vocabulary and tokenizer_config.json."""
-    described = json.loads(backend.to_str())
     normalizer = {
         "type": "BertNormalizer",
         "clean_text": True,

@@ -62,6 +62,8 @@ class TokenCounter(Protocol):
 class RustTokenizer:
     """Tokenises texts with a private copy of a backend, to any length.
 
+    A backend that nobody else uses need not be copied (``copy=False``): its truncation and padding change.
+
     Example:
         >>> from opencse.model_folder.locate import builtin_folder
         >>> from tokenizers import Tokenizer as Backend
@@ -86,8 +88,9 @@ class RustTokenizer:
         splits_special: bool = False,
         characters_per_id: int | None = None,
         unknown: str | None = None,
+        copy: bool = True,
     ) -> None:
-        self.backend = type(backend).from_str(backend.to_str())
+        self.backend = type(backend).from_str(backend.to_str()) if copy else backend
         self.backend.no_padding()
         self.backend.no_truncation()
         self.backend.encode_special_tokens = splits_special
