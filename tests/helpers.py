@@ -80,34 +80,6 @@ class Heard(Silent):
         self.notes += [note] if note else []
 
 
-def kill_after(step: int, functions: Iterable[tuple[Any, str]]) -> None:
-    """Kills this process (a forked one) before or after a call of some functions: the ``step``-th of these moments.
-
-    Args:
-        step: from 1; two per call.
-        functions: owner and name of each function that changes a file.
-    """
-    remaining = step
-
-    def moment() -> None:
-        nonlocal remaining
-        remaining -= 1
-        if remaining == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def called(*arguments: Any, **named: Any) -> Any:
-            moment()
-            result = function(*arguments, **named)
-            moment()
-            return result
-
-        return called
-
-    for owner, name in functions:
-        setattr(owner, name, counted(getattr(owner, name)))
-
-
 class Stopped(Heard):
     """Sends this process SIGTERM at a step, once, as a scheduler would."""
 

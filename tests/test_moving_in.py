@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import killed_moves
 import opencse
-from helpers import kill_after
+from killed_moves import FILES, content, write
 from opencse.errors import UserError
 from opencse.moving_in import moving_in
 from opencse.outputs import names_in, require_empty
 from opencse.text import sample
-
-CHANGES = ((os, "fsync"), (os, "write"), (Path, "replace"), (Path, "unlink"), (Path, "mkdir"))
-"""The functions that change files."""
-LAST = ("config.json", "modules.json")
-FILES = {"a.txt": "one", "b/c.txt": "two", "config.json": "three", "modules.json": "four"}
-
-
-def write(folder: Path) -> None:
-    with moving_in(folder, last=LAST) as work:
-        for name, text in FILES.items():
-            (work / name).parent.mkdir(exist_ok=True)
-            (work / name).write_text(text)
-
-
-def content(folder: Path) -> dict[str, str]:
-    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_an_error_in_the_block_moves_nothing(tmp_path: Path) -> None:
@@ -74,32 +60,13 @@ def test_only_what_was_made_here_is_removed(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("older", [False, True])
 def test_killed_at_any_moment_the_next_call_writes_the_same(tmp_path: Path, older: bool) -> None:
-    folder = tmp_path / "out"
-    seen = set()
-    for step in range(1, 100):
-        shutil.rmtree(folder, ignore_errors=True)
-        if older:
-            write(folder)
-            (folder / "mine.txt").write_text("mine")
-        child = os.fork()
-        if child == 0:  # never returns from here
-            try:
-                kill_after(step, CHANGES)
-                write(folder)
-            finally:
-                os._exit(0)
-        status = os.waitpid(child, 0)[1]
-        if not older and folder.is_dir():
-            names = names_in(folder)
-            assert names in (set(), {name.split("/")[0] for name in FILES}), "half a move is not taken for a file"
-            seen.add(bool(names))
-        write(folder)
-        assert content(folder) == FILES | ({"mine.txt": "mine"} if older else {})
-        if os.WIFEXITED(status):
-            break
-    assert os.WIFEXITED(status), "never done"
-    assert step > 10
-    assert older or seen == {True, False}
+    command = [sys.executable, killed_moves.__file__, str(tmp_path / "out"), *(["older"] if older else [])]
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    steps = int(done.stdout)
+    assert steps > 10
+    assert content(tmp_path / "out") == FILES | ({"mine.txt": "mine"} if older else {})
 
 
 def break_off(folder: Path) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from helpers import Heard, kill_after
+from helpers import Heard
+from kills import kill_after
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search import building
