@@ -44,6 +44,7 @@ record: $(VENV)/.installed-dev  ## the recorded numbers anew, where they should 
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m recorded --write
 
 test: $(VENV)/.installed-dev  ## the whole test suite; SEED=2 runs it in another order
+	@$(BIN)/python -m compileall -q src  # once, for the hundred processes that the tests start, also where Python keeps nothing
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) $(ORDER)
 
 fuzz: $(VENV)/.installed-dev  ## the property tests on new random examples, TIMES=20 as many as usual

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,26 +17,32 @@ ROWS = ("step", "encode", "layers", "loss", "start_up", "first_answer", "loading
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The benchmark, its work replaced by naps: both sides 50 ms, and as much stored."""
+    """The benchmark, its work replaced by a clock that goes on: both sides take 50 ms, and as much is stored."""
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     quick: Any = importlib.import_module("quick")
     paired: Any = importlib.import_module("rows").paired
 
-    def napping(name: str) -> Callable[..., Any]:
+    now = 0.0
+
+    def work(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    def timed(name: str) -> Callable[..., Any]:
         def ours(turn: int) -> None:
-            time.sleep(naps.get(name, 0.05))
+            work(seconds.get(name, 0.05))
 
-        return lambda *given: paired(name, ours, lambda turn: time.sleep(0.05), size=1, unit="", turns=3)
+        return lambda *_: paired(name, ours, lambda turn: work(0.05), size=1, unit="", turns=3, clock=lambda: now)
 
-    naps: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for name in ROWS:
-        monkeypatch.setattr(quick, name, napping(name))
+        monkeypatch.setattr(quick, name, timed(name))
     monkeypatch.setattr(quick, "shaped", lambda shape, folder: str(folder))
     monkeypatch.setattr(quick, "STORED", tmp_path / "quick.json")
     monkeypatch.setattr(quick.torch, "set_num_threads", lambda threads: None)
     monkeypatch.setattr(sys, "argv", ["quick.py"])
     quick.STORED.write_text(json.dumps(dict.fromkeys(ROWS, 1.0)))
-    return quick, naps
+    return quick, seconds
 
 
 def test_as_fast_as_before_passes(quick: Any, capsys: pytest.CaptureFixture[str]) -> None:
