@@ -1,5 +1,6 @@
-"""One of several processes that evaluate an encoder together: python gang_evaluation.py MODEL OUT, with torchrun's
-variables set. Every process writes what it found to OUT with its rank behind it.
+"""One process evaluates an encoder, then two do it together: python gang_evaluation.py MODEL FOLDER.
+
+MASTER_ADDR and MASTER_PORT are set. Each writes what it found to a file of FOLDER: alone0, two0 and two1.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import torch
 
+from joined import in_processes
 from opencse.adapting.dev_choice import load_selector
 from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
@@ -23,10 +25,8 @@ from opencse.text.readers import Source
 from opencse.text.tokenizer import Ids
 
 
-def main() -> None:
+def evaluate(model: str, out: Path) -> None:
     """Scores by graded pairs and by questions from a text, and how many texts this process tokenised for them."""
-    torch.set_num_threads(1)
-    model, out = sys.argv[1:]
     source = Source(str(sample.TRAIN))
     encoder = SentenceEncoder.load(model, pooling="mean", device="cpu")
     counts: list[int] = []
@@ -57,4 +57,6 @@ def both(chooser: Selector, encoder: SentenceEncoder) -> DevScore:
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    for processes, name in ((1, "alone"), (2, "two")):
+        in_processes(processes, partial(evaluate, sys.argv[1], Path(sys.argv[2], name)))
