@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.labelling.documents import LONGEST, documents_with_ids, exported_id, json_line, write_corpus
+from opencse.labelling.documents import LONGEST, documents_with_ids, json_line, write_corpus
 from opencse.progress import Silent
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.rows import IndexRow
+from opencse.search.rows import IndexRow, exported_id
 
 IDS = ["7", "007", "docs/a b.html", "a\tb", "a\nb", "a%09b", "escaped:a%09b", '"quoted"', "ü\u2028é", "a\rb", "a\x85b"]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
 from opencse.api.declaring import public
+from opencse.api.evaluated_indexes import searched_indexes
 from opencse.api.options.evaluation import EvaluateAllOptions, EvaluateOptions, SuiteOptions
 from opencse.api.reranking import second_stage
 from opencse.errors import UserError
@@ -18,6 +19,7 @@ from opencse.evaluation.models.opening import open_model, require_model
 from opencse.evaluation.once import first_dimensions, layer_models, remembering
 from opencse.evaluation.probing.score import ProbingResult
 from opencse.evaluation.regression.score import RegressorResult
+from opencse.evaluation.retrieval.index_rows import SearchedIndex, rows_of_index
 from opencse.evaluation.retrieval.keyword_rows import KeywordRows, compared_with_first, rows_with_keywords
 from opencse.evaluation.retrieval.reranked_rows import SecondRows, rows_with_reranking
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
@@ -104,7 +106,7 @@ def evaluate(
     Args:
         model: a `SentenceEncoder`, a folder, a Hub id, ``opencse-mini``, ``words:FILE`` (word vectors),
             ``bag-of-words``, an object with ``encode(texts)`` (a sentence-transformers model), or a function of a list
-            of texts.
+            of texts. For retrieval also an `Index` or its folder, whose own passages and vectors are searched.
         data: a folder that holds one of the suite's name, the suite's own folder, or ``hub`` (STS).
         suite: ``sts``, ``dev`` (STS Benchmark's development pairs), ``sts-regressor``, ``transfer``, ``probing`` or
             ``retrieval``.
@@ -121,7 +123,11 @@ def evaluate(
         raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     progress = options["progress"] or Silent()
     suite_options = _suite_options([suite], options)
+    searched = searched_indexes([model], [suite], options).get(0)
     opened_suite = suite_named(suite).open(_folder(data, suite, alone=True), suite_options)
+    retrieval = opened_suite.suite
+    if searched is not None and isinstance(retrieval, Retrieval):
+        return rows_of_index(searched, retrieval, opened_suite.data, None, progress.say)[searched.name]
     opened = open_model(model, layer=options["layer"], **_opening(options))
     dimensions = options["dimensions"]
     scored = opened if dimensions is None else first_dimensions(opened, [dimensions])[0]
@@ -161,39 +167,57 @@ def evaluate_all(
 
     Yields:
         Each suite's name as soon as it is done, and the records by model (or ``model, layer n``, ``model, n
-        dimensions``, ``model + whitening (target)``; with ``hybrid`` also ``BM25`` and ``model + BM25``; with
-        ``rerank`` each of them again, re-ranked).
+        dimensions``, ``model + whitening (target)``; with ``hybrid`` also ``BM25`` and ``model + BM25``, of an
+        index ``index, BM25``; with ``rerank`` each of them again, re-ranked).
 
     Raises:
         TypeError: for data that is no path.
         UserError: for bad input, in one line.
     """
     progress = options["progress"] or Silent()
+    indexes = searched_indexes(models, suites, options)
     suite_options = _suite_options(suites, options)
     extra, second = _keyword_rows(suites, options), _second_rows(suites, options)
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     several = len(folders) > 1
-    for model in models if len(models) > 1 else ():
-        require_model(model)
+    for number, model in enumerate(models) if len(models) > 1 else ():
+        if number not in indexes:
+            require_model(model)
 
-    def opened_models() -> Iterator[EmbeddingModel]:
-        for opened in _opened(models, options):
-            yield _transformed(remembering(opened) if several else opened, options)
+    def opened_models() -> Iterator[EmbeddingModel | SearchedIndex]:
+        for opened in _opened(models, indexes, options):
+            if isinstance(opened, SearchedIndex):
+                yield opened
+            else:
+                yield _transformed(remembering(opened) if several else opened, options)
 
-    remembered: list[EmbeddingModel] = []
+    remembered: list[EmbeddingModel | SearchedIndex] = []
     for suite, folder in folders.items():
         opened_suite = suite_named(suite).open(folder, suite_options)
         if several and not remembered:
             remembered = list(opened_models())
         opened = remembered or opened_models()
         retrieval, data_sets = opened_suite.suite, opened_suite.data
+        if isinstance(retrieval, Retrieval):
+            for searched in indexes.values():
+                searched.check(data_sets)
         if isinstance(retrieval, Retrieval) and (extra is not None or second is not None):
-            if extra is not None:
-                yield suite, {**rows_with_keywords(opened, retrieval, data_sets, extra, progress.say, second)}
+            encoders = (model for model in opened if isinstance(model, EmbeddingModel))
+            rows: dict[str, RetrievalResult] = {}
+            if extra is not None and len(indexes) < len(models):
+                rows = rows_with_keywords(encoders, retrieval, data_sets, extra, progress.say, second)
             elif second is not None:
-                yield suite, {**rows_with_reranking(opened, retrieval, data_sets, second)}
+                rows = rows_with_reranking(encoders, retrieval, data_sets, second)
+            for searched in indexes.values():
+                rows |= rows_of_index(searched, retrieval, data_sets, extra, progress.say)
+            yield suite, {**rows}
             continue
-        records = {model.name: opened_suite.evaluate(model, progress.say).record for model in opened}
+        records: dict[str, EvaluationRecord] = {}
+        for model in opened:
+            if not isinstance(model, SearchedIndex):
+                records[model.name] = opened_suite.evaluate(model, progress.say).record
+            elif isinstance(retrieval, Retrieval):
+                records |= rows_of_index(model, retrieval, data_sets, None, progress.say)
         one_row_each = options["layers"] is None and options["dimensions"] is None
         yield suite, compared_with_first(records) if one_row_each else records
 
@@ -248,11 +272,16 @@ def _opening(options: SuiteOptions) -> dict[str, Any]:
     }
 
 
-def _opened(models: Sequence[object], options: EvaluateAllOptions) -> Iterator[EmbeddingModel]:
+def _opened(
+    models: Sequence[object], indexes: Mapping[int, SearchedIndex], options: EvaluateAllOptions
+) -> Iterator[EmbeddingModel | SearchedIndex]:
     """Opens each model, or each layer and dimension of it, one after the other, with a name that is used once."""
     layers, dimensions, opening = options["layers"], options["dimensions"], _opening(options)
     seen: Counter[str] = Counter()
-    for model in models:
+    for number, model in enumerate(models):
+        if number in indexes:
+            yield indexes[number]
+            continue
         opened = open_model(model, **opening)
         seen[opened.name] += 1
         if seen[opened.name] > 1:  # loaded models are called by their class

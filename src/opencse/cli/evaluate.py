@@ -39,7 +39,8 @@ def evaluate(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Encoders: folders, Hub ids, opencse-mini; or baselines: bag-of-words, words:FILE (word vectors).",
+            help="Encoders: folders, Hub ids, opencse-mini; baselines: bag-of-words, words:FILE (word vectors); for "
+            "retrieval also indexes (INDEX), whose own passages are searched.",
             metavar="MODEL",
         ),
     ],

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ABSENT = "-"
 MODEL = "Model"
 """Header of the column of models."""
-_ADDED = re.compile(r"( \+ |, layer ).*")  # what follows a model's name in a row: a transform, BM25, a layer
+_ADDED = re.compile(r"( \+ |, layer |, BM25).*")  # what follows a model's name in a row: a transform, BM25, a layer
 
 
 @dataclass(frozen=True)

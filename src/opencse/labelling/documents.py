@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import quote
 
 from opencse.errors import UserError
 from opencse.progress import Progress
 from opencse.search.row_database import HAS_ID, StoredRow
+from opencse.search.rows import exported_id
 from opencse.search.snapshots import Snapshot
 
 LONGEST = 1_500_000
@@ -21,8 +20,6 @@ LONGEST = 1_500_000
 _CHUNK = 2_000
 """Documents that are read at a time."""
 _LONGEST_TITLE = 200
-_ESCAPED = "escaped:"
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LINE_ENDS = {ord("\x85"): "\\u0085", ord("\u2028"): "\\u2028", ord("\u2029"): "\\u2029"}
 QUERY_PREFIX = "query-"
 
@@ -103,20 +100,6 @@ def _shared(before: str, passage: str) -> int:
     longest = min(len(before), len(passage))
     ends = (n for n in range(longest, 0, -1) if passage[n : n + 1] in ("", " ") and before.endswith(passage[:n]))
     return next(ends, 0)
-
-
-def exported_id(text_id: str) -> str:
-    r"""The id of a document in the data set: its own, or one without characters that a table of tabs cannot hold.
-
-    Different ids stay different.
-
-    Example:
-        >>> exported_id("docs/a b.html"), exported_id("a\tb")
-        ('docs/a b.html', 'escaped:a%09b')
-    """
-    if _UNSAFE.search(text_id) or text_id.startswith(('"', _ESCAPED)):
-        return _ESCAPED + quote(text_id, safe=" /:?&=#,;()[]!'*+@$~")
-    return text_id
 
 
 def json_line(value: dict[str, str]) -> str:

@@ -17,9 +17,10 @@ from typing import TypeVar
 from opencse.errors import UserError, reason
 from opencse.io import hash_file, unfinished_name, writing
 from opencse.io import write_text as write_atomically
-from opencse.labelling.documents import exported_id, json_line
+from opencse.labelling.documents import json_line
 from opencse.labelling.labels import Labels, SplitName
 from opencse.outputs import LOCK, foreign_files_message, has_keys, held_lock, made_folder, names_in
+from opencse.search.rows import exported_id
 from opencse.settings import validate
 
 T = TypeVar("T")

@@ -69,11 +69,11 @@ def require_own(folder: Path) -> None:
         UserError: naming the fix.
     """
     names = names_in(folder) - {LOCK}
-    if names and not (names & {NAMES, BUILDING} and _is_index(folder)) and not listed(folder):
+    if names and not (names & {NAMES, BUILDING} and is_index(folder)) and not listed(folder):
         raise UserError(foreign_files_message(folder, names, "INDEX"))
 
 
-def _is_index(folder: Path) -> bool:
+def is_index(folder: Path) -> bool:
     """Whether ``index.json`` or ``building.json`` in the folder was written for an index, of any version."""
     for name in (NAMES, BUILDING):
         try:

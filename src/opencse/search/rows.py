@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from opencse.errors import UserError
 from opencse.text.scripts import is_unicode
@@ -13,6 +15,8 @@ from opencse.text.values import require_filled
 
 Value = str | int | float | None
 """A value of metadata; booleans are stored as 0 and 1, dates as ISO text."""
+_ESCAPED = "escaped:"
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -161,3 +165,17 @@ def _row(item: RowLike, where: str) -> IndexRow:
             raise UserError(f"{where}: the id is {type(name).__name__}; give a text or a whole number")
         return IndexRow(text, None if name is None else str(name), rest)
     raise TypeError(f"{where} is a text, an IndexRow or a mapping, not {type(item).__name__}")
+
+
+def exported_id(text_id: str) -> str:
+    r"""The id of a document of an index in a retrieval data set.
+
+    It is the document's own, or one without characters that a table of tabs cannot hold. Different ids stay different.
+
+    Example:
+        >>> exported_id("docs/a b.html"), exported_id("a\tb")
+        ('docs/a b.html', 'escaped:a%09b')
+    """
+    if _UNSAFE.search(text_id) or text_id.startswith(('"', _ESCAPED)):
+        return _ESCAPED + quote(text_id, safe=" /:?&=#,;()[]!'*+@$~")
+    return text_id

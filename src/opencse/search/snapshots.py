@@ -226,6 +226,12 @@ class Snapshot:
         with self._reader.reading() as db:
             return int(db.execute("SELECT count(DISTINCT id) FROM rows").fetchone()[0])
 
+    def document_ids(self) -> list[str]:
+        """The different ids, in the order in which their first rows were added."""
+        with self._reader.reading() as db:
+            rows = db.execute("SELECT id FROM rows GROUP BY id ORDER BY min(place)")
+            return [name for (name,) in rows]
+
     def integrity_errors(self) -> list[str]:
         """What SQLite's own check finds wrong with the database."""
         with self._reader.reading() as db:

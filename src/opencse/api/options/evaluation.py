@@ -92,7 +92,8 @@ class EvaluateAllOptions(SuiteOptions, RerankOptions, total=False):
         bool,
         Option(
             False,
-            "Retrieval: rows for BM25, and for each model with BM25 as `opencse index query --hybrid` merges them.",
+            "Retrieval: rows for BM25, and for each model or index with BM25 as `opencse index query --hybrid` merges "
+            "them.",
             rank=1,
         ),
     ]
@@ -100,7 +101,7 @@ class EvaluateAllOptions(SuiteOptions, RerankOptions, total=False):
         float | None,
         Option(
             None,
-            "Weight of the vectors in --hybrid, 0 to 1; by default the one saved with the model, else 0.5.",
+            "Weight of the vectors in --hybrid, 0 to 1; by default the one saved with the model or index, else 0.5.",
             least=0,
             most=1,
             rank=1,

@@ -82,7 +82,7 @@ def rows_with_keywords(
         progress(f"{model.name} + BM25: weight of the vectors {weight}")
         by_both = replace(suite, ranker=ByBoth(weight.value, keywords))
         both = _record(by_both.evaluate(opened, data, progress))
-        better = {name: _better(name, (BM25, words), (model.name, vectors)) for name in data.tasks}
+        better = {name: better_row(name, (BM25, words), (model.name, vectors)) for name in data.tasks}
         rows[f"{model.name} + BM25"] = both.compared_with(better)
         if second is not None:
             rows |= second.of(f"{model.name} + BM25", both, by_both, opened, data)
@@ -110,7 +110,7 @@ def _record(evaluation: Evaluation[RetrievalResult]) -> RetrievalResult:
     return evaluation.record
 
 
-def _better(
+def better_row(
     task: str, one: tuple[str, RetrievalResult], other: tuple[str, RetrievalResult]
 ) -> tuple[str, RetrievalResult]:
     """The row with the higher nDCG@10 on a task, with its label."""

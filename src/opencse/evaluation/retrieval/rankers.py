@@ -30,6 +30,9 @@ class Ranker(Protocol):
     @property
     def reads_vectors(self) -> bool: ...  # noqa: D102 - see above
 
+    def compares_by(self, similarity: Similarity) -> Similarity | None:
+        """The function that compares vectors, which is ``similarity`` for a model; None: none are compared."""
+
     def name(self, similarity: Similarity) -> str:
         """The scores that rank, where vectors are compared by ``similarity``."""
 
@@ -48,13 +51,17 @@ class ByVectors:
     similarity: Similarity | None = None
     reads_vectors = True
 
+    def compares_by(self, similarity: Similarity) -> Similarity:
+        """See `Ranker`."""
+        return self.similarity or similarity
+
     def name(self, similarity: Similarity) -> str:
         """See `Ranker`."""
-        return (self.similarity or similarity).value
+        return self.compares_by(similarity).value
 
     def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
         """See `Ranker`."""
-        similarity = self.similarity or embedded.similarity
+        similarity = self.compares_by(embedded.similarity)
         yield from nearest_rows(embedded.queries.of(task.queries), embedded.of(task.documents), k, similarity)[
             0
         ].tolist()
@@ -87,6 +94,9 @@ class ByKeywords:
     keywords: TaskKeywords = field(default_factory=TaskKeywords)
     reads_vectors = False
 
+    def compares_by(self, similarity: Similarity) -> None:
+        """See `Ranker`."""
+
     def name(self, similarity: Similarity) -> str:
         """See `Ranker`."""
         del similarity
@@ -112,6 +122,10 @@ class ByBoth:
     weight: float
     keywords: TaskKeywords = field(default_factory=TaskKeywords)
     reads_vectors = True
+
+    def compares_by(self, similarity: Similarity) -> Similarity:
+        """See `Ranker`."""
+        return similarity
 
     def name(self, similarity: Similarity) -> str:
         """See `Ranker`."""

@@ -40,6 +40,10 @@ class Reranked:
         """See `Ranker`."""
         return self.first_stage.reads_vectors
 
+    def compares_by(self, similarity: Similarity) -> Similarity | None:
+        """See `Ranker`."""
+        return self.first_stage.compares_by(similarity)
+
     def name(self, similarity: Similarity) -> str:
         """See `Ranker`."""
         return f"{self.first_stage.name(similarity)}, first {self.stage.depth} by {_short(self.stage.model.name)}"

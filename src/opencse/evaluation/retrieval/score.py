@@ -28,6 +28,7 @@ from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
 from opencse.numerals import number_of
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
+from opencse.settings import Settings
 from opencse.statistics.difference import Interval, verdict
 from opencse.statistics.means import PairedQueries, intervals_of_means, paired_queries
 
@@ -103,6 +104,34 @@ class RetrievalScore(SuiteScore):
         return self.model_dump(include=set(MEASURES))
 
 
+class EvaluatedIndex(Settings):
+    """The index whose searches were scored, in place of a model that encodes whole documents.
+
+    Attributes:
+        model: that made its vectors.
+        kind: flat, hnsw or ivfpq.
+        precision: in which its texts were encoded.
+        documents: number of its documents.
+        passages: number of its rows, into which long documents are split.
+        max_length: tokens of the longest passage; None: texts are not split.
+        overlap: tokens that two neighbouring passages may share.
+        language: whose word stems a hybrid search compares; None: no stemming.
+        absent: by data set, how many of its documents the index lacks; they count as not found.
+        others: by data set, how many documents of the index it lacks; they count as not relevant.
+    """
+
+    model: str
+    kind: str
+    precision: str
+    documents: int
+    passages: int
+    max_length: int | None
+    overlap: int
+    language: str | None
+    absent: dict[str, int] = Field(default_factory=dict)
+    others: dict[str, int] = Field(default_factory=dict)
+
+
 class RetrievalResult(EvaluationRecord):
     """The record of a retrieval evaluation: ``retrieval.<data set>.ndcg_at_10`` and so on.
 
@@ -114,6 +143,7 @@ class RetrievalResult(EvaluationRecord):
         average: plain mean of nDCG@10 over these data sets; compares only over the same ones.
         compared: by data set, the difference of nDCG@10 from another row; see `rows_with_keywords`
             and `compared_with_first`.
+        index: the index that was searched; None: a model's vectors of whole documents were ranked.
     """
 
     key = "retrieval"
@@ -123,6 +153,7 @@ class RetrievalResult(EvaluationRecord):
     retrieval: dict[str, RetrievalScore]
     average: FiniteFloat
     compared: dict[str, ComparedRows] = Field(default_factory=dict)
+    index: EvaluatedIndex | None = None
 
     def scores(self) -> Mapping[str, RetrievalScore]:
         """See ``EvaluationRecord``."""
@@ -192,7 +223,6 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         own_documents = OwnDocuments.of(task, self.keep_identical_ids)
         ranked = list(rankings(task, embedded, DEPTH, own_documents, self.ranked))
         values = {name: 100 * np.array([measure(one) for one in ranked]) for name, measure in MEASURES.items()}
-        similarity = (self.similarity or embedded.similarity) if self.ranked.reads_vectors else None
         return RetrievalScore(
             **{name: math.fsum(of_each) / len(of_each) for name, of_each in values.items()},
             intervals=intervals_of_means(values),
@@ -201,7 +231,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
             without_relevant=task.without_relevant,
             documents=len(task.documents),
             identical_ids=own_documents.count,
-            similarity=similarity,
+            similarity=self.ranked.compares_by(embedded.similarity),
             ranked_by=self.ranked.name(embedded.similarity),
             judged_at_10=_judged_share(task, ranked),
         )
