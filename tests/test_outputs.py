@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from opencse.outputs import (
     require_apart,
     require_empty,
     require_json,
+    require_writable,
 )
 from opencse.text.readers import Source
 
@@ -128,3 +132,42 @@ def test_a_path_that_leads_to_a_folder_once_its_parents_are_made_is_refused(out:
     with pytest.raises(UserError, match="is not empty"):
         require_empty(tmp_path / "mine" / ".." / "mine")
     require_empty(tmp_path / "mine" / ".." / "new")
+
+
+def test_a_file_in_a_read_only_folder_is_refused_before_the_work(
+    tmp_path: Path, read_only: Callable[[Path], None]
+) -> None:
+    require_writable(tmp_path / "new" / "results.json")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "link.json").symlink_to(tmp_path / "protected" / "results.json")
+    (tmp_path / "protected").mkdir()
+    read_only(tmp_path / "protected")
+    for file in (tmp_path / "protected" / "results.json", tmp_path / "link.json"):
+        with pytest.raises(UserError) as caught:
+            require_writable(file, remedy="name another")
+        assert str(caught.value) == f"{file}: cannot be written ([Errno 30] Read-only file system); name another"
+
+
+def test_a_refused_file_is_named_and_not_the_one_it_was_tried_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(dir: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(dir / "tmp1234"))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refused)
+    with pytest.raises(UserError) as caught:
+        require_writable(tmp_path / "a.json", remedy="name another")
+    assert str(caught.value) == f"{tmp_path / 'a.json'}: cannot be written ([Errno 13] Permission denied); name another"
+
+
+@pytest.mark.parametrize("place", ["file/new", "file/new/deep", "x" * 300, "new/" + "x" * 300, "/proc/nothing/new", "\0"])
+def test_a_place_that_cannot_be_written_is_refused_and_nothing_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    with pytest.raises(UserError, match=r"cannot be written \(.*\); choose another --out"):
+        require_apart(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    require_apart("new/folder/model")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

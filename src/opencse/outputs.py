@@ -12,6 +12,7 @@ import contextlib
 import glob
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from opencse import io
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, reason, shortened
 from opencse.moving_in import half_moved, remove_empty, work_folders
 
 LOCK = "run.lock"
@@ -68,9 +69,9 @@ def require_apart(
     option: str = "--out",
     replaces: bool = True,
 ) -> None:
-    """Refuses an output that is also an input, by whatever path it is reached.
+    """Refuses an output that is also an input, by whatever path it is reached, or that could not be written.
 
-    Refused are the same file or folder (also through links, hard links and relative paths), a path inside a folder that
+    Every command calls it before it reads or computes anything. Refused are the same file or folder (also through links, hard links and relative paths), a path inside a folder that
     is read, and, where the content of a folder is replaced, a folder that contains an input.
 
     Args:
@@ -81,7 +82,7 @@ def require_apart(
         replaces: whether files in the folder ``out`` are replaced.
 
     Raises:
-        UserError: naming both.
+        UserError: naming both, or why it cannot be written.
     """
     target, exists, data = Path(out), os.path.lexists(out), list(read)
     for source in (*data, *models):
@@ -92,6 +93,31 @@ def require_apart(
     for folder in data:
         if folder.is_dir() and _inside(target, folder):
             raise UserError(f"{out}: is inside the input {folder}; choose another {option}")
+    require_writable(out, remedy=f"choose another {option}")
+
+
+def require_writable(path: str | Path, *, remedy: str = "") -> None:
+    """Refuses a file or folder that could not be written, before the long work whose results it will hold.
+
+    Args:
+        path: the file or folder; it need not exist, and its missing folders would be made.
+        remedy: what to do, for the message.
+
+    Raises:
+        UserError: with the reason.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        folder = target if target.is_dir() else io.nearest_existing(target.parent)
+        for part in target.relative_to(folder).parts:  # a name that is too long is noticed where its folder exists
+            with contextlib.suppress(FileNotFoundError):
+                (folder / part).lstat()
+        tempfile.TemporaryFile(dir=folder).close()
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.strerror:
+            error = OSError(error.errno, error.strerror)  # without the name of the temporary file
+        fault = f"cannot be written ({reason(error)})"
+        raise UserError(f"{shortened(str(path), 200)}: {fault}{remedy and f'; {remedy}'}") from None
 
 
 def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") -> None:

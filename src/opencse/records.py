@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from opencse import io
-from opencse.errors import UserError, reason, shortened
+from opencse.errors import UserError
 from opencse.outputs import has_keys, require_json
 from opencse.settings import Settings, validate
 
@@ -58,26 +57,6 @@ def read_record(cls: type[R], path: Path) -> R:
     return validate(cls, data, str(path))
 
 
-def require_writable(file: Path, *, remedy: str = "") -> None:
-    """Refuses a file that could not be written, before the long work whose results it will hold.
-
-    Args:
-        file: the file; it need not exist, and its missing folders would be made.
-        remedy: what to do, for the message.
-
-    Raises:
-        UserError: with the reason.
-    """
-    try:
-        target = Path(os.path.realpath(file))
-        tempfile.TemporaryFile(dir=io.nearest_existing(target.parent)).close()
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.strerror:
-            error = OSError(error.errno, error.strerror)  # without the name of the temporary file
-        fault = f"cannot be written ({reason(error)})"
-        raise UserError(f"{shortened(str(file), 200)}: {fault}{remedy and f'; {remedy}'}") from None
-
-
 def save_json(path: Path, data: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
     """Writes ``data`` as JSON to a file that the user named; see `save_text`."""
     save_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
@@ -89,8 +68,7 @@ def save_text(path: Path, text: str) -> None:
     Missing folders are made; a link stays, and the file it leads to is replaced.
 
     Example:
-        >>> import tempfile
-        >>> path = Path(tempfile.mkdtemp()) / "new" / "notes.txt"
+        >>>         >>> path = Path(tempfile.mkdtemp()) / "new" / "notes.txt"
         >>> save_text(path, "one line")
         >>> path.read_text()
         'one line'

@@ -182,7 +182,26 @@ def taken_world(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path, sma
     return world
 
 
-@pytest.mark.parametrize("case", CASES)
+ENDINGS = {("questions", "--out"): ".jsonl", ("index negatives", "--out"): ".jsonl"}
+UNWRITABLE = {
+    "in/good.txt/new": "cannot be written (",
+    "/proc/nothing/new": "cannot be written (",
+    "x" * 300: "name too long",
+    "new/" + "x" * 300: "name too long",
+}
+"""In a file, where nothing can be made, and with a name that is too long; and what is said."""
+EARLY = [
+    pytest.param(
+        Case(output.command.format(place + ENDINGS.get((name, option), "")), (why,)),
+        id=f"{name} {option} {place[:20]}",
+    )
+    for (name, option), output in OUTPUTS.items()
+    for place, why in UNWRITABLE.items()
+]
+"""Refused with one line, so before any progress is reported."""
+
+
+@pytest.mark.parametrize("case", [*CASES, *EARLY])
 def test_nothing_that_was_there_is_changed(
     case: Case, opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
 from opencse.numerals import number_of
-from opencse.outputs import made_folder, names_in
+from opencse.outputs import made_folder, names_in, require_writable
 from opencse.progress import Progress, Silent
 from opencse.ranking import nearest_rows
 from opencse.runs.finish import TrainResult
@@ -153,6 +153,7 @@ def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
 
 def _make_room(out: Path) -> None:
     """Refuses a folder with anything but an older demo, whose report it removes; runs and index are replaced later."""
+    require_writable(out, remedy="choose another --out")
     names = names_in(out)
     if not names:
         return

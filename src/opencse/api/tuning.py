@@ -12,9 +12,9 @@ from opencse.api.declaring import public
 from opencse.api.models import encoder_of
 from opencse.api.options.index import TuneOptions
 from opencse.errors import UserError
+from opencse.outputs import require_writable
 from opencse.progress import Silent
 from opencse.ranking import Measure
-from opencse.records import require_writable
 from opencse.search.folder import NAMES
 from opencse.search.index import Index
 

@@ -26,9 +26,8 @@ from opencse.model_folder.sentence_config import read_similarity
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
 from opencse.numerals import number_of
-from opencse.outputs import has_keys, paths_of, require_apart, require_json
+from opencse.outputs import has_keys, paths_of, require_apart, require_json, require_writable
 from opencse.progress import Silent
-from opencse.records import require_writable
 from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
 from opencse.search.index import Index
 from opencse.text.given import Text, open_texts, texts_of
@@ -234,9 +233,9 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
             "(opencse adapt makes one)"
         )
     file, pairs = Path(model) / CALIBRATION, options["pairs"]
+    require_writable(file, remedy="a calibration is saved with its model, so copy the model to a folder of your own")
     require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
     require_json(file, lambda old: has_keys(old, ["random_pairs"]), option="model")
-    require_writable(file, remedy="a calibration is saved with its model, so copy the model to a folder of your own")
     texts = texts_of(open_texts(text, columns=options["columns"], split=options["split"]))
     labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
     progress = options["progress"] or Silent()

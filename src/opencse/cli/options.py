@@ -180,7 +180,6 @@ def require_json(
     """
     from opencse import outputs
     from opencse.errors import UserError, reason, shortened
-    from opencse.records import require_writable
 
     if file is None:
         return
@@ -192,7 +191,6 @@ def require_json(
             file, read=outputs.paths_of(*read), models=outputs.paths_of(*models), option="--json", replaces=False
         )
         outputs.require_json(file, is_own)
-        require_writable(file, remedy="choose another --json")
     except OSError as error:
         raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
 

@@ -80,10 +80,10 @@ class SearchedIndex:
         known = [position for position in sorted(relevant) if task.document_ids[position] in ids]
         how = "build it from the data's corpus.jsonl, or from documents with the same ids (opencse index build --id)"
         if not known:
-            first, named = next(iter(ids), "")[:40], task.document_ids[min(relevant, default=0)][:40]
+            index_id, data_id = next(iter(ids), "")[:40], task.document_ids[min(relevant, default=0)][:40]
             raise UserError(
-                f"{self.name}: has none of the relevant documents of {task.name} (ids there are like {named!r}, in the "
-                f"index like {first!r}); {how}"
+                f"{self.name}: has none of the relevant documents of {task.name} (ids there are like {data_id!r}, in the "
+                f"index like {index_id!r}); {how}"
             )
         compared = known[:: max(1, -(-len(known) // _COMPARED))]
         rows: dict[str, str] = {}
