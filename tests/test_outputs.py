@@ -160,7 +160,9 @@ def test_a_refused_file_is_named_and_not_the_one_it_was_tried_with(
     assert str(caught.value) == f"{tmp_path / 'a.json'}: cannot be written ([Errno 13] Permission denied); name another"
 
 
-@pytest.mark.parametrize("place", ["file/new", "file/new/deep", "x" * 300, "new/" + "x" * 300, "/proc/nothing/new", "\0"])
+@pytest.mark.parametrize(
+    "place", ["file/new", "file/new/deep", "x" * 300, "new/" + "x" * 300, "/proc/nothing/new", "\0"]
+)
 def test_a_place_that_cannot_be_written_is_refused_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

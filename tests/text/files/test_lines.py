@@ -1,14 +1,16 @@
 import bz2
 import gzip
 import lzma
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pyarrow
 import pytest
 
 from opencse.errors import UserError, reason
-from opencse.text.files.lines import MAX_LINE_CHARACTERS, UNPACKED_FREELY, read_lines, suffix_of
+from opencse.text.files.lines import MAX_LINE_CHARACTERS, UNPACKED_FREELY, read_blocks, read_lines, suffix_of
 
 Pack = Callable[[bytes], bytes]
 
@@ -52,7 +54,7 @@ def test_compressed_files_read_as_plain_ones(tmp_path: Path, suffix: str, pack: 
 def test_damaged_archives(tmp_path: Path, suffix: str, pack: Pack) -> None:
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(b"plain text, not packed\n")
-    assert told(path).startswith(f", after line 0: damaged or not a {suffix} file (")
+    assert told(path).startswith(f": damaged or not a {suffix} file (")
     packed = pack("".join(f"sentence {n}\n" for n in range(50_000)).encode())
     path.write_bytes(packed[: len(packed) // 2])
     assert told(path).endswith("; fetch it or pack it again")
@@ -61,6 +63,26 @@ def test_damaged_archives(tmp_path: Path, suffix: str, pack: Pack) -> None:
     middle = len(packed) // 2
     path.write_bytes(packed[:middle] + bytes(64) + packed[middle + 64 :])
     assert "damaged or not a" in told(path)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), PACKERS[:3])
+@pytest.mark.parametrize("read", [read_lines, read_blocks])
+def test_damage_is_named_with_the_last_line_that_can_be_unpacked(
+    tmp_path: Path, suffix: str, pack: Pack, read: Callable[[Path], Iterator[object]]
+) -> None:
+    """Readers take blocks of many lines, and fail before the lines that could be unpacked are all read."""
+    random = Random(0)
+    lines = [" ".join(str(random.random()) for _ in range(4)) + "\n" for _ in range(3_000)]
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(pack("".join(lines).encode())[:-10])
+    with pytest.raises(UserError, match=r", after line (\d+): damaged or not") as caught:
+        list(read(path))
+    if suffix != ".bz2":  # which unpacks in blocks of up to 900,000 bytes
+        assert re.search(r"after line (2999|3000):", str(caught.value))
+    path.write_bytes(pack("".join(lines[:1_000]).encode()) + pack("".join(lines[1_000:]).encode())[:20])
+    with pytest.raises(UserError, match=", after line 1000: damaged or not") as caught:
+        list(read(path))
+    assert str(path) in str(caught.value)
 
 
 def test_damage_that_zlib_itself_reports(tmp_path: Path) -> None:
@@ -109,7 +131,7 @@ def test_missing_file_folder_and_unreadable_file(tmp_path: Path, monkeypatch: py
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "open", refuse)
-    assert told(path) == ", after line 0: cannot be read ([Errno 13] Permission denied)"
+    assert told(path) == ": cannot be read ([Errno 13] Permission denied)"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import json
 import lzma
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
@@ -31,9 +32,23 @@ MAX_FILE_CHARACTERS = 200_000_000
 """Largest number of characters in a file that is read as a whole, such as a web page or a JSON object."""
 _RECORDS = (".jsonl", ".csv", ".tsv")
 _BLOCK = 1 << 20
+_SMALL = 512
+"""Packed bytes that are read at a time from a damaged file."""
 MAX_GROWTH = 100
 """How many times its packed size a compressed file may unpack to, beyond the first ``UNPACKED_FREELY`` bytes."""
 UNPACKED_FREELY = 1 << 22
+
+
+class _Unpacker(Protocol):
+    """What unpacks the members of a compressed file."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
 
 
 def suffix_of(path: Path) -> str:
@@ -74,8 +89,12 @@ def encoding_of(file: File) -> str:
     if not path.is_file():  # a pipe can be read once only
         return UTF_8
     with reading(file):
-        facts = path.stat()
-        return _encoding(path, facts.st_size, facts.st_mtime_ns)
+        return _encoding(path, *_version(path))
+
+
+def _version(path: Path) -> tuple[int, int]:
+    facts = path.stat()
+    return facts.st_size, facts.st_mtime_ns
 
 
 @lru_cache(maxsize=1_024)
@@ -115,7 +134,7 @@ def read_lines(file: File, *, records: bool = False) -> Iterator[tuple[int, str]
     number, unpacked = 0, 0
     longest = MAX_RECORD_CHARACTERS if records or suffix_of(path) in _RECORDS else MAX_LINE_CHARACTERS
     encoding = encoding_of(file)
-    with reading(file, lambda: f"after line {number}"), _open(path) as stream:
+    with reading(file, lambda: number), _open(path) as stream:
         most = _most_unpacked(path)
         lines = _raw_lines(stream, encoding, longest)
         while True:
@@ -154,7 +173,7 @@ def read_blocks(file: File) -> Iterator[str]:
     path = require_file(path_of(file))
     encoding = encoding_of(file)
     unpacked, line = 0, 1
-    with reading(file, lambda: f"after line {line}"), _open(path) as stream:
+    with reading(file, lambda: line - 1), _open(path) as stream:
         most = _most_unpacked(path)
         with TextIOWrapper(stream, encoding="utf-8-sig" if encoding == UTF_8 else encoding, newline=None) as text:
             try:
@@ -213,18 +232,61 @@ def open_plain(file: File) -> BinaryIO:
 
 
 @contextmanager
-def reading(file: File, where: Callable[[], str] | None = None) -> Iterator[None]:
-    """Turns errors of reading ``file`` in the block into a one-line ``UserError``; ``where`` is how far it was read."""
+def reading(file: File, lines_read: Callable[[], int] | None = None) -> Iterator[None]:
+    """Turns errors of reading ``file`` in the block into a one-line ``UserError``.
+
+    Args:
+        file: what is read.
+        lines_read: how many of its lines were read so far; None: it is not read by lines.
+    """
     try:
         yield
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        at = "" if where is None else f", {where()}"
         suffix = path_of(file).suffix.lower()
+        lines = 0 if lines_read is None else lines_read()
+        if suffix in COMPRESSED and lines_read is not None:
+            lines = _lines_before_damage(path_of(file))
+        at = f", after line {lines}" if lines else ""
         if suffix in COMPRESSED:
             raise UserError(
                 f"{file}{at}: damaged or not a {suffix} file ({reason(error)}); fetch it or pack it again"
             ) from None
         raise UserError(f"{file}{at}: cannot be read ({reason(error)})") from None
+
+
+def _lines_before_damage(path: Path) -> int:
+    """The number of lines that can be unpacked from a damaged file; readers stop earlier, at the end of a block."""
+    if not path.is_file():
+        return 0
+    decoder = codecs.getincrementaldecoder(_encoding(path, *_version(path)))("replace")
+    return sum(decoder.decode(block).count("\n") for block in _unpacked(path))
+
+
+def _unpacked(path: Path) -> Iterator[bytes]:
+    """The unpacked bytes of a file as far as it is sound, in small blocks."""
+    unpackers: dict[str, Callable[[], _Unpacker]] = {
+        ".gz": lambda: zlib.decompressobj(31),
+        ".xz": lzma.LZMADecompressor,
+        ".bz2": bz2.BZ2Decompressor,
+    }
+    new = unpackers.get(path.suffix.lower())
+    remaining = _most_unpacked(path)
+    with suppress(EOFError, lzma.LZMAError, zlib.error, OSError):
+        if new is None:
+            with _open(path) as stream:
+                while remaining > 0 and (block := stream.read(_SMALL)):
+                    remaining -= len(block)
+                    yield block
+            return
+        unpacker = new()
+        with path.open("rb") as stream:
+            while remaining > 0 and (packed := stream.read(_SMALL)):
+                while packed:
+                    block = unpacker.decompress(packed)
+                    remaining -= len(block)
+                    yield block
+                    packed = unpacker.unused_data if unpacker.eof else b""
+                    unpacker = new() if unpacker.eof else unpacker
 
 
 def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -59,7 +59,7 @@ def mailbox_sections(file: File, name: str) -> Iterator[Section]:
     message: list[bytes] = []
     size = 0
     blank = True
-    with reading(file, lambda: f"after line {number}"), open_plain(file) as stream:
+    with reading(file, lambda: number), open_plain(file) as stream:
         for line in stream:
             number += 1
             if blank and line.startswith(b"From "):
