@@ -10,7 +10,8 @@ from typing import Any
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.files.formats import Columns, RawRow, choose_columns, column_values
+from opencse.text.files.arrow import column_names, column_values, first_part
+from opencse.text.files.formats import Columns, RawRow, choose_columns
 
 _BATCH = 1_000
 
@@ -24,11 +25,13 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
         UserError: if it cannot be loaded, or leads outside its folder.
     """
     dataset = load_data_set(location, split, _alternative())
-    names = _columns(columns, dataset.column_names, location)
+    schema = dataset.features.arrow_schema
+    names = _columns(columns, column_names(schema, complete=True), location)
+    read = list(dict.fromkeys(first_part(name, schema) for name in names))
     number = 0
     # Arrow's own values: a column that calls itself image or audio would be opened at the path it holds
-    for batch in dataset.select_columns(list(dict.fromkeys(names))).with_format("arrow").iter(batch_size=_BATCH):
-        for values in zip(*(column_values(batch.column(name), name, location, number) for name in names), strict=True):
+    for batch in dataset.select_columns(read).with_format("arrow").iter(batch_size=_BATCH):
+        for values in zip(*(column_values(batch, name, location, number) for name in names), strict=True):
             number += 1
             yield RawRow(number, 0, names, values)
 
@@ -48,7 +51,7 @@ def _columns(columns: Columns | None, present: Columns, location: str) -> Column
 
 def data_set_columns(location: str, split: str) -> Columns:
     """The names of the columns of a data set; see `read_data_set`."""
-    return tuple(load_data_set(location, split, _alternative()).column_names)
+    return column_names(load_data_set(location, split, _alternative()).features.arrow_schema)
 
 
 def _alternative() -> str:

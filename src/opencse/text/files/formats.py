@@ -7,11 +7,12 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from opencse.environment import require_packages
 from opencse.errors import MissingColumnError, UserError, names_listed, nearest, reason, shortened
 from opencse.numerals import whole_number
+from opencse.text.files.arrow import column_names, column_values
 from opencse.text.files.json_files import ABSENT, leaf_names, read_json, value_of
 from opencse.text.files.kinds import SECTIONED, SEPARATORS, FileKind, KindName
 from opencse.text.files.lines import (
@@ -25,9 +26,6 @@ from opencse.text.files.lines import (
 )
 from opencse.text.files.sections import read_sections
 from opencse.text.files.xml_files import read_xml
-
-if TYPE_CHECKING:
-    from pyarrow import Array, ChunkedArray
 
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
 Columns = tuple[str, ...]
@@ -314,9 +312,9 @@ def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterat
     most = max(UNPACKED_FREELY, MAX_GROWTH * content.stat().st_size)
     try:
         with pyarrow.parquet.ParquetFile(content) as file:
-            names = choose_columns(columns, file.schema_arrow.names, path)
+            names = choose_columns(columns, column_names(file.schema_arrow, complete=True), path)
             for batch in file.iter_batches(batch_size=_BATCH, columns=list(names)):
-                read = [column_values(batch.column(name), name, path, number) for name in names]
+                read = [column_values(batch, name, path, number) for name in names]
                 for values in zip(*read, strict=True):
                     number += 1
                     characters += sum(len(value) for value in values if isinstance(value, str))
@@ -332,27 +330,6 @@ def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterat
         ) from None
 
 
-def column_values(column: Array | ChunkedArray, name: str, where: File | str, before: int) -> list[object]:
-    """Converts an Arrow column to Python values; ``before`` is the number of rows before it.
-
-    Raises:
-        UserError: for bytes that are not UTF-8 in a column of text.
-    """
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:
-        pass
-    for number, value in enumerate(column, start=before + 1):
-        try:
-            value.as_py()
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{where}, row {number}: column {name!r} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); "
-                "write it again in UTF-8"
-            ) from None
-    raise RuntimeError(f"column {name!r} can be read neither as a whole nor value by value")
-
-
 def _parquet_columns(path: File) -> Columns:
     require_packages(f"{path}: a Parquet file", "train", "pyarrow")
     import pyarrow
@@ -360,7 +337,7 @@ def _parquet_columns(path: File) -> Columns:
 
     try:
         with pyarrow.parquet.ParquetFile(path_of(path)) as file:
-            return tuple(file.schema_arrow.names)
+            return column_names(file.schema_arrow)
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(
             f"{path}, after row 0: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
