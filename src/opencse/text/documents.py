@@ -249,7 +249,7 @@ class Collection:
     def _of_rows(self, source: Source, notes: ReadingNotes) -> Iterator[TitledText]:
         """The documents of a table, of objects, or of a data set."""
         names = choose_fields(source, self.fields, self.ids)
-        present = source.present()
+        present = source.present(names.every)
         if source.is_file and source.kind.name in OBJECTS and not set(self.metadata) <= set(present):
             present = (*present, *self._keys)
         require_columns(source, self.metadata, present)
@@ -257,7 +257,7 @@ class Collection:
         hint = ""
         if self.fields is None and names.title is None and len(likely := suggest_fields(source)) == 2:
             hint = f" (with titles: --fields {shlex.join([','.join(likely)])})" if likely[1] in names.texts else ""
-        notes.taken_for[f"{kind}; {names.described(source.present(), self.metadata)}{hint}"] += 1
+        notes.taken_for[f"{kind}; {names.described(source.present(names.every), self.metadata)}{hint}"] += 1
         columns = tuple(dict.fromkeys((*names.every, *self.metadata)))
         for record in source.records(columns, lenient=True):
             where = f"{source.name}, {source.unit} {record.number}"

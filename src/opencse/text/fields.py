@@ -63,7 +63,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
     Raises:
         MissingColumnError: for a field that does not exist, naming those that do and the option to use.
     """
-    present = source.present()
+    present = source.present((*(fields or ()), *([ids] if ids else [])))
     if fields is None:
         text, title = column_like(TEXT, present) or column_like("sentence", present), column_like(TITLE, present)
         if text is None:

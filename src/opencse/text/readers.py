@@ -138,11 +138,15 @@ class Source:
         """The files of a pattern, sorted by name; else the source itself."""
         return self._files if self._is_pattern else [self]
 
-    def present(self) -> Columns:
-        """The names of the columns, nested keys with dots; of several files, the columns of the first."""
+    def present(self, named: Columns = ()) -> Columns:
+        """The names of the columns, nested keys with dots; of several files, the columns of the first.
+
+        Args:
+            named: columns that the user named; see `opencse.text.files.json_files.read_json`.
+        """
         if not self.is_file:
             return data_set_columns(self.location, self.split)
-        return present_columns(self.files[0]._file, self.kind)
+        return present_columns(self.files[0]._file, self.kind, named)
 
     @cached_property
     def _is_pattern(self) -> bool:

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
+from opencse.text.documents import Collection
 from opencse.text.files import json_files, lines
 from opencse.text.files.json_files import read_json
+from opencse.text.given import open_texts
+from opencse.text.text_to_check import read_to_check
 
 ROWS = [{"text": f"Text {number}", "tags": ["a", {"b": "]"}]} for number in range(50)]
 
@@ -69,3 +72,33 @@ def test_an_object_has_a_longest_size(tmp_path: Path, monkeypatch: pytest.Monkey
     path.write_text(json.dumps([{"text": "x" * 200_000}] * 3))
     with pytest.raises(UserError, match="more than 1,000 characters in one object"):
         list(read_json(path))
+
+
+def test_texts_by_id_are_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    by_id = {"Berlin": "Trams run all night.", "Paris": "The river floods in spring."}
+    path.write_text(json.dumps(by_id, indent=1))
+    wanted = [{"_id": key, "text": text} for key, text in by_id.items()]
+    assert [record for _, record in read_json(path)] == wanted
+    assert [record for _, record in read_json(path, ["text"])] == wanted
+    assert [record for _, record in read_json(path, ["Paris"])] == [by_id]
+    for record in ({"text": "One."}, {"Title": "A", "body": "One."}, {"id": "7", "body": "One."}, {"a": "One.", "n": 1}):
+        path.write_text(json.dumps(record))
+        assert [one for _, one in read_json(path)] == [record]
+
+
+def test_every_reader_takes_texts_by_id_for_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"k1": "Trams run. All night.", "k2": "The river floods."}))
+    documents = [(one.name, one.sentences) for one in Collection(str(path)).documents()]
+    assert documents == [("k1", ("Trams run.", "All night.")), ("k2", ("The river floods.",))]
+    assert open_texts(path).read().rows == [("Trams run. All night.",), ("The river floods.",)]
+    assert read_to_check(path).texts.rows == [("Trams run.",), ("All night.",), ("The river floods.",)]
+
+
+def test_fields_of_one_record_of_texts_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"headline": "City", "body": "Trams run."}))
+    documents = [(one.title, one.sentences) for one in Collection(str(path), ("headline", "body")).documents()]
+    assert documents == [("City", ("Trams run.",))]
+    assert open_texts(path, columns=["headline", "body"]).read().rows == [("City", "Trams run.")]

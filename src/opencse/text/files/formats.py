@@ -141,14 +141,20 @@ def read_records(
     if kind.name in SECTIONED:
         return _from_objects(file, _section_objects(file, kind, keep_code), columns, lenient, kind)
     if kind.name in OBJECTS:
-        records = _from_objects(file, OBJECTS[kind.name](file), columns, lenient, kind)
+        records = _from_objects(file, _objects(file, kind, columns or ()), columns, lenient, kind)
     else:
         records = _READERS[kind.name](file, kind, columns)
     return records if kind.name == "text" else without_markup(records, keep_code=keep_code)
 
 
-def present_columns(file: File, kind: FileKind) -> Columns:
-    """The names of the columns of a file; of objects, the keys of the first hundred, nested keys with dots."""
+def present_columns(file: File, kind: FileKind, named: Columns = ()) -> Columns:
+    """The names of the columns of a file; of objects, the keys of the first hundred, nested keys with dots.
+
+    Args:
+        file: what to read.
+        kind: what it was recognised as.
+        named: columns that the user named; see `opencse.text.files.json_files.read_json`.
+    """
     if kind.name in SECTIONED:
         return ("_id", "title", "text")
     if kind.name == "text":
@@ -158,7 +164,7 @@ def present_columns(file: File, kind: FileKind) -> Columns:
     if kind.name == "parquet":
         return _parquet_columns(file)
     names: dict[str, None] = {}
-    for _, record in islice(OBJECTS[kind.name](file), _LOOKED_AT):
+    for _, record in islice(_objects(file, kind, named), _LOOKED_AT):
         names |= dict.fromkeys(leaf_names(record))
     return tuple(names)
 
@@ -350,6 +356,12 @@ OBJECTS: dict[KindName, Callable[[File], Objects]] = {
     "json": read_json,
     "xml": read_xml,
 }
+
+
+def _objects(file: File, kind: FileKind, named: Columns) -> Objects:
+    return read_json(file, named) if kind.name == "json" else OBJECTS[kind.name](file)
+
+
 _READERS: dict[KindName, Callable[[File, FileKind, Columns | None], Iterator[RawRow]]] = {
     "text": _read_txt,
     "table": _read_table,

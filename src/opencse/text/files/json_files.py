@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum
 
 from opencse.errors import UserError, reason
@@ -11,6 +11,8 @@ from opencse.text.files.lines import MAX_RECORD_CHARACTERS, File, read_blocks, r
 
 _DEPTH = 4
 _SPACE = " \t\r\n"
+_USUAL = ("text", "sentence", "title", "anchor", "positive", "negative", "query", "question", "answer", "_id", "id")
+"""Keys of a record, by which an object of texts is told from texts by id."""
 
 
 class Absent(Enum):
@@ -49,18 +51,23 @@ def value_of(record: Mapping[str, object], name: str) -> object:
     return ABSENT
 
 
-def read_json(file: File) -> Iterator[tuple[int, Mapping[str, object]]]:
+def read_json(file: File, named: Collection[str] = ()) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Reads objects, numbered from 1.
 
     The elements of an array are read one after another. Of an object, the longest list of objects or texts inside it is
-    read (``{"data": [...]}``), or its values where they are all objects (their keys become ``_id``), or the object
-    itself where it has neither. A text in a list is an object with ``text``.
+    read (``{"data": [...]}``), or its values where they are all objects or all texts (their keys become ``_id``), or
+    the object itself where it has neither. A text is an object with ``text``. An object of texts is one record, and not
+    texts by id, where one of its keys is a usual name of a column (``text``, ``title``, ...) or is named.
+
+    Args:
+        file: what to read.
+        named: columns that the user named.
 
     Raises:
         UserError: for what is not valid JSON, or an element that is neither an object nor a text.
     """
     number = 0
-    for number, value in enumerate(_elements(file), start=1):
+    for number, value in enumerate(_elements(file, named), start=1):
         if isinstance(value, str):
             value = {"text": value}
         if not isinstance(value, dict):
@@ -70,7 +77,7 @@ def read_json(file: File) -> Iterator[tuple[int, Mapping[str, object]]]:
         raise UserError(f"{file}: holds no objects; a JSON array of objects with a text each is expected")
 
 
-def _elements(file: File) -> Iterator[object]:
+def _elements(file: File, named: Collection[str]) -> Iterator[object]:
     begin = next((block for block in read_blocks(file) if block.strip()), "")
     if begin.lstrip().startswith("["):
         yield from _of_array(file)
@@ -79,7 +86,7 @@ def _elements(file: File) -> Iterator[object]:
         value = json.loads(read_text(file))
     except (ValueError, RecursionError) as error:
         raise _invalid(file, error) from None
-    yield from _inside(value)
+    yield from _inside(value, named)
 
 
 def _of_array(file: File) -> Iterator[object]:
@@ -158,7 +165,7 @@ class _Text:
         return bool(block)
 
 
-def _inside(value: object) -> Sequence[object]:
+def _inside(value: object, named: Collection[str]) -> Sequence[object]:
     """The records of an object."""
     best: list[object] = []
     for candidate in _lists(value, _DEPTH):
@@ -168,6 +175,9 @@ def _inside(value: object) -> Sequence[object]:
         return best
     if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
         return [{"_id": key, **one} for key, one in value.items()]
+    if isinstance(value, dict) and value and all(isinstance(one, str) for one in value.values()):
+        if not any(key in named or key.casefold() in _USUAL for key in value):
+            return [{"_id": key, "text": text} for key, text in value.items()]
     return [value]
 
 
