@@ -21,7 +21,8 @@ from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text.documents import Document
 from opencse.text.given import Text, open_texts
-from opencse.text.readers import Source, Texts, checked_texts
+from opencse.text.readers import Source, Texts
+from opencse.text.row_checks import checked_texts
 from opencse.text.scripts import normalised
 
 COLUMNS = ("question", "answer", "document")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from opencse.errors import UserError
 from opencse.io import is_folder
-from opencse.text.files.kinds import SECTIONED, SUFFIXES, KindName
+from opencse.text.files.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known, recognise
 from opencse.text.files.lines import COMPRESSED, suffix_of
 
 PROSE: tuple[KindName, ...] = (*sorted(SECTIONED), "text")
@@ -20,6 +20,12 @@ def files_in(folder: Path) -> list[Path]:
         path for path in folder.rglob("*") if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     return sorted(path for path in visible if path.is_file())
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """The files with columns in a folder (tables, JSON, Parquet, XML), sorted by name, without empty ones."""
+    known = (file for file in files_in(folder) if is_known(suffix_of(file)) and not how_to_convert(suffix_of(file)))
+    return [file for file in known if file.stat().st_size and recognise(file).name not in PROSE]
 
 
 def find_corpus(location: str | Path) -> Path:

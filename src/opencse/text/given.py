@@ -12,13 +12,14 @@ from itertools import repeat
 from pathlib import Path
 
 from opencse.errors import UserError
+from opencse.io import is_folder
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.text.documents import Collection, Document
 from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
-from opencse.text.folders import holds_documents
+from opencse.text.folders import holds_documents, tables_in
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.reading_notes import ReadingNotes
@@ -297,9 +298,10 @@ def _open_location(
         raise UserError(
             "columns (--columns) name texts of a row, fields (--fields) title and text of a document; give one of them"
         )
-    source = Source(
-        location, None if columns is None else tuple(columns), split or "train", frozenset(skip_lines), keep_code
-    )
+    names = None if columns is None else tuple(columns)
+    # without a split a folder is read file by file, as documents are; one without such files may be a data set
+    whole = split is None and is_folder(location) and bool(tables_in(Path(location)))
+    source = Source(location, names, None if whole else split or "train", frozenset(skip_lines), keep_code)
     exists = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
     prose = columns is None and (holds_documents(location) or (exists and source.has_sections))
     documents = fields is not None or prose
@@ -312,9 +314,23 @@ def _open_location(
             for line in texts.notes.lines():
                 say(line)
         return texts
-    if say is not None and source.is_file and (kind := source.kind).encoding not in ("", UTF_8):
+    if say is not None and whole:
+        for line in _read_of_folder(source):
+            say(line)
+    elif say is not None and source.is_file and (kind := source.kind).encoding not in ("", UTF_8):
         say(f"read as    {kind}")
     return source
+
+
+def _read_of_folder(source: Source) -> list[str]:
+    """Lines about the files of a folder whose rows are read, and those that are left out."""
+    missing = source.left_out(source.columns)
+    read = len(source.files) - len(missing)
+    lines = [f"read as    the rows of {number_of(read, 'file')}, one after the other"]
+    if missing:
+        first = f"{'the first: ' if len(missing) > 1 else ''}{missing[0]}"
+        lines.append(f"left out   {number_of(len(missing), 'file')} without the columns ({first})")
+    return lines
 
 
 def _split_numbers(rows: Sequence[object]) -> tuple[Sequence[object], tuple[object, ...] | None]:

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from opencse.errors import UserError, names_listed, shortened
 from opencse.numerals import whole_number
 from opencse.text.files.formats import RawRow, column_like
-from opencse.text.readers import Source, Texts, checked_texts
+from opencse.text.readers import Source, Texts
+from opencse.text.row_checks import checked_texts
 
 LabelKind = Literal["score", "class", "margin"]
 _PAIRS = (("anchor", "positive"), ("sentence1", "sentence2"), ("premise", "hypothesis"))

@@ -17,15 +17,17 @@ from functools import cached_property
 from pathlib import Path
 
 from opencse.errors import UserError, reason, require_once
-from opencse.numerals import is_number, number_of, whole_number
+from opencse.io import is_folder
+from opencse.numerals import number_of, whole_number
 from opencse.text.files.data_sets import data_set_columns, read_data_set
-from opencse.text.files.formats import Columns, RawRow, present_columns, read_records, without_markup
+from opencse.text.files.formats import Columns, RawRow, choose_columns, present_columns, read_records, without_markup
 from opencse.text.files.kinds import SECTIONED, FileKind, is_known, recognise
 from opencse.text.files.lines import File, read_lines, require_file, suffix_of
 from opencse.text.files.paragraphs import Section
 from opencse.text.files.pipes import Spooled, is_pipe, pipe_name, spool
 from opencse.text.files.sections import read_sections
-from opencse.text.scripts import is_unicode
+from opencse.text.folders import tables_in
+from opencse.text.row_checks import NumericColumns, checked_texts
 
 ROLES = ("anchor", "positive", "negative")
 _READING = 1
@@ -68,11 +70,11 @@ class Source:
 
     Attributes:
         location: a file, a pattern of several (``texts/**/*.txt``: read one after the other, sorted by name; each .txt
-            file begins a new document), a pipe (``-``: standard input), a Hub data set id, or a folder that
-            `datasets` can load.
+            file begins a new document), a pipe (``-``: standard input), a Hub data set id, or a folder.
         columns: names of one to three columns, or their positions from 1 in a csv or tsv (then the file has no
             header); None takes `sentence` or `text`, `anchor, positive`, or `anchor, positive, negative`.
-        split: the split of a Hub data set.
+        split: the split of a Hub data set, or of a folder that `datasets` loads; None: the rows of all tables, JSON and
+            Parquet files in a folder, one file after the other. Files without the columns are left out.
         skip_lines: line numbers to leave out, from 1 (for instance lines known to be in a test set); a csv row of
             several lines is named by its first. In parquet and data sets they are row numbers.
         keep_code: keep code blocks of HTML (also in the cells of a table) and Markdown.
@@ -80,7 +82,7 @@ class Source:
 
     location: str
     columns: tuple[str, ...] | None = None
-    split: str = "train"
+    split: str | None = "train"
     skip_lines: frozenset[int] = frozenset()
     keep_code: bool = False
 
@@ -95,7 +97,7 @@ class Source:
     def is_file(self) -> bool:
         """Whether the location is read as a file (and not by `datasets`)."""
         path = Path(self.location)
-        if is_known(suffix_of(path)) or is_pipe(self.location) or self._is_pattern:
+        if is_known(suffix_of(path)) or is_pipe(self.location) or self._is_several:
             return True
         try:
             if path.is_file() or path.is_dir():
@@ -114,7 +116,7 @@ class Source:
     @property
     def unit(self) -> str:
         """What `RawRow.number` counts: lines, rows or documents."""
-        if not self.is_file or self._is_pattern:
+        if not self.is_file or self._is_several:
             return "row"
         kind = self.kind.name
         return "document" if kind in SECTIONED else "row" if kind in ("parquet", "json") else "line"
@@ -126,7 +128,7 @@ class Source:
         Raises:
             UserError: for a missing or empty file, or one of an unknown kind.
         """
-        return self.files[0].kind if self._is_pattern else recognise(self._file)
+        return self.files[0].kind if self._is_several else recognise(self._file)
 
     @property
     def has_sections(self) -> bool:
@@ -136,7 +138,7 @@ class Source:
     @property
     def files(self) -> list[Source]:
         """The files of a pattern, sorted by name; else the source itself."""
-        return self._files if self._is_pattern else [self]
+        return self._files if self._is_several else [self]
 
     def present(self, named: Columns = ()) -> Columns:
         """The names of the columns, nested keys with dots; of several files, the columns of the first.
@@ -145,23 +147,37 @@ class Source:
             named: columns that the user named; see `opencse.text.files.json_files.read_json`.
         """
         if not self.is_file:
-            return data_set_columns(self.location, self.split)
+            return data_set_columns(self.location, self.split or "train")
         return present_columns(self.files[0]._file, self.kind, named)
 
+    @property
+    def _is_folder(self) -> bool:
+        return self.split is None and is_folder(self.location)
+
     @cached_property
-    def _is_pattern(self) -> bool:
-        return glob.has_magic(self.location) and not os.path.lexists(self.location)
+    def _is_several(self) -> bool:
+        """Whether it is a pattern, or a folder of which all files are read."""
+        return self._is_folder or (glob.has_magic(self.location) and not os.path.lexists(self.location))
 
     @cached_property
     def _files(self) -> list[Source]:
-        """The files of a pattern, sorted by name."""
+        """The files of a pattern or a folder, sorted by name."""
+        if self.skip_lines:
+            raise UserError(f"{self.location}: lines of several files have no common numbers; skip lines of one file")
+        if not glob.has_magic(self.location) or os.path.lexists(self.location):
+            return self._files_with_columns()
         every = glob.iglob(self.location, recursive=True)  # noqa: PTH207 - Path's takes no absolute pattern
         paths = sorted(path for path in every if Path(path).is_file())
         if not paths:
             raise UserError(f"{self.location}: no file has such a name; check the pattern (and quote it in a shell)")
-        if self.skip_lines:
-            raise UserError(f"{self.location}: lines of several files have no common numbers; skip lines of one file")
         return [Source(path, self.columns, keep_code=self.keep_code) for path in paths]
+
+    def _files_with_columns(self) -> list[Source]:
+        """The files of a folder that have columns: tables, JSON and Parquet files."""
+        every = [Source(str(path), self.columns, keep_code=self.keep_code) for path in tables_in(Path(self.location))]
+        if not every:
+            raise UserError(f"{self.location}: holds no table, JSON or Parquet file with text in it")
+        return every
 
     @cached_property
     def _spooled(self) -> Spooled | None:
@@ -192,7 +208,7 @@ class Source:
         """
         digest = hashlib.sha256()
         how: list[object] = [self.columns, sorted(self.skip_lines), self.keep_code, _READING]
-        if self._is_pattern:
+        if self._is_several:
             for file in self._files:
                 digest.update(file.fingerprint().encode())
         elif self.is_file:
@@ -229,12 +245,12 @@ class Source:
         Raises:
             UserError: naming the file, the line and the fix.
         """
-        if self._is_pattern:
-            yield from self._one_after_the_other(lambda file: file.examples())
+        if self._is_several:
+            yield from self._one_after_the_other(lambda file: file.examples(), self.columns)
             return
         where, unit = self.name if is_pipe(self.location) else self.location, self.unit
         empty = True
-        numeric = _Numeric(where)
+        numeric = NumericColumns(where)
         for record in self._records(self.columns):
             if record.number not in self.skip_lines:
                 texts = checked_texts(record, where, unit)
@@ -255,7 +271,7 @@ class Source:
             UserError: as `examples`, and for a blank line of a text file that has a text after it.
         """
         rows = 0
-        lines = self.is_file and not self._is_pattern and self.kind.name == "text" and not self.skip_lines
+        lines = self.is_file and not self._is_several and self.kind.name == "text" and not self.skip_lines
         for record, _ in self.examples():
             rows += 1
             if lines and record.number != rows:
@@ -285,8 +301,37 @@ class Source:
         """
         return (record for record in self._records(columns, lenient=lenient) if record.number not in self.skip_lines)
 
+    def left_out(self, columns: Columns | None) -> list[str]:
+        """Why files of a folder are left out: they lack the columns; empty where none has them.
+
+        Args:
+            columns: that are read; None: the default ones.
+        """
+        missing = [error for _, error in self._by_columns(columns) if error]
+        return missing if len(missing) < len(self._files) else []
+
+    def _having(self, columns: Columns | None) -> list[Source]:
+        """The files with the columns. Of a pattern these are all, since each was named."""
+        if not self._is_folder:
+            return self._files
+        having = [file for file, error in self._by_columns(columns) if not error]
+        return having or self._files[:1]  # which reports what it lacks
+
+    def _by_columns(self, columns: Columns | None) -> Iterator[tuple[Source, str]]:
+        """The files of a folder, each with what it lacks; empty where it lacks nothing."""
+        for file in self._files:
+            by_position = file.kind.name == "table" and all(name.isdecimal() for name in columns or [""])
+            try:
+                present = file.present(columns or ())
+                if not by_position:
+                    choose_columns(columns, present, file.name)
+            except UserError as error:
+                yield file, str(error)
+            else:
+                yield file, ""
+
     def _one_after_the_other(
-        self, read: Callable[[Source], Iterator[tuple[RawRow, tuple[str, ...]]]]
+        self, read: Callable[[Source], Iterator[tuple[RawRow, tuple[str, ...]]]], columns: Columns | None
     ) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
         """The rows of all files, numbered over all of them; every text file begins a new document.
 
@@ -294,8 +339,9 @@ class Source:
         """
         number, document = 0, 0
         width = 0
-        some_run = any(file.kind.name == "text" for file in self._files)
-        for file in self._files:
+        files = self._having(columns)
+        some_run = any(file.kind.name == "text" for file in files)
+        for file in files:
             running = file.kind.name == "text"
             last = -1
             for record, texts in read(file):
@@ -310,66 +356,15 @@ class Source:
             document += last + 1
 
     def _records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[RawRow]:
-        if self._is_pattern:
+        if self._is_several:
             every = self._one_after_the_other(
-                lambda file: ((record, ()) for record in file.records(columns, lenient=lenient))
+                lambda file: ((record, ()) for record in file.records(columns, lenient=lenient)), columns
             )
             return (record for record, _ in every)
         if not self.is_file:
-            return without_markup(read_data_set(self.location, self.split, columns), keep_code=self.keep_code)
+            rows = read_data_set(self.location, self.split or "train", columns)
+            return without_markup(rows, keep_code=self.keep_code)
         return read_records(self._file, self.kind, columns, lenient=lenient, keep_code=self.keep_code)
-
-
-_GRADED = (
-    "if it is the score or class of a pair, choose a recipe that learns from it (cosent, sbert), or leave it out "
-    "(--columns first,second); a file of graded pairs can select the checkpoint too (--dev)"
-)
-
-
-class _Numeric:
-    """Finds columns that hold only numbers: scores, labels or ids that were named by mistake."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._names: dict[str, str] | None = None
-        self._width = 0
-
-    def look(self, names: tuple[str, ...], texts: tuple[str, ...]) -> None:
-        """Examines a row; after the first few rows of text this costs nothing."""
-        if self._names is None:
-            self._names, self._width = dict(zip(names, texts, strict=True)), len(names)
-        for name, text in zip(names, texts, strict=True) if self._names else ():
-            if name in self._names and not is_number(text):
-                del self._names[name]
-
-    def refuse(self) -> None:
-        """Refuses pairs or triples in which one column holds only numbers.
-
-        Raises:
-            UserError: naming it.
-        """
-        for name, text in (self._names or {}).items() if len(self._names or {}) < self._width else ():
-            raise UserError(
-                f"{self._where}: column {name!r} holds only numbers ({text[:20]}, ...), not texts; {_GRADED}"
-            )
-
-
-def checked_texts(record: RawRow, location: str, unit: str) -> tuple[str, ...]:
-    """The texts of a record, without white space around them."""
-    texts: list[str] = []
-    for name, value in zip(record.names, record.values, strict=True):
-        text = value.strip() if isinstance(value, str) else ""
-        if not text or not is_unicode(text):
-            where = f"{location}, {unit} {record.number}: column {name!r}"
-            if text:
-                raise UserError(f"{where} holds half of a surrogate pair, which is not text; correct its \\u escapes")
-            if value is None or isinstance(value, str):
-                raise UserError(f"{where} is empty; fill it or drop the {unit}")
-            if isinstance(value, int | float) and not isinstance(value, bool) and len(record.names) > 1:
-                raise UserError(f"{where} holds a number, not text; {_GRADED}")
-            raise UserError(f"{where} holds {type(value).__name__}, not text; correct it or name another column")
-        texts.append(text)
-    return tuple(texts)
 
 
 def read_line_numbers(path: Path) -> frozenset[int]:

@@ -11,10 +11,9 @@ from opencse.io import is_folder
 from opencse.text.documents import Collection
 from opencse.text.fields import suggest_fields
 from opencse.text.files.formats import column_like
-from opencse.text.files.kinds import SECTIONED, how_to_convert, is_known
-from opencse.text.files.lines import suffix_of
+from opencse.text.files.kinds import SECTIONED
 from opencse.text.files.pipes import name_in_command
-from opencse.text.folders import files_in, holds_documents
+from opencse.text.folders import holds_documents, tables_in
 from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
 from opencse.text.labels import graded_pairs
 from opencse.text.readers import Source, Texts
@@ -66,25 +65,27 @@ def read_to_check(
     guessed = False
     opened: FileTexts | None = None
     if columns is None and fields is None and not holds_documents(location):
-        source = Source(location, None, split or "train", keep_code=keep_code)
-        if source.is_file and source.kind.name not in (*SECTIONED, "text"):
-            present = source.present()
-            graded = graded_pairs(source) if column_like("negative", present) is None else None
-            if graded is not None:
-                command = _command_for_rows(name, None, GRADED_RECIPE)
-                kind = f"read as {source.kind}; pairs with a score each"
-                return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
-            if column_like("anchor", present) is None or column_like("positive", present) is None:
-                if column_like("text", present) is None and column_like("sentence", present) is None:
-                    fields = suggest_fields(source) or None
-                    guessed = fields is not None
-                if guessed or column_like("text", present) or column_like("sentence", present):
-                    field_names = None if fields is None else tuple(fields)
-                    opened = DocumentTexts(
-                        Collection(location, field_names, split=split or "train", keep_code=keep_code)
-                    )
-        elif split is None and is_folder(location) and not _holds_pairs(Path(location)):
-            opened = DocumentTexts(Collection(location, keep_code=keep_code))
+        if split is None and is_folder(location):
+            if not _holds_pairs(Path(location)):
+                opened = DocumentTexts(Collection(location, keep_code=keep_code))
+        else:
+            source = Source(location, None, split or "train", keep_code=keep_code)
+            if source.is_file and source.kind.name not in (*SECTIONED, "text"):
+                present = source.present()
+                graded = graded_pairs(source) if column_like("negative", present) is None else None
+                if graded is not None:
+                    command = _command_for_rows(name, None, GRADED_RECIPE)
+                    kind = f"read as {source.kind}; pairs with a score each"
+                    return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
+                if column_like("anchor", present) is None or column_like("positive", present) is None:
+                    if column_like("text", present) is None and column_like("sentence", present) is None:
+                        fields = suggest_fields(source) or None
+                        guessed = fields is not None
+                    if guessed or column_like("text", present) or column_like("sentence", present):
+                        field_names = None if fields is None else tuple(fields)
+                        opened = DocumentTexts(
+                            Collection(location, field_names, split=split or "train", keep_code=keep_code)
+                        )
     if opened is None:
         read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code)
         opened = read if isinstance(read, Source | DocumentTexts) else None
@@ -101,9 +102,7 @@ def read_to_check(
 
 def _holds_pairs(folder: Path) -> bool:
     """Whether the first table or JSON file in a folder has columns of pairs, which `opencse.train` reads as rows."""
-    files = (file for file in files_in(folder) if is_known(suffix_of(file)) and not how_to_convert(suffix_of(file)))
-    first = next((file for file in files if file.stat().st_size), None)
-    present = () if first is None else Source(str(first)).present()
+    present = next((Source(str(file)).present() for file in tables_in(folder)), ())
     return all(column_like(name, present) for name in ("anchor", "positive"))
 
 

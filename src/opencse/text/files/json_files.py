@@ -176,8 +176,8 @@ def _inside(value: object, named: Collection[str]) -> Sequence[object]:
     if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
         return [{"_id": key, **one} for key, one in value.items()]
     if isinstance(value, dict) and value and all(isinstance(one, str) for one in value.values()):
-        if not any(key in named or key.casefold() in _USUAL for key in value):
-            return [{"_id": key, "text": text} for key, text in value.items()]
+        is_record = any(key in named or key.casefold() in _USUAL for key in value)
+        return [value] if is_record else [{"_id": key, "text": text} for key, text in value.items()]
     return [value]
 
 
