@@ -108,7 +108,7 @@ def test_a_folder_that_holds_a_model_is_left_alone(opencse: Run, text: Path, tmp
         assert [file.name for file in folder.iterdir()] == [name]
     (tmp_path / "file").write_text("")
     refused(opencse("static", text, "--out", tmp_path / "file", *SMALL), "is a file")
-    refused(opencse("static", text, "--out", tmp_path / "file" / "m", *SMALL), "cannot be made")
+    refused(opencse("static", text, "--out", tmp_path / "file" / "m", *SMALL), "cannot be written")
 
 
 @pytest.mark.parametrize(

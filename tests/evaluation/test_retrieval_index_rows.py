@@ -140,25 +140,6 @@ def test_labels_of_an_index_name_its_documents(tmp_path: Path) -> None:
     assert record.index.absent == {"labels": 0}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--suite", "sts"), "is an index, whose searches are scored by retrieval alone; use --suite retrieval"),
-        (("--suite", "retrieval", "--pooling", "cls"), "leave out --pooling"),
-        (("--suite", "retrieval", "--layers", "all"), "leave out --layers"),
-        (("--suite", "retrieval", "--dimensions", 8), "leave out --dimensions"),
-        (("--suite", "retrieval", "--transform", "whitening"), "leave out --transform"),
-        (("--suite", "retrieval", "--rerank", "cross-encoder"), "leave out --rerank"),
-        (("--suite", "retrieval", "--bm25", "--language", "de"), "leave out --language"),
-    ],
-)
-def test_options_of_models_are_refused(
-    opencse: Run, tmp_path: Path, collection: Path, options: tuple[object, ...], message: str
-) -> None:
-    folder = build(tmp_path / "index", dict([*DOCUMENTS.items()][:3]))
-    refused(opencse("evaluate", folder, "--data", collection, *options), str(folder), message)
-
-
 def test_an_unfinished_index_is_refused(tmp_path: Path, collection: Path) -> None:
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "building.json").write_text('{"rows": "rows-1.sqlite"}')

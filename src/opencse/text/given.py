@@ -300,8 +300,8 @@ def _open_location(
         )
     names = None if columns is None else tuple(columns)
     # without a split a folder is read file by file, as documents are; one without such files may be a data set
-    whole = split is None and is_folder(location) and bool(tables_in(Path(location)))
-    source = Source(location, names, None if whole else split or "train", frozenset(skip_lines), keep_code)
+    by_file = split is None and is_folder(location) and bool(tables_in(Path(location)))
+    source = Source(location, names, None if by_file else split or "train", frozenset(skip_lines), keep_code)
     exists = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
     prose = columns is None and (holds_documents(location) or (exists and source.has_sections))
     documents = fields is not None or prose
@@ -314,7 +314,7 @@ def _open_location(
             for line in texts.notes.lines():
                 say(line)
         return texts
-    if say is not None and whole:
+    if say is not None and by_file:
         for line in _read_of_folder(source):
             say(line)
     elif say is not None and source.is_file and (kind := source.kind).encoding not in ("", UTF_8):

@@ -140,15 +140,15 @@ class Source:
         """The files of a pattern, sorted by name; else the source itself."""
         return self._files if self._is_several else [self]
 
-    def present(self, named: Columns = ()) -> Columns:
+    def present(self, columns: Columns = ()) -> Columns:
         """The names of the columns, nested keys with dots; of several files, the columns of the first.
 
         Args:
-            named: columns that the user named; see `opencse.text.files.json_files.read_json`.
+            columns: that the user named; see `opencse.text.files.json_files.read_json`.
         """
         if not self.is_file:
             return data_set_columns(self.location, self.split or "train")
-        return present_columns(self.files[0]._file, self.kind, named)
+        return present_columns(self.files[0]._file, self.kind, columns)
 
     @property
     def _is_folder(self) -> bool:

@@ -82,7 +82,12 @@ def test_texts_by_id_are_documents(tmp_path: Path) -> None:
     assert [record for _, record in read_json(path)] == wanted
     assert [record for _, record in read_json(path, ["text"])] == wanted
     assert [record for _, record in read_json(path, ["Paris"])] == [by_id]
-    for record in ({"text": "One."}, {"Title": "A", "body": "One."}, {"id": "7", "body": "One."}, {"a": "One.", "n": 1}):
+    for record in (
+        {"text": "One."},
+        {"Title": "A", "body": "One."},
+        {"id": "7", "body": "One."},
+        {"a": "One.", "n": 1},
+    ):
         path.write_text(json.dumps(record))
         assert [one for _, one in read_json(path)] == [record]
 

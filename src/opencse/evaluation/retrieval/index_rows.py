@@ -82,8 +82,8 @@ class SearchedIndex:
         if not known:
             index_id, data_id = next(iter(ids), "")[:40], task.document_ids[min(relevant, default=0)][:40]
             raise UserError(
-                f"{self.name}: has none of the relevant documents of {task.name} (ids there are like {data_id!r}, in the "
-                f"index like {index_id!r}); {how}"
+                f"{self.name}: has none of the relevant documents of {task.name} (ids there are like {data_id!r}, in "
+                f"the index like {index_id!r}); {how}"
             )
         compared = known[:: max(1, -(-len(known) // _COMPARED))]
         rows: dict[str, str] = {}

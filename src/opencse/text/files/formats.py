@@ -147,13 +147,13 @@ def read_records(
     return records if kind.name == "text" else without_markup(records, keep_code=keep_code)
 
 
-def present_columns(file: File, kind: FileKind, named: Columns = ()) -> Columns:
+def present_columns(file: File, kind: FileKind, columns: Columns = ()) -> Columns:
     """The names of the columns of a file; of objects, the keys of the first hundred, nested keys with dots.
 
     Args:
         file: what to read.
         kind: what it was recognised as.
-        named: columns that the user named; see `opencse.text.files.json_files.read_json`.
+        columns: that the user named; see `opencse.text.files.json_files.read_json`.
     """
     if kind.name in SECTIONED:
         return ("_id", "title", "text")
@@ -164,7 +164,7 @@ def present_columns(file: File, kind: FileKind, named: Columns = ()) -> Columns:
     if kind.name == "parquet":
         return _parquet_columns(file)
     names: dict[str, None] = {}
-    for _, record in islice(_objects(file, kind, named), _LOOKED_AT):
+    for _, record in islice(_objects(file, kind, columns), _LOOKED_AT):
         names |= dict.fromkeys(leaf_names(record))
     return tuple(names)
 
@@ -358,8 +358,8 @@ OBJECTS: dict[KindName, Callable[[File], Objects]] = {
 }
 
 
-def _objects(file: File, kind: FileKind, named: Columns) -> Objects:
-    return read_json(file, named) if kind.name == "json" else OBJECTS[kind.name](file)
+def _objects(file: File, kind: FileKind, columns: Columns) -> Objects:
+    return read_json(file, columns) if kind.name == "json" else OBJECTS[kind.name](file)
 
 
 _READERS: dict[KindName, Callable[[File, FileKind, Columns | None], Iterator[RawRow]]] = {

@@ -51,7 +51,7 @@ def value_of(record: Mapping[str, object], name: str) -> object:
     return ABSENT
 
 
-def read_json(file: File, named: Collection[str] = ()) -> Iterator[tuple[int, Mapping[str, object]]]:
+def read_json(file: File, columns: Collection[str] = ()) -> Iterator[tuple[int, Mapping[str, object]]]:
     """Reads objects, numbered from 1.
 
     The elements of an array are read one after another. Of an object, the longest list of objects or texts inside it is
@@ -61,13 +61,13 @@ def read_json(file: File, named: Collection[str] = ()) -> Iterator[tuple[int, Ma
 
     Args:
         file: what to read.
-        named: columns that the user named.
+        columns: that the user named.
 
     Raises:
         UserError: for what is not valid JSON, or an element that is neither an object nor a text.
     """
     number = 0
-    for number, value in enumerate(_elements(file, named), start=1):
+    for number, value in enumerate(_elements(file, columns), start=1):
         if isinstance(value, str):
             value = {"text": value}
         if not isinstance(value, dict):
@@ -77,7 +77,7 @@ def read_json(file: File, named: Collection[str] = ()) -> Iterator[tuple[int, Ma
         raise UserError(f"{file}: holds no objects; a JSON array of objects with a text each is expected")
 
 
-def _elements(file: File, named: Collection[str]) -> Iterator[object]:
+def _elements(file: File, columns: Collection[str]) -> Iterator[object]:
     begin = next((block for block in read_blocks(file) if block.strip()), "")
     if begin.lstrip().startswith("["):
         yield from _of_array(file)
@@ -86,7 +86,7 @@ def _elements(file: File, named: Collection[str]) -> Iterator[object]:
         value = json.loads(read_text(file))
     except (ValueError, RecursionError) as error:
         raise _invalid(file, error) from None
-    yield from _inside(value, named)
+    yield from _inside(value, columns)
 
 
 def _of_array(file: File) -> Iterator[object]:
@@ -165,7 +165,7 @@ class _Text:
         return bool(block)
 
 
-def _inside(value: object, named: Collection[str]) -> Sequence[object]:
+def _inside(value: object, columns: Collection[str]) -> Sequence[object]:
     """The records of an object."""
     best: list[object] = []
     for candidate in _lists(value, _DEPTH):
@@ -176,7 +176,7 @@ def _inside(value: object, named: Collection[str]) -> Sequence[object]:
     if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
         return [{"_id": key, **one} for key, one in value.items()]
     if isinstance(value, dict) and value and all(isinstance(one, str) for one in value.values()):
-        is_record = any(key in named or key.casefold() in _USUAL for key in value)
+        is_record = any(key in columns or key.casefold() in _USUAL for key in value)
         return [value] if is_record else [{"_id": key, "text": text} for key, text in value.items()]
     return [value]
 
