@@ -69,6 +69,10 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
         (["--suites", "sts,transfre"], "unknown suite 'transfre'"),
         (["--data", "/nowhere"], "no such folder"),
         (["--metric", "sts.averag"], "no score 'sts.averag' (did you mean 'sts.average'?)"),
+        (
+            ["--metric", "sts.sts12.foo", "--dry-run"],
+            "no score 'sts.sts12.foo' (did you mean 'sts.sts12'?); there are: ",
+        ),
         (["--metric", "sts.foo", "--dry-run"], "no score 'sts.foo' (did you mean 'sts.stsb'?); there are: sts.sts12, "),
     ],
 )

@@ -9,6 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.evaluation import TASKS, EmbeddingModel, ScoredPairs, Sts, StsData, TaskPairs
+from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
+from opencse.evaluation.retrieval.score import Retrieval
 
 
 def pairs(name: str) -> TaskPairs:
@@ -33,3 +35,16 @@ def test_texts_are_encoded_together_or_apart(apart: bool, calls: int) -> None:
     record = evaluation.record
     assert (record.model, record.data.source, list(record.data.sha256)) == ("m", "here", ["stsb", "sickr"])
     assert evaluation.arrays["stsb.gold"].tolist() == [1.0, 5.0]
+
+
+def test_the_names_of_scores_are_known_before_anything_is_scored() -> None:
+    model = EmbeddingModel("m", lambda texts: np.array([[len(text), text.count("a") + 1.0] for text in texts]))
+    few = StsData("here", "unknown", {"stsb": pairs("stsb"), "sickr": pairs("sickr")})
+    every = StsData("here", "unknown", {name: pairs(name) for name in TASKS})
+    for data in (few, every):
+        names = Sts().score_names(data)
+        assert names == list(Sts().evaluate(model, data).record.values())
+        assert ("sts.average" in names) is (data is every)
+    task = RetrievalTask("toy", ["a", "b"], ["cat", "the dog"], ["q"], ["a cat"], [{0: 1}], 0)
+    found = RetrievalData("here", "raw", {"toy": task})
+    assert Retrieval().score_names(found) == list(Retrieval().evaluate(model, found).record.values())

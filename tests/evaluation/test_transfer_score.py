@@ -112,6 +112,7 @@ def test_each_task_by_its_scheme(folder: Path, mode: Mode) -> None:
         assert 0 < score.accuracy < 100
     assert result.transfer.average == pytest.approx(np.mean(list(accuracies(result).values())))
     assert result.transfer.average_of_present is None
+    assert Transfer().score_names(load_transfer(folder)) == list(result.values())
 
 
 def test_logistic_against_scikit_learn_in_a_loop(folder: Path) -> None:
@@ -193,6 +194,7 @@ def test_without_all_seven_there_is_no_average(folder: Path) -> None:
     assert result.transfer.present == ["mr", "cr", "sst2", "trec", "mrpc"]
     assert result.transfer.average_of_present == pytest.approx(np.mean(list(accuracies(result).values())))
     assert any("subj, mpqa not in" in line for line in said)
+    assert Transfer().score_names(load_transfer(folder)) == list(result.values())
     values = result.values()
     assert set(values) == {
         *(f"transfer.{key}" for key in result.transfer.present),

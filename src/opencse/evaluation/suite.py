@@ -136,6 +136,15 @@ class Suite(ABC, Generic[T, S, R]):
     def table(cls, results: Mapping[str, R]) -> Table:
         """Lays out records by label as a table."""
 
+    @classmethod
+    def key(cls) -> str:
+        """The first part of the names of its scores."""
+        return cls.name.replace("-", "_")
+
+    def score_names(self, data: TaskData[T]) -> list[str]:
+        """The names of the scores that these tasks will have, as `EvaluationRecord.values` has them."""
+        return [f"{self.key()}.{task}" for task in data.tasks]
+
     def embed(self, model: EmbeddingModel, tasks: Iterable[T]) -> Embedded:
         """Encodes the distinct texts of some tasks."""
         return embed(model.encode, distinct(group for task in tasks for group in task.texts()))
@@ -219,6 +228,11 @@ class OpenSuite(Generic[R]):
     suite: Suite[Any, Any, R]
     data: TaskData[Any]
     apart: bool = False
+
+    @property
+    def score_names(self) -> list[str]:
+        """See `Suite.score_names`."""
+        return self.suite.score_names(self.data)
 
     def evaluate(self, model: EmbeddingModel, progress: Say | None = None) -> Evaluation[R]:
         """See `Suite.evaluate`."""

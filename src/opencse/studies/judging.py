@@ -30,7 +30,7 @@ from opencse.studies.study import RunSpec, Study
 def open_suites(study: Study) -> Suites:
     """The suites of a study, their data loaded and checked, and its metric one of their scores."""
     suites = {choice.name: suite_named(choice.name).open(choice.folder, choice.options) for choice in study.suites}
-    study.require_metric({name: suite.data.tasks for name, suite in suites.items()})
+    study.require_metric([name for suite in suites.values() for name in suite.score_names])
     return suites
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -70,11 +70,6 @@ class RunSpec:
         }
 
 
-def _first_part(suite: str) -> str:
-    """The first part of the names of a suite's scores."""
-    return suite.replace("-", "_")
-
-
 def no_score(metric: str, known: Collection[str]) -> UserError:
     """The error of a metric that is not among the known scores."""
     return UserError(f"no score {metric!r}{nearest(metric, known)}; there are: {', '.join(known)}")
@@ -139,11 +134,9 @@ class Study:
             raise UserError(f"data order {again[0]} with dropout {again[1]} is there twice; name each seed once")
         if not self.suites:
             raise UserError("no suite given; a comparison evaluates on at least one")
-        for choice in self.suites:
-            suite_named(choice.name)
         if self.precision not in get_args(PrecisionName):
             raise UserError(f"unknown precision {self.precision!r}; known: {', '.join(get_args(PrecisionName))}")
-        scored = [_first_part(choice.name) for choice in self.suites]
+        scored = [suite_named(choice.name).key() for choice in self.suites]
         if self.metric is not None and self.metric.partition(".")[0] not in scored:
             raise UserError(
                 f"unknown metric {self.metric!r}; the scores of these suites are called "
@@ -156,19 +149,16 @@ class Study:
         if self.pairs and (set_too := sorted(keys & {"training.data_seed", "training.dropout_seed"})):
             raise UserError(f"{set_too[0]} is set by the comparison; leave it out of --set and --grid")
 
-    def require_metric(self, tasks: Mapping[str, Iterable[str]]) -> None:
-        """Refuses a metric of a task that the suites' data do not have.
+    def require_metric(self, known: Collection[str]) -> None:
+        """Refuses a metric that is none of the scores that the runs will have.
 
         Args:
-            tasks: names of the tasks, by suite.
+            known: names of the scores; see `opencse.evaluation.suite.Suite.score_names`.
 
         Raises:
             UserError: naming the nearest score, and all.
         """
-        if self.metric is None:
-            return
-        known = [f"{_first_part(suite)}.{task}" for suite in tasks for task in (*tasks[suite], "average")]
-        if not any(self.metric == name or self.metric.startswith((f"{name}.", f"{name}_")) for name in known):
+        if self.metric is not None and self.metric not in known:
             raise no_score(self.metric, known)
 
     def runs(self) -> Iterator[RunSpec]:

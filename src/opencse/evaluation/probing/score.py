@@ -149,6 +149,10 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
         """See ``load_probing``."""
         return load_probing(folder, tasks)
 
+    def score_names(self, data: ProbingData) -> list[str]:
+        """See ``Suite``."""
+        return [*super().score_names(data), "probing.average"]
+
     def check(self, data: ProbingData) -> None:
         """Raises an error for an unknown mode or classifier."""
         require_known(self.mode, tuple(MODES), "mode")

@@ -212,6 +212,10 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         """See ``load_retrieval``."""
         return load_retrieval(folder, tasks, split=self.split)
 
+    def score_names(self, data: RetrievalData) -> list[str]:
+        """See ``Suite``."""
+        return [f"retrieval.{task}.{measure}" for task in data.tasks for measure in MEASURES] + ["retrieval.average"]
+
     def embed(self, model: EmbeddingModel, tasks: Iterable[RetrievalTask]) -> Embedded:
         """Encodes queries and documents, each with its prompt where the model has one; see ``Suite``."""
         if not self.ranked.reads_vectors:

@@ -16,7 +16,7 @@ import numpy as np
 
 from opencse.arrays import Floats
 from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.sts.data import HUB, StsData, TaskPairs, load_sts, load_sts_hub
+from opencse.evaluation.sts.data import HUB, TASKS, StsData, TaskPairs, load_sts, load_sts_hub
 from opencse.evaluation.sts.result import Aggregates, LengthScore, LengthSplit, Score, StsResult, StsScores, TaskScore
 from opencse.evaluation.sts.tables import sts_table
 from opencse.evaluation.suite import Options, Suite
@@ -58,6 +58,10 @@ class Sts(Suite[TaskPairs, TaskScore, StsResult]):
     def load(self, folder: Path, tasks: Sequence[str] | None = None) -> StsData:
         """See ``load_sts``; ``hub`` instead of a folder: ``load_sts_hub``."""
         return load_sts_hub(tasks) if str(folder) == HUB else load_sts(folder, tasks)
+
+    def score_names(self, data: StsData) -> list[str]:
+        """See ``Suite``."""
+        return [*super().score_names(data), *(["sts.average"] if TASKS.keys() <= data.tasks.keys() else [])]
 
     def score(self, task: TaskPairs, embedded: Embedded, device: str = "cpu") -> TaskScore:
         """See ``score_task``."""

@@ -137,6 +137,13 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
         """See ``load_transfer``."""
         return load_transfer(folder, tasks)
 
+    def score_names(self, data: TransferData) -> list[str]:
+        """See ``Suite``."""
+        known = [name for name in TRANSFER_TASKS if name in data.tasks]
+        average = "average" if len(known) == len(TRANSFER_TASKS) else "average_of_present"
+        names = [name for one in data.tasks for name in ([one, f"{one}.f1"] if data.tasks[one].task.f1 else [one])]
+        return [f"transfer.{name}" for name in (*names, *([average] if known else []))]
+
     def check(self, data: TransferData) -> None:
         """Raises an error for an unknown mode or classifier, and for a task too small for the folds."""
         require_known(self.mode, tuple(MODES), "mode")
