@@ -57,6 +57,7 @@ def test_a_setting_given_beside_it_leaves_the_others_as_they_are(file: Path) -> 
     from opencse.recipes.recipe import resolve_recipe
 
     study = read_study(file, {"settings": ["training.max_steps=7", "training.seed=3"]})
+    assert "training.max_steps=100" not in study.options()["settings"]
     recipe = resolve_recipe("simcse", overrides=study.options()["settings"]).recipe
     assert (recipe.training.max_steps, recipe.training.seed) == (7, 3)
     assert (recipe.encoder.pooling, recipe.training.learning_rate) == ("cls", 1e-4)

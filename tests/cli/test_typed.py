@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run
+from helpers import Run, refused
 from opencse.cli.options import listed
 
 
@@ -22,6 +22,33 @@ def test_a_value_that_would_not_count_is_refused(opencse: Run, arguments: tuple[
     code, _, err = opencse(*arguments)
     message = f"opencse: {option} is there twice, and takes one value; commas separate the parts of a list\n"
     assert (code, err) == (2, message)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("train", "text.txt", "--out", "a"),
+        ("pretrain", "text.txt", "--out", "a"),
+        ("adapt", "text.txt", "--out", "a"),
+        ("compare", "text.txt", "--recipes", "simcse", "--data", "d", "--out", "a"),
+        ("reproduce", "simcse:bert-base", "text.txt", "--data", "d", "--out", "a"),
+        ("recipes", "show", "simcse"),
+        ("static", "text.txt", "--out", "a"),
+        ("export", "static", "opencse-mini", "--out", "a"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_setting_that_would_not_count_is_refused(
+    opencse: Run, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("The kettle boils.\nSnow fell.\n")
+    (tmp_path / "d" / "sts").mkdir(parents=True)
+    key = "window" if command[0] == "static" else "dimension" if command[0] == "export" else "training.batch_size"
+    line = refused(
+        opencse(*command, "--set", f"{key}=8", "-s" if command[0] != "export" else "--set", f"{key} = 9"), key
+    )
+    assert line == f"opencse: {key} is set twice ({key}=8 and {key} = 9); set it once"
 
 
 def test_what_may_be_repeated_and_flags_are_taken(opencse: Run) -> None:

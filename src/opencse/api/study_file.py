@@ -16,7 +16,7 @@ from opencse.api.declaring import Declared, declared_in
 from opencse.api.options.studies import CompareOptions
 from opencse.errors import UserError, reason, shortened
 from opencse.numerals import whole_number
-from opencse.recipes.overrides import flatten
+from opencse.recipes.overrides import flatten, parse_override
 from opencse.settings import Settings, validate
 
 _MOST_SEEDS = 10_000
@@ -124,7 +124,9 @@ def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as a study ({reason(error)}); a TOML file is expected") from None
     if "settings" in typed and isinstance(settings := _settings(values.get("settings")), list):
-        typed = {**typed, "settings": [*settings, *typed["settings"]]}
+        keys = {parse_override(setting)[0] for setting in typed["settings"]}
+        of_file = [setting for setting in settings if parse_override(setting)[0] not in keys]
+        typed = {**typed, "settings": [*of_file, *typed["settings"]]}
     return study_of({**values, **typed}, f"{path}: ")
 
 

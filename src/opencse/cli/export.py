@@ -59,9 +59,10 @@ def static(
     from opencse.api.exporting import export_static
     from opencse.cli.console import echo
     from opencse.export.distil import DistilSettings
-    from opencse.recipes.overrides import parse_override
+    from opencse.recipes.overrides import parse_override, require_keys_once
     from opencse.settings import validate
 
+    require_keys_once(set_ or [])
     values = dict(parse_override(override) for override in set_ or [])
     if dimension is not None:
         values["dimension"] = dimension

@@ -41,11 +41,12 @@ def static(
 
 def _settings(dimension: int, layers: int, window: int, overrides: list[str]) -> StaticSettings:
     from opencse.making.static import StaticSettings
-    from opencse.recipes.overrides import parse_override
+    from opencse.recipes.overrides import parse_override, require_keys_once
     from opencse.settings import validate
 
     values: dict[str, object] = {"dimension": dimension, "layers": layers, "window": window}
     settings = validate(StaticSettings, values, "static")
+    require_keys_once(overrides)
     for override in overrides:
         key, value = parse_override(override)
         values[key] = value

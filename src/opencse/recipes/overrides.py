@@ -56,6 +56,25 @@ def parse_override(override: str) -> tuple[str, Any]:
         return key.strip(), text.strip()
 
 
+def require_keys_once(overrides: Iterable[str]) -> None:
+    """Refuses two settings of one key, of which one would be without effect.
+
+    Example:
+        >>> require_keys_once(["training.epochs=2", "training.seed=1"])
+
+    Raises:
+        UserError: naming both; or for one without a key or an equals sign.
+    """
+    by_key: dict[str, str] = {}
+    for override in overrides:
+        key, _ = parse_override(override)
+        if key in by_key:
+            raise UserError(
+                f"{shortened(key)} is set twice ({shortened(by_key[key])} and {shortened(override)}); set it once"
+            )
+        by_key[key] = override
+
+
 def changes_of(settings: Mapping[str, object], where: str) -> list[Change]:
     """Turns dotted keys and values into changes, in an order in which they can be applied one after the other.
 
