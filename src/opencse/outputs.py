@@ -71,8 +71,9 @@ def require_apart(
 ) -> None:
     """Refuses an output that is also an input, by whatever path it is reached, or that could not be written.
 
-    Every command calls it before it reads or computes anything. Refused are the same file or folder (also through links, hard links and relative paths), a path inside a folder that
-    is read, and, where the content of a folder is replaced, a folder that contains an input.
+    Every command calls it before it reads or computes anything. Refused are the same file or folder (also through
+    links, hard links and relative paths), a path inside a folder that is read, and, where the content of a folder is
+    replaced, a folder that contains an input.
 
     Args:
         out: file or folder to write.
@@ -131,6 +132,28 @@ def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") 
         raise UserError(f"{file}: is a folder; give the path of a file as {option}")
     if not overwrite and os.path.lexists(path):
         raise UserError(f"{file}: exists already; replace it with --overwrite, or choose another {option}")
+
+
+def require_json_lines(file: Path, keys: Iterable[str], *, overwrite: bool, option: str = "--out") -> None:
+    """Refuses an existing file, and with ``overwrite`` one that is no earlier result of the same command.
+
+    Args:
+        file: the file of JSON lines that will be written.
+        keys: that each line has.
+        overwrite: replace an earlier result; an empty file is one.
+        option: the option that names ``file``, for the message.
+
+    Raises:
+        UserError: saying what to do.
+    """
+    require_absent(file, overwrite=overwrite, option=option)
+    if not os.path.lexists(file):
+        return
+    with contextlib.suppress(OSError, ValueError, RecursionError), file.open(encoding="utf-8") as stream:
+        first = stream.readline()
+        if not first.strip() or has_keys([json.loads(first)], keys):
+            return
+    raise UserError(f"{file}: exists and is no result of this command; choose another {option}")
 
 
 def require_json(file: Path, is_own: Callable[[Any], bool], *, option: str = "--json") -> None:

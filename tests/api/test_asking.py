@@ -83,6 +83,19 @@ def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, t
         opencse.questions(corpus, out, rule.url, "rule")
 
 
+def test_only_its_own_pairs_are_replaced(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "pairs.jsonl"
+    for mine in ('{"anchor": "mine", "positive": "too"}\n', "mine\n", '["question"]\n'):
+        out.write_text(mine)
+        with pytest.raises(UserError, match=r"pairs.jsonl: exists and is no result of this command"):
+            opencse.questions(corpus, out, rule.url, "rule", overwrite=True)
+        assert out.read_text() == mine
+    assert rule.prompts == []
+    out.write_text("")
+    opencse.questions(corpus, out, rule.url, "rule", documents=2, overwrite=True)
+    assert rows_of(out)
+
+
 def test_a_dry_run_sends_and_writes_nothing(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     plan = opencse.questions(corpus, tmp_path / "pairs.jsonl", rule.url, "rule", documents=5, dry_run=True)

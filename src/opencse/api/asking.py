@@ -17,9 +17,9 @@ from opencse.asking.plan import TokenPrices, plan_requests
 from opencse.asking.prompts import TEMPLATE, QuestionPrompt
 from opencse.asking.running import send_requests
 from opencse.asking.sources import choose_passages, passages_of_documents
-from opencse.asking.writing import WrittenQuestions, write_questions
+from opencse.asking.writing import PAIR_KEYS, WrittenQuestions, write_questions
 from opencse.errors import UserError, reason
-from opencse.outputs import has_keys, paths_of, require_absent, require_apart, require_json
+from opencse.outputs import has_keys, paths_of, require_apart, require_json, require_json_lines
 from opencse.progress import Silent
 from opencse.records import save_json
 from opencse.search.passages import PassageSplitter
@@ -75,7 +75,7 @@ def questions(
     inputs = [one for one in (options["examples"], options["template"]) if isinstance(one, str | Path)]
     for file in (path, answers, record):
         require_apart(file, read=paths_of(corpus, *inputs), models=paths_of(options["encoder"]))
-    require_absent(path, overwrite=options["overwrite"])
+    require_json_lines(path, PAIR_KEYS, overwrite=options["overwrite"])
     require_json(record, lambda old: has_keys(old, WrittenQuestions.model_fields), option="--out")
     prices = _prices(options)
     server = _server(endpoint, model, options)
