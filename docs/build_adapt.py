@@ -52,7 +52,7 @@ def gather(study: Path, machine: str) -> list[Run]:
 
 
 def difference(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """The mean difference over queries and its 95% interval, by the paired bootstrap."""
+    """The mean difference over queries and its 95% interval, by the paired t-test."""
     paired = paired_queries(np.array(ours), np.array(theirs))
     return [round(value, 2) for value in (paired.difference, *(paired.interval or ()))]
 

@@ -125,5 +125,5 @@ def test_few_queries_claim_little_that_is_noise(n: int) -> None:
     claims = 0
     for _ in range(DRAWS):
         differences = np.where(rng.random(n) < 0.35, 0, rng.normal(0, 25, n))
-        claims += paired_queries(differences, np.zeros(n), RESAMPLES).direction() is not None
+        claims += paired_queries(differences, np.zeros(n)).direction() is not None
     assert claims <= 0.09 * DRAWS

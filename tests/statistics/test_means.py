@@ -1,29 +1,37 @@
-"""Bootstrap over queries: intervals of means, and paired differences."""
+"""Student's t over queries: intervals of means, and paired differences."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from opencse.statistics.difference import verdict
-from opencse.statistics.means import intervals_of_means, paired_queries, resampled_means
+from opencse.statistics.means import intervals_of_means, paired_queries
 
 
-def test_resampled_means_are_means_of_drawn_rows() -> None:
-    values = np.random.default_rng(1).normal(size=(7, 2))
-    means = resampled_means(values, resamples=50, seed=3)
-    draws = np.random.default_rng(3).integers(0, 7, size=(50, 7))
-    assert means == pytest.approx(np.stack([values[rows].mean(axis=0) for rows in draws]))
-    assert means.std() > 0
-
-
-def test_the_interval_covers_the_true_mean_in_about_95_of_100_samples() -> None:
+def test_intervals_and_tests_are_those_of_scipy() -> None:
     random = np.random.default_rng(0)
-    covered = 0
-    for _ in range(200):
-        low, high = intervals_of_means({"x": random.normal(50, 20, size=100)}, resamples=1000)["x"] or (0, 0)
-        covered += low < 50 < high
-    assert 0.90 <= covered / 200 <= 0.985
+    for n in (2, 18, 300):
+        a, b = random.normal(50, 10, size=n), random.normal(52, 10, size=n)
+        difference, wanted = paired_queries(a, b), stats.ttest_rel(a, b)
+        assert difference.p == pytest.approx(wanted.pvalue)
+        assert difference.interval == pytest.approx(tuple(wanted.confidence_interval(0.95)))
+        single = intervals_of_means({"a": a})["a"]
+        assert single is not None
+        low, high = stats.ttest_1samp(a, 0).confidence_interval(0.95)
+        assert single == pytest.approx((max(0, low), min(100, high)))
+
+
+@pytest.mark.parametrize("n", [5, 18, 100])
+def test_the_interval_covers_the_true_mean_in_about_95_of_100_samples(n: int) -> None:
+    random = np.random.default_rng(n)
+    samples = [intervals_of_means({"x": random.normal(50, 8, size=n)})["x"] or (0, 0) for _ in range(1_000)]
+    assert 0.935 <= np.mean([low < 50 < high for low, high in samples]) <= 0.965
+
+
+def test_an_interval_stays_within_the_measure() -> None:
+    assert intervals_of_means({"x": np.array([0.0, 0.0, 100.0])}) == {"x": (0.0, 100.0)}
 
 
 def test_pairing_narrows_the_interval_of_a_difference() -> None:
@@ -43,11 +51,11 @@ def test_pairing_narrows_the_interval_of_a_difference() -> None:
 def test_equal_systems_are_not_told_apart() -> None:
     values = np.random.default_rng(0).normal(size=40)
     difference = paired_queries(values, values)
-    assert (difference.difference, difference.p, difference.direction()) == (0, 1, None)
+    assert (difference.difference, difference.interval, difference.p, difference.direction()) == (0, None, None, None)
+    assert verdict(difference) == "+0.00 over 40 queries: no difference shown"
 
 
 def test_few_queries_decide_nothing() -> None:
-    """With two queries the bootstrap would reject in a quarter of all draws of noise, with ten in a tenth."""
     for n in (2, 7, 19):
         difference = paired_queries(np.linspace(60, 70, n), np.full(n, 50.0))
         assert difference.interval is not None
@@ -62,10 +70,3 @@ def test_a_single_query_has_no_interval() -> None:
     assert (difference.difference, difference.interval, difference.p) == (30, None, None)
     with pytest.raises(ValueError, match="one length"):
         paired_queries(np.ones(2), np.ones(3))
-
-
-def test_many_queries_are_drawn_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    values = np.random.default_rng(2).normal(size=(30, 3))
-    at_once = resampled_means(values, resamples=40)
-    monkeypatch.setattr("opencse.statistics.means._BLOCK", 90)
-    assert resampled_means(values, resamples=40) == pytest.approx(at_once)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from opencse.labelling.labels import LabelledQuery
 from opencse.labelling.pooling import Rankings
 from opencse.numerals import number_of
 from opencse.ranking import ndcg, reciprocal_rank
 from opencse.statistics.difference import Interval
+from opencse.statistics.means import intervals_of_means, paired_queries
 from opencse.statistics.seeds import summary
 
 DEPTH = 10
@@ -102,20 +105,19 @@ def _system(
     reciprocal: Mapping[str, Sequence[float]],
     judged: Mapping[str, Sequence[bool]],
 ) -> SystemScore:
-    mean, interval = _mean(values[name])
     difference = difference_interval = None
     base = next(iter(values))
     if name != base:
-        pairs = zip(values[name], values[base], strict=True)
-        difference, difference_interval = _mean([value - of_base for value, of_base in pairs])
-    within = None if interval is None else (max(0.0, interval[0]), min(100.0, interval[1]))
-    share = sum(judged[name]) / max(1, len(judged[name]))
-    return SystemScore(mean, within, _mean(reciprocal[name])[0], difference, difference_interval, share)
-
-
-def _mean(values: Sequence[float]) -> tuple[float, Interval | None]:
-    summarized = summary(values)
-    return summarized.mean, summarized.interval
+        paired = paired_queries(np.array(values[name]), np.array(values[base]))
+        difference, difference_interval = paired.difference, paired.interval
+    return SystemScore(
+        ndcg_at_10=summary(values[name]).mean,
+        interval=intervals_of_means({name: np.array(values[name])})[name],
+        mrr_at_10=summary(reciprocal[name]).mean,
+        difference=difference,
+        difference_interval=difference_interval,
+        judged=sum(judged[name]) / max(1, len(judged[name])),
+    )
 
 
 def _range(interval: Interval | None) -> str:

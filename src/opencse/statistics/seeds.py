@@ -13,6 +13,7 @@ from opencse.errors import UserError
 from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.statistics.difference import ALPHA, Difference, Interval, Probability
+from opencse.statistics.student import quantile, two_sided_p
 
 MOST_FLIPPED = 20
 """Beyond this many seeds the 2^n sign flips are not listed."""
@@ -106,7 +107,7 @@ def summary(values: Sequence[float]) -> Summary:
         (76.17, 0.76, [74.27, 78.06])
     """
     array = _checked(dict(enumerate(values)), "the scores", "value")
-    return _tested(array, float(np.abs(array).max()))[0]
+    return tested(array, float(np.abs(array).max()))[0]
 
 
 def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> PairedSeeds:
@@ -152,7 +153,7 @@ def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> 
     ours = np.array([system[seed] for seed in seeds], dtype=np.float64)
     theirs = np.array([baseline[seed] for seed in seeds], dtype=np.float64)
     differences = ours - theirs
-    statistics, p = _tested(differences, float(max(np.abs(ours).max(), np.abs(theirs).max())))
+    statistics, p = tested(differences, float(max(np.abs(ours).max(), np.abs(theirs).max())))
     return PairedSeeds(
         difference=statistics.mean,
         interval=statistics.interval,
@@ -187,8 +188,18 @@ def sign_flip_p(differences: Floats) -> float:
     return float((np.abs(sums) >= least).mean())
 
 
-def _tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
-    """Summarises values that came from scores up to ``scale``; also the p of a mean of 0."""
+def tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
+    """Summarises values that came from scores up to ``scale``, with the p of a mean of 0 by Student's t-test.
+
+    Example:
+        >>> statistics, p = tested(np.array([1.0, 2.0, 3.0]), scale=3.0)
+        >>> round(statistics.mean, 2), round(p, 3)
+        (2.0, 0.074)
+
+    Args:
+        values: (n,), at least one.
+        scale: size of the scores, by which differences of rounding alone are recognised.
+    """
     n, mean = len(values), float(values.mean())
     if n == 1:
         return Summary(mean=mean, sd=None, n=1, interval=None), None
@@ -196,12 +207,10 @@ def _tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
     if float(np.ptp(values)) <= least:
         mean = 0.0 if abs(mean) <= least else mean
         return Summary(mean=mean, sd=0.0, n=n, interval=None), None
-    from scipy import stats
-
-    test = stats.ttest_1samp(values, 0.0)
-    low, high = test.confidence_interval(1 - ALPHA)
-    statistics = Summary(mean=mean, sd=float(values.std(ddof=1)), n=n, interval=(float(low), float(high)))
-    return statistics, float(test.pvalue)
+    sd = float(values.std(ddof=1))
+    error = sd / math.sqrt(n)
+    half = quantile(n - 1, ALPHA) * error
+    return Summary(mean=mean, sd=sd, n=n, interval=(mean - half, mean + half)), two_sided_p(mean / error, n - 1)
 
 
 def _checked(scores: Mapping[int, float], whose: str, unit: str) -> Floats:

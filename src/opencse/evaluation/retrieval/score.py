@@ -77,7 +77,8 @@ class RetrievalScore(SuiteScore):
         identical_ids: documents with the id of a query that were left out of that query's ranking.
         similarity: the function that vectors were compared by; None: no vectors were.
         ranked_by: the scores that ranked the documents, with their weights.
-        intervals: 95% interval of each measure, by its name: a bootstrap over the queries. None for a single query.
+        intervals: 95% interval of each measure, by its name: Student's t over the queries. None for a single query, or
+            where all have the same value.
         by_query: nDCG@10 x 100 of each query by its id, for paired tests.
         judged_at_10: share of the first 10 documents that have a judgement; None where only relevant documents are
             judged. The others count as not relevant, so a model whose hits nobody judged scores too low.
