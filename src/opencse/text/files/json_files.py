@@ -12,7 +12,7 @@ from opencse.text.files.lines import MAX_RECORD_CHARACTERS, File, read_blocks, r
 _DEPTH = 4
 _SPACE = " \t\r\n"
 _USUAL = ("text", "sentence", "title", "anchor", "positive", "negative", "query", "question", "answer", "_id", "id")
-"""Keys of a record, by which an object of texts is told from texts by id."""
+"""Keys of a record, by which an object of texts is distinguished from texts by id."""
 
 
 class Absent(Enum):
