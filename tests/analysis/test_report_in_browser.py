@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -79,14 +79,21 @@ def test_it_fits(page: Path, width: int) -> None:
     assert int(found[2]) >= width - 20
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(tmp_path_factory.mktemp("browser")) as browser:
+        yield browser
+
+
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_no_rule_of_accessibility_is_broken(page: Path, tmp_path: Path, width: int, dark: bool) -> None:
-    with Browser(tmp_path / "profile") as browser:
-        browser.screen(width, dark=dark)
-        browser.open(page.as_uri())
-        browser.value("document.querySelectorAll('details').forEach((one) => { one.open = true })")
-        assert browser.broken_rules() == []
-        browser.value("document.querySelector('main p').style.color = 'rgb(128, 128, 128)'")
-        browser.value("document.querySelector('main p').style.background = 'rgb(120, 120, 120)'")
-        assert "color-contrast" in " ".join(browser.broken_rules()), "the rules see what is wrong"
+def test_no_rule_of_accessibility_is_broken(page: Path, browser: Browser, width: int, dark: bool) -> None:
+    browser.screen(width, dark=dark)
+    browser.open("about:blank")
+    browser.open(page.as_uri())
+    assert browser.value("matchMedia('(prefers-color-scheme: dark)').matches") is dark
+    browser.value("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+    assert browser.broken_rules() == []
+    browser.value("document.querySelector('main p').style.color = 'rgb(128, 128, 128)'")
+    browser.value("document.querySelector('main p').style.background = 'rgb(120, 120, 120)'")
+    assert "color-contrast" in " ".join(browser.broken_rules()), "the rules see what is wrong"
