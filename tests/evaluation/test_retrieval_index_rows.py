@@ -34,7 +34,7 @@ def write_collection(folder: Path, documents: dict[str, str]) -> Path:
 
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
-    return write_collection(tmp_path / "answers", DOCUMENTS)
+    return write_collection(tmp_path / "answers", DOCUMENTS | {"empty": ""})  # which no index holds
 
 
 def build(folder: Path, documents: dict[str, str], kind: Literal["flat", "hnsw"] = "flat") -> Path:

@@ -58,9 +58,10 @@ class SearchedIndex:
             ids = {_data_id(name): name for name in snapshot.document_ids()}
             absent, others = {}, {}
             for name, task in data.tasks.items():
-                present = ids.keys() & set(task.document_ids)
                 self._require_same(snapshot, ids, task)
-                absent[name], others[name] = len(task.document_ids) - len(present), len(ids) - len(present)
+                with_text = {key for key, text in zip(task.document_ids, task.documents, strict=True) if text}
+                absent[name] = len(with_text - ids.keys())
+                others[name] = len(ids.keys() - set(task.document_ids))
         info = self.index.info()
         return EvaluatedIndex(
             model=info.model,

@@ -117,7 +117,7 @@ class EvaluatedIndex(Settings):
         max_length: tokens of the longest passage; None: texts are not split.
         overlap: tokens that two neighbouring passages may share.
         language: whose word stems a hybrid search compares; None: no stemming.
-        absent: by data set, how many of its documents the index lacks; they count as not found.
+        absent: by data set, how many of its documents with text the index lacks; they count as not found.
         others: by data set, how many documents of the index it lacks; they count as not relevant.
     """
 
