@@ -21,7 +21,7 @@ FILES = {
     "numbers.csv": "year,price\n2020,7\n",
     "empty.csv": "",
     "picture.svg": "<svg/>",
-    "test.csv": "text\nRain.\n",
+    "latest.csv": "text\nRain.\n",
 }
 TEXTS = ["Fill it.", "Switch it on.", "Snow fell.", "It was cold.", "Trams run.", "Rivers flood.", "Rain."]
 
@@ -63,16 +63,26 @@ def test_nested_keys_of_a_folder_are_columns(tables: Path) -> None:
         open_texts(tables, columns=["nope"]).read()
 
 
-def test_a_split_is_read_by_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("train", "other"),
+    [("train.csv", "test.csv"), ("train-00000-of-1.csv", "validation-00000-of-1.csv"), ("train/a.csv", "dev/a.csv")],
+)
+def test_the_training_split_is_read_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: str, other: str
+) -> None:
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    folder = tmp_path / "set"
-    folder.mkdir()
-    for split in ("train", "test"):
-        (folder / f"{split}.csv").write_text(f"text\nOf {split}.\n")
-    assert open_texts(folder, split="test").read().rows == [("Of test.",)]
-    assert open_texts(folder).read().rows == [("Of test.",), ("Of train.",)]
+    folder, heard = tmp_path / "set", Heard()
+    for name, text in ((train, "Of train."), (other, "Of another.")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"text\n{text}\n")
+    split = "test" if "test" in other else "validation"
+    assert open_texts(folder, say=heard.say).read().rows == [("Of train.",)]
+    assert heard.said[0].startswith("read as    the split train; --split names another")
+    assert open_texts(folder, split=split).read().rows == [("Of another.",)]
+    if not (folder / "train").exists():
+        assert len(open_texts(folder / "*.csv").read().rows) == 2
 
 
 def test_lines_of_several_files_cannot_be_skipped(tables: Path) -> None:

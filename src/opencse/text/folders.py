@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from opencse.errors import UserError
@@ -12,6 +13,9 @@ from opencse.text.files.lines import COMPRESSED, suffix_of
 PROSE: tuple[KindName, ...] = (*sorted(SECTIONED), "text")
 """Kinds of files of a folder whose text is read as documents."""
 _CORPUS = "corpus.jsonl"
+_WORD = re.compile("[a-z]+")
+_TRAINING = {"train", "training"}
+_EVALUATION = {"test", "testing", "eval", "evaluation", "dev", "valid", "val", "validation"}
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -26,6 +30,16 @@ def tables_in(folder: Path) -> list[Path]:
     """The files with columns in a folder (tables, JSON, Parquet, XML), sorted by name, without empty ones."""
     known = (file for file in files_in(folder) if is_known(suffix_of(file)) and not how_to_convert(suffix_of(file)))
     return [file for file in known if file.stat().st_size and recognise(file).name not in PROSE]
+
+
+def holds_splits(folder: Path) -> bool:
+    """Whether tables of a folder are the splits of a data set: one is for training, another for evaluation.
+
+    As `datasets` has it, a word of a file's name or of its folder's says so: ``train.csv``, ``my-test-00.parquet``,
+    ``dev/a.jsonl``.
+    """
+    words = {word for file in tables_in(folder) for word in _WORD.findall(str(file.relative_to(folder)).casefold())}
+    return bool(words & _TRAINING) and bool(words & _EVALUATION)
 
 
 def find_corpus(location: str | Path) -> Path:

@@ -19,7 +19,7 @@ from opencse.text.documents import Collection, Document
 from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
-from opencse.text.folders import holds_documents, tables_in
+from opencse.text.folders import holds_documents, holds_splits, tables_in
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.reading_notes import ReadingNotes
@@ -247,7 +247,8 @@ def open_texts(
     Args:
         text: the text, or where it is.
         columns: of a file or Hub data set: the texts of a row; see `Source`.
-        split: of a Hub data set; ``train`` by default.
+        split: of a Hub data set; ``train`` by default, also for a folder whose files are named as splits. Other folders
+            have none: all their files are read.
         skip_lines: of a file; see `Source`.
         fields: names of the columns with a document's title and text, or with the text alone; see `Collection`.
         keep_code: keep code blocks of HTML and Markdown.
@@ -300,7 +301,10 @@ def _open_location(
         )
     names = None if columns is None else tuple(columns)
     # without a split a folder is read file by file, as documents are; one without such files may be a data set
-    by_file = split is None and is_folder(location) and bool(tables_in(Path(location)))
+    by_file, of_splits = False, False
+    if split is None and is_folder(location):
+        of_splits = holds_splits(Path(location))
+        by_file = not of_splits and bool(tables_in(Path(location)))
     source = Source(location, names, None if by_file else split or "train", frozenset(skip_lines), keep_code)
     exists = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
     prose = columns is None and (holds_documents(location) or (exists and source.has_sections))
@@ -317,6 +321,8 @@ def _open_location(
     if say is not None and by_file:
         for line in _read_of_folder(source):
             say(line)
+    elif say is not None and of_splits:
+        say("read as    the split train; --split names another, a pattern in quotes reads all files: 'FOLDER/*.csv'")
     elif say is not None and source.is_file and (kind := source.kind).encoding not in ("", UTF_8):
         say(f"read as    {kind}")
     return source
