@@ -115,6 +115,34 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     return protect
 
 
+PARTS = """
+from typing import Literal
+
+from opencse.objective.terms.base import Term
+from opencse.settings import PartSettings
+
+
+class Norm(Term):
+    class Settings(PartSettings):
+        kind: Literal["norm"] = "norm"
+        weight: float = 0.1
+
+    def loss(self, reps):
+        return reps.anchor.norm(dim=1).mean()
+"""
+
+
+@pytest.fixture
+def parts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module of one's own that can be imported, with the term ``Norm``."""
+    path = tmp_path / "modules" / f"parts_of_{tmp_path.name}.py"
+    path.parent.mkdir()
+    path.write_text(PARTS)
+    monkeypatch.syspath_prepend(path.parent)
+    yield path
+    sys.modules.pop(path.stem, None)
+
+
 @pytest.fixture(scope="session")
 def byte_level() -> Tokenizer:
     """RoBERTa's kind: byte-level BPE, where a word's first piece holds the space before it."""

@@ -166,6 +166,26 @@ def test_changed_content_under_the_same_name_is_not_gone_on_with(
     assert snapshot(here) == before
 
 
+def test_a_run_with_a_part_whose_code_has_changed_is_not_gone_on_with(
+    opencse: Run, here: Path, parts_file: Path
+) -> None:
+    recipe = here / "mine.toml"
+    recipe.write_text(f'base = "simcse"\n[objective]\nterms = [{{ kind = "{parts_file.stem}:Norm" }}]\n')
+    job = TrainJob(
+        text=Source("text.txt"), recipe="mine.toml", model="start", settings=SETTINGS, dev=here / "dev.tsv",
+        device="cpu",
+    )  # fmt: skip
+    shutil.rmtree(here / "run")
+    with pytest.raises(InterruptedRunError):
+        job.run(here / "run", progress=Stopped(2))
+    parts_file.write_text(parts_file.read_text() + "\n# a comment changes nothing\n")
+    code, _, err = resumed(opencse, "--recipe", "mine.toml", "--dry-run")
+    assert code == 0, err
+    rewritten(parts_file, "mean()", "sum()")
+    told = f"other code of the recipe's parts: {parts_file.stem} changed"
+    refused(resumed(opencse, "--recipe", "mine.toml"), "run: cannot resume with", told)
+
+
 def test_what_is_no_part_of_the_start_may_change(opencse: Run, here: Path) -> None:
     (here / "start" / "README.md").write_text("a better card")
     (here / "start" / "sts.json").write_text("{}")

@@ -24,6 +24,7 @@ def identity(**changes: Any) -> Identity:
         "dev": "sample",
         "start": {"a": "1"},
         "dev_pairs": "hash",
+        "parts": {"mine": "1"},
     }
     return Identity(**(values | changes))
 
@@ -41,6 +42,8 @@ def record() -> RunRecord:
         ({"recipe": {**RECIPE, "training": {"seed": 2}}}, r"another recipe.training.seed (1 then, 2 now)"),
         ({"precision": "bf16"}, "another precision"),
         ({"code": ["x.py"]}, "other code"),
+        ({"parts": {"mine": "2"}}, "other code of the recipe's parts: mine changed after the run was begun"),
+        ({"parts": None}, None),
         ({"text": "other"}, "another text"),
         ({"model": "n"}, None),
         ({"start": {"a": "2"}}, "another start (m): these files have changed: a"),

@@ -13,6 +13,7 @@ from opencse.errors import UserError
 from opencse.studies.running import run_study
 from opencse.studies.study import RunSpec, Study, SuiteChoice
 from opencse.text import sample
+from opencse.text.readers import Source
 
 pytestmark = pytest.mark.slow
 
@@ -69,3 +70,42 @@ def test_what_was_made_of_other_content_is_not_averaged_with_the_new(study: Stud
     assert {path: path.stat().st_mtime_ns for path in study.out.rglob("*")} == before
     file.write_text(content)
     assert len(run_study(study)) == 3
+
+
+def test_a_run_of_a_part_whose_code_has_changed_is_not_compared_with_new_runs(study: Study, parts_file: Path) -> None:
+    recipe = parts_file.with_suffix(".toml")
+    recipe.write_text(f'base = "simcse"\n[objective]\nterms = [{{ kind = "{parts_file.stem}:Norm" }}]\n')
+    study = replace(study, recipes=["simcse", str(recipe)], seeds=[1])
+    run_study(study)
+    assert len(run_study(study)) == 3
+    parts_file.write_text(parts_file.read_text().replace("mean()", "sum()"))
+    with pytest.raises(
+        UserError, match=rf"the code of the recipe's parts \({parts_file.stem}\) changed after this run"
+    ):
+        run_study(study)
+    assert len(run_study(replace(study, recipes=["simcse"]))) == 2
+
+
+@pytest.mark.parametrize("of", ["labels", "several data sets"])
+def test_more_seeds_are_added_where_a_recipe_reads_labels_or_several_data_sets(
+    study: Study, tmp_path: Path, of: str
+) -> None:
+    second = tmp_path / "second.txt"
+    second.write_text("\n".join(f"Sentence number {n} is here." for n in range(12)) + "\n")
+    recipe = tmp_path / "several.toml"
+    recipe.write_text(f'base = "simcse"\n[[datasets]]\nname = "second"\ndata = "{second}"\n')
+    if of == "labels":
+        pairs = tmp_path / "pairs.tsv"
+        rows = [f"Sentence {n} is short.\tSentence {n} is long.\t{n % 5}" for n in range(16)]
+        pairs.write_text("\n".join(["sentence1\tsentence2\tscore", *rows]) + "\n")
+        settings = (*study.settings, "data.max_length=64")
+        study = replace(study, text=Source(str(pairs)), recipes=["cosent"], settings=settings)
+    else:
+        study = replace(study, recipes=[str(recipe)])
+    run_study(replace(study, seeds=[1]))
+    assert len(run_study(study)) == 3
+    content = second.read_text() if of != "labels" else None
+    if content is not None:
+        second.write_text(content.replace("here", "there"))
+        with pytest.raises(UserError, match="the text changed after this run was made"):
+            run_study(study)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -127,6 +128,11 @@ def further_sets(recipe: Recipe, texts: Sequence[TextSource | None]) -> list[Fur
             raise UserError(f"data set {settings.name}: {error}") from None
         opened.append(FurtherSet(settings, objective, labelled))
     return opened
+
+
+def fingerprint_of_texts(fingerprints: Sequence[str]) -> str:
+    """A hash of all texts of a run, of the hash of each: that of the only text, if there are no further ones."""
+    return fingerprints[0] if len(fingerprints) == 1 else hashlib.sha256(" ".join(fingerprints).encode()).hexdigest()
 
 
 def training_of_set(training: TrainingSettings, settings: DataSetSettings, seed: int) -> TrainingSettings:

@@ -24,7 +24,7 @@ from opencse.processes import ALONE, Processes, gpu_of, joined, started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe, Resolved, model_named
 from opencse.runs.best_so_far import after_kill, after_stop
-from opencse.runs.data_sets import FurtherSet, GivenSet, further_sets, with_given_sets
+from opencse.runs.data_sets import FurtherSet, GivenSet, fingerprint_of_texts, further_sets, with_given_sets
 from opencse.runs.finish import TrainResult, start_score, write_outcome
 from opencse.runs.folder import RunFolder
 from opencse.runs.new_start import NewStart
@@ -126,6 +126,15 @@ class TrainJob:
         if label != "score" and recipe.data.scale is not None:
             raise UserError("data.scale is the largest possible score, and this recipe reads no scores; leave it out")
         return with_labels(self.text, label, scale=recipe.data.scale)
+
+    def fingerprint_of_text(self) -> str:
+        """A hash of all texts of the run, with their labels; that of its `Identity`.
+
+        Raises:
+            UserError: as `training_text` and `further`.
+        """
+        texts = [self.training_text, *(one.text for one in self.further)]
+        return fingerprint_of_texts([text.fingerprint() for text in texts])
 
     def start(self, location: str | None = None) -> Start:
         """Decides pooling and head of the start; see `opencse.runs.start.settle`.

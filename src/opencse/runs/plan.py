@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -15,9 +14,10 @@ from opencse.kernels.precision import Precision
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.token_weights import TokenWeights
 from opencse.numerals import number_of
+from opencse.objective.part_code import code_of_parts
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
-from opencse.runs.data_sets import PreparedSet
+from opencse.runs.data_sets import PreparedSet, fingerprint_of_texts
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text.corpus import CorpusFacts
 from opencse.training.mixture import MixingPlan
@@ -115,6 +115,7 @@ class Plan:
             code=list(self.code) or None,
             start=hash_model(self.model),
             dev_pairs=self.dev.fingerprint() if self.dev else None,
+            parts=code_of_parts(self.recipe),
         )
 
     def _text(self) -> str:
@@ -162,10 +163,7 @@ class Plan:
 
     def _fingerprint(self) -> str:
         """A hash of all texts and of how they are read."""
-        if not self.others:
-            return self.corpus.fingerprint
-        every = [self.corpus.fingerprint, *(one.facts.fingerprint for one in self.others)]
-        return hashlib.sha256(" ".join(every).encode()).hexdigest()
+        return fingerprint_of_texts([self.corpus.fingerprint, *(one.facts.fingerprint for one in self.others)])
 
     def record(self) -> RunRecord:
         """The record of the run at its beginning."""

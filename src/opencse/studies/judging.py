@@ -60,6 +60,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
             start=run_record.identity.start or {},
             text=identity.text,
             dev_pairs=run_record.identity.dev_pairs,
+            parts=run_record.identity.parts,
         ),
         outcome=run_record.result,
         judged=study.judge,

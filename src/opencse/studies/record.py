@@ -26,11 +26,14 @@ class Contents(Settings):
         start: hash of each file of the start.
         text: hash of the text; None for an untrained start.
         dev_pairs: hash of the dev pairs; None without dev pairs, and for an untrained start.
+        parts: hash of the code of each module of parts that are not the package's own; None in older records, and for
+            an untrained start.
     """
 
     start: dict[str, str]
     text: str | None = None
     dev_pairs: str | None = None
+    parts: dict[str, str] | None = None
 
 
 class StudyRecord(Settings):
