@@ -41,6 +41,25 @@ def interface_fault(part: type[Part], base: type[Part]) -> str | None:
     return None
 
 
+def weight_fault(part: type[Part], base: type[Part]) -> str | None:
+    """Describes in one clause that the settings of a term lack its weight; None if they have it.
+
+    Example:
+        >>> from opencse.objective.terms.base import Term
+        >>> from opencse.objective.terms.dcl import DCL
+        >>> weight_fault(DCL, Term) is None
+        True
+
+    Args:
+        part: the class of the term.
+        base: the class of all terms.
+    """
+    computed = inspect.getattr_static(part, "weight", None) is not inspect.getattr_static(base, "weight", None)
+    if computed or "weight" in part.Settings.model_fields:
+        return None
+    return "has no weight in its Settings, which multiplies its loss; add one: weight: float = 1.0"
+
+
 def _takes(actual: object, expected: object) -> bool:
     """Whether ``actual`` can be called with the arguments of ``expected``."""
     if not inspect.isfunction(actual) or not inspect.isfunction(expected):

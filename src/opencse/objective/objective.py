@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.objective.arguments import CONTRAST, checked_columns, checked_loss, require_parts, require_values
 from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.context import Context
 from opencse.objective.contrast import TILE_BYTES, Contrast, ContrastLoss, Directions, Partition, contrast
@@ -96,7 +97,7 @@ class Objective(nn.Module):
         matryoshka: contrasts the first dimensions of the vectors too, if given.
 
     Raises:
-        UserError: if two of its parts cannot be combined.
+        UserError: for a wrong value, or if two of its parts cannot be combined.
     """
 
     def __init__(
@@ -120,6 +121,11 @@ class Objective(nn.Module):
         matryoshka: Matryoshka | None = None,
     ) -> None:
         super().__init__()
+        require_values(similarity=similarity, temperature=temperature, label_smoothing=label_smoothing, loss=loss)
+        require_values(directions=directions, partition=partition, saved_encoder=saved_encoder, tile_bytes=tile_bytes)
+        require_parts("view", [view], View)
+        require_parts("negatives", negatives, NegativeSource)
+        require_parts("terms", terms, Term)
         self.view = view
         self.positive = positive or Positive()
         self.sides = self.positive.of  # registers it as a submodule, for its state
@@ -309,14 +315,14 @@ class Objective(nn.Module):
         report: dict[str, Tensor] = {}
         if self.negatives:
             contrasted = self._contrast(reps)
-            losses["contrast"] = contrasted.loss
+            losses[CONTRAST] = contrasted.loss
             report["positive_similarity"] = contrasted.positive_similarity
             report["negative_similarity"] = contrasted.negative_similarity
             report["duplicates_masked"] = contrasted.duplicates
             if self.learned_temperature is not None:
                 report["temperature"] = 1 / self.learned_temperature.scale.detach()
         for term in self.terms:
-            losses[term.kind] = term.weight * term.loss(reps)
+            losses[term.kind] = term.weight * checked_loss(term.loss(reps), term.kind)
         return StepLosses(losses, report)
 
     def _contrast(self, reps: Representations) -> Contrast:
@@ -333,7 +339,8 @@ class Objective(nn.Module):
             vectors = reps.mirrored() if mirrored else reps
             sources = [source for source in self.negatives if source.of_both_sides or not mirrored]
             numbers = range(len(columns), len(columns) + len(sources))
-            columns += [source.columns(vectors, self.scoring) for source in sources]
+            by_source = [(source.columns(vectors, self.scoring), source.name) for source in sources]
+            columns += [checked_columns(one, len(vectors.anchor), name) for one, name in by_source]
             plain = [n for n, source in zip(numbers, sources, strict=True) if not source.averaged_with_plain]
             softmaxes += [list(numbers)] if len(plain) == len(numbers) else [list(numbers), plain]
         if self.directions == "both" and self.partition == "joint":

@@ -24,7 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from opencse.errors import UserError, nearest, reason, shortened
-from opencse.objective.interface import interface_fault
+from opencse.objective.interface import interface_fault, weight_fault
 from opencse.objective.part import Part
 from opencse.settings import PartSettings
 
@@ -213,6 +213,8 @@ def _require(role: PartRole, kind: str, part: object) -> type[Part]:
     if "Settings" not in vars(part) or not get_args(part.Settings.model_fields["kind"].annotation):
         raise UserError(f'{shortened(kind)} has no Settings with a kind of its own: kind: Literal["..."] = "..."')
     fault = interface_fault(part, base)
+    if fault is None and role == "term":
+        fault = weight_fault(part, base)
     if fault is not None:
         raise UserError(f"{shortened(kind)} ({part.__module__}.{part.__qualname__}) {fault}")
     return part

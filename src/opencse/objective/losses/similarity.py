@@ -12,30 +12,35 @@ SimilarityKind = Literal["cosine", "dot"]
 
 
 def pairwise_similarity(a: Tensor, b: Tensor, kind: SimilarityKind) -> Tensor:
-    """(N, d), (M, d) -> (N, M): the cosine or dot product of every a with every b.
+    """(N, d), (M, d) -> (N, M): the cosine or dot product of every a with every b; a ``ValueError`` for another kind.
 
     Example:
         >>> pairwise_similarity(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]]), "cosine")
         tensor([[1., 0.]])
     """
-    a, b = at_least_float32(a), at_least_float32(b)
-    if kind == "cosine":
-        a, b = functional.normalize(a, dim=-1), functional.normalize(b, dim=-1)
+    a, b = _compared(a, kind), _compared(b, kind)
     with torch.autocast(a.device.type, enabled=False):
         return a @ b.T
 
 
 def rowwise_similarity(a: Tensor, b: Tensor, kind: SimilarityKind) -> Tensor:
-    """(N, d), (N, d) -> (N,): the cosine or dot product of each a with the b of its row.
+    """(N, d), (N, d) -> (N,): the cosine or dot product of each a with the b of its row; else a ``ValueError``.
 
     Example:
         >>> rowwise_similarity(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0]]), "dot")
         tensor([6.])
     """
-    a, b = at_least_float32(a), at_least_float32(b)
-    if kind == "cosine":
-        a, b = functional.normalize(a, dim=-1), functional.normalize(b, dim=-1)
+    a, b = _compared(a, kind), _compared(b, kind)
     return (a * b).sum(dim=-1)
+
+
+def _compared(vectors: Tensor, kind: SimilarityKind) -> Tensor:
+    """The vectors in the form whose products are the similarity."""
+    if kind == "cosine":
+        return functional.normalize(at_least_float32(vectors), dim=-1)
+    if kind == "dot":
+        return at_least_float32(vectors)
+    raise ValueError(f"unknown similarity {kind!r}; known: cosine, dot")
 
 
 def at_least_float32(values: Tensor) -> Tensor:

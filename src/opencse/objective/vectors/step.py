@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
 from opencse.objective.context import Context
 from opencse.objective.vectors.chunks import WHOLE, Chunks
@@ -227,8 +228,12 @@ class Representations:
             anchor: (N, d).
             positive: (N, d).
             hard: (N, H, d), if there are hard negatives.
+
+        Raises:
+            UserError: for tensors of other shapes.
         """
-        hard = anchor.unsqueeze(1)[:, :0] if hard is None else hard
+        hard = anchor.new_zeros(len(anchor), 0, anchor.shape[-1]) if hard is None else hard
+        _require_shapes(anchor, positive, hard)
         keys = torch.arange(len(anchor) * (2 + hard.shape[1])).reshape(len(anchor), -1)
         return cls(anchor, positive, hard, keys, noise_seed=0)
 
@@ -272,3 +277,12 @@ class Representations:
 
 def _generator(seed: int, name: str, device: torch.device) -> torch.Generator:
     return torch.Generator(device).manual_seed(seed_of(seed, name))
+
+
+def _require_shapes(anchor: Tensor, positive: Tensor, hard: Tensor) -> None:
+    if anchor.ndim != 2 or positive.shape != anchor.shape:
+        shapes = f"anchor {tuple(anchor.shape)}, positive {tuple(positive.shape)}"
+        raise UserError(f"{shapes}: both are expected as (N, d), with the same N and d")
+    if hard.ndim != 3 or (len(hard), hard.shape[2]) != tuple(anchor.shape):
+        n, d = anchor.shape
+        raise UserError(f"hard {tuple(hard.shape)}: ({n}, H, {d}) is expected, H hard negatives of each of {n} anchors")
