@@ -134,13 +134,18 @@ def test_no_tokenizer(copy: Path) -> None:
     assert "has no tokenizer" in refused(copy)
 
 
-def test_an_encoder_decoder_model(tiny_folder: Path, tmp_path: Path) -> None:
-    from transformers import T5Config
+@pytest.mark.parametrize("encoder_alone", [False, True])
+def test_an_encoder_decoder_model(tiny_folder: Path, tmp_path: Path, encoder_alone: bool) -> None:
+    from transformers import T5Config, T5EncoderModel
 
     shutil.copy(tiny_folder / "tokenizer.json", tmp_path)
     shutil.copy(tiny_folder / "tokenizer_config.json", tmp_path)
-    T5Config(d_model=8, num_layers=1).save_pretrained(tmp_path)
-    assert "only encoders are supported" in refused(tmp_path)
+    config = T5Config(d_model=8, d_kv=4, d_ff=8, num_heads=2, num_layers=1, vocab_size=20)
+    if encoder_alone:
+        T5EncoderModel(config).save_pretrained(tmp_path)
+    else:
+        config.save_pretrained(tmp_path)
+    assert "a t5 model has an encoder and a decoder; only encoders are supported" in refused(tmp_path)
 
 
 def test_missing_folder_file_and_empty_folder(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch import nn
 
 from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_code, refuse_foreign
+from opencse.model_folder.padding_check import require_padding_unseen
 from opencse.model_folder.weight_files import require_repeats, require_sizes
 
 if TYPE_CHECKING:
@@ -86,15 +87,17 @@ def load_backbone(
         trust_remote_code: run the code that the folder names, where it names any.
 
     Raises:
-        UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random.
+        UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random; or if
+            padding changes the vectors.
     """
     from transformers import AutoModel
 
     stored_bytes = require_repeats(folder)
     config = load_config(folder, trust_remote_code=trust_remote_code)
-    if config.is_encoder_decoder:
+    if config.is_encoder_decoder or _of_encoder_and_decoder(config):
         raise UserError(
-            f"{folder}: a {config.model_type} model has an encoder and a decoder; only encoders are supported"
+            f"{folder}: a {config.model_type} model has an encoder and a decoder; only encoders are supported, and "
+            "none that was taken out of such a model"
         )
     for key in ("hidden_size", "num_hidden_layers"):
         if not isinstance(getattr(config, key, None), int):
@@ -110,9 +113,17 @@ def load_backbone(
         _set_dropout(config, dropout, folder)
     if layers is not None:
         _keep_layers(config, layers, folder)
-    return drop_pooler(
-        load_all_weights(AutoModel.from_pretrained, folder, config, trust_remote_code, unused=("pooler.",))
-    )
+    network = load_all_weights(AutoModel.from_pretrained, folder, config, trust_remote_code, unused=("pooler.",))
+    require_padding_unseen(backbone := drop_pooler(network), folder)
+    return backbone
+
+
+def _of_encoder_and_decoder(config: PretrainedConfig) -> bool:
+    """Whether transformers has a class for the encoder alone, as of T5; the folder may hold that one."""
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
+
+    encoder = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
+    return encoder is not None and encoder is not MODEL_MAPPING.get(type(config), None)
 
 
 def load_all_weights(
