@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,27 @@ def test_seeds_apart_need_one_seed_for_the_rest(small_sts: Path, tmp_path: Path)
     refused("give one seed for everything else: --seeds 42", seeds=[1, 2])
     refused(r"training\.data_seed is set by the comparison", settings=["training.data_seed=3"])
     refused(r"training\.dropout_seed is set by the comparison", grid=["training.dropout_seed=3,4"])
+
+
+def test_fewer_tasks_are_read_of_a_folder_that_lacks_the_others(
+    small_sts: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(small_sts / "stsb", tmp_path / "few" / "stsb")
+
+    def compared(**options: object) -> Comparison:
+        return opencse.compare(
+            TEXTS,
+            tmp_path / "out",
+            ["simcse"],
+            tmp_path / "few",
+            starts=[tiny_folder],
+            settings=QUICK,
+            dry_run=True,
+            **options,  # type: ignore[arg-type]
+        )
+
+    with pytest.raises(UserError, match=r"choose tasks without it \(--tasks stsb\)"):
+        compared()
+    compared(tasks=["stsb"])
+    with pytest.raises(UserError, match="--tasks needs a single suite"):
+        compared(tasks=["stsb"], suites=["sts", "dev"])

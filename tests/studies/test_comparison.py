@@ -141,6 +141,8 @@ def test_metric_and_baseline_are_checked(records: list[StudyRecord]) -> None:
         compare(records, "simsce")
     without = [r.model_copy(update={"results": {"transfer.mr": 1.0, "transfer.average": 2.0}}) for r in records]
     assert compare(without, "simcse").metric == "transfer.average"
+    few = [r.model_copy(update={"results": {"transfer.mr": 1.0, "transfer.average_of_present": 2.0}}) for r in records]
+    assert compare(few, "simcse").metric == "transfer.average_of_present"
 
 
 def test_over_pairs_agrees_with_the_pairs(records: list[StudyRecord]) -> None:

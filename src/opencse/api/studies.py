@@ -197,7 +197,10 @@ def _dev(dev: str | Path | None, data: str | Path) -> str | Path | None:
 
 def _suites(data: str | Path, options: StudyOptions, *, apart: bool = False) -> list[SuiteChoice]:
     """The suites that are evaluated, each with its folder; ``apart``: each task by itself."""
-    names, how = options["suites"], Options(fast=options["fast"], device=options["device"], apart=apart)
+    names, tasks = options["suites"], options["tasks"]
+    if tasks is not None and len(names) > 1:
+        raise UserError("--tasks needs a single suite; compare on the suites one by one, or leave --tasks out")
+    how = Options(tasks=tasks, fast=options["fast"], device=options["device"], apart=apart)
     return [SuiteChoice(suite_named(name).name, suite_folder(data, name, alone=len(names) == 1), how) for name in names]
 
 

@@ -290,5 +290,5 @@ def _metric(runs: Sequence[StudyRecord], metric: str | None) -> str:
         return metric
     if not shared:
         raise UserError("the runs have no score in common; they were evaluated on different suites")
-    averages = [name for name in shared if name.rsplit(".", 1)[-1] == "average"]
+    averages = [name for name in shared if name.rsplit(".", 1)[-1] in ("average", "average_of_present")]
     return "sts.average" if "sts.average" in shared else (averages or shared)[0]

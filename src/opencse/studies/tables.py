@@ -82,7 +82,8 @@ def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: st
         which_encoders(comparison),
         "",
         f"Mean ± standard deviation over seeds. Differences are of {comparison.metric}, paired by seed, with Student's "
-        f"95% interval; p is after Holm over all comparisons with {baseline}, or all with a start.",
+        f"95% interval (against the start: ± half of it); p is after Holm over all comparisons with {baseline}, or all "
+        "with a start.",
         "",
         *_over_pairs(comparison.rows),
         *_by_seed(comparison.rows),

@@ -16,8 +16,8 @@ class FastOptions(TypedDict, total=False):
     fast: Annotated[bool, Option(False, "Transfer, probing: SentEval's faster settings, for a first look.", rank=1)]
 
 
-class SuiteOptions(FastOptions, IdenticalIdOptions, ModelOptions, total=False):
-    """How models are scored on a suite of tasks."""
+class TaskOptions(TypedDict, total=False):
+    """Which tasks of a suite are scored."""
 
     tasks: Annotated[
         Sequence[str] | None,
@@ -27,6 +27,11 @@ class SuiteOptions(FastOptions, IdenticalIdOptions, ModelOptions, total=False):
             in_python="the tasks of the suite to score; all by default.",
         ),
     ]
+
+
+class SuiteOptions(FastOptions, TaskOptions, IdenticalIdOptions, ModelOptions, total=False):
+    """How models are scored on a suite of tasks."""
+
     logistic: Annotated[
         bool,
         Option(

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from opencse.api.declaring import Option
-from opencse.api.options.evaluation import FastOptions
+from opencse.api.options.evaluation import FastOptions, TaskOptions
 from opencse.api.options.shared import DeviceOptions, EngineOptions, RowColumnOptions, SettingOptions
 
 
-class StudyOptions(FastOptions, SettingOptions, RowColumnOptions, DeviceOptions, total=False):
+class StudyOptions(FastOptions, TaskOptions, SettingOptions, RowColumnOptions, DeviceOptions, total=False):
     """How recipes are trained and scored."""
 
     suites: Annotated[
