@@ -10,7 +10,7 @@ import pytest
 from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import building
+from opencse.search import building, row_encoding
 from opencse.search.building import BuildSettings, require_new
 from opencse.search.index import Index
 from search_texts import TEXTS
@@ -27,7 +27,7 @@ def test_settings_of_passages_need_passages(mini: SentenceEncoder) -> None:
 def test_an_interrupted_build_continues_after_the_last_window(
     tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "WINDOW", 2)
+    monkeypatch.setattr(row_encoding, "WINDOW", 2)
     encode, windows = SentenceEncoder.encode_document, []
 
     def interrupted(self: SentenceEncoder, texts: list[str], **options: Any) -> Any:
@@ -49,7 +49,7 @@ def test_an_interrupted_build_continues_after_the_last_window(
 def test_an_interrupted_build_of_other_settings_starts_again(
     tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(building, "WINDOW", 2)
+    monkeypatch.setattr(row_encoding, "WINDOW", 2)
     with monkeypatch.context() as patch:
         patch.setattr(building, "_begin_build", _begin_and_fail(building._begin_build))
         with pytest.raises(KeyboardInterrupt):

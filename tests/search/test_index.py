@@ -12,8 +12,6 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import building
-from opencse.search.folder import locked
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 from search_texts import TEXTS
@@ -89,27 +87,6 @@ def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: Sente
     assert index.info().columns == {"length": "number", "kind": "text"}
     with pytest.raises(UserError, match="no row has the id 'y'"):
         index.vectors(["y"])
-
-
-def test_ids_are_unique(index: Index) -> None:
-    before = index.rows()
-    with pytest.raises(UserError, match="the id 'n1' exists already"):
-        index.add([{"text": "Other.", "id": "fresh"}, {"text": "Another.", "id": "n1"}])
-    assert index.rows() == before
-    assert index.add([{"text": "Another.", "id": "n1"}], replace=True) == 1
-    assert [hit.id for hit in index.rows()] == ["n0", "n2", "n3", "n4", "n1"]
-    assert index.rows(4)[0].text == "Another."
-    with pytest.raises(UserError, match=r"rows\[1\]: the id 'a' is also that of rows\[0\]"):
-        index.add([{"text": "One.", "id": "a"}, {"text": "Two.", "id": "a"}], replace=True)
-
-
-def test_an_id_that_occurs_twice_is_refused_across_windows(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "WINDOW", 2)
-    before = index.rows()
-    twice = [{"text": "First.", "id": "n1"}, {"text": "Two."}, {"text": "Three."}, {"text": "Last.", "id": "n1"}]
-    with pytest.raises(UserError, match=r"rows\[3\]: the id 'n1' is also that of rows\[0\]"):
-        index.add(twice, replace=True)
-    assert index.rows() == before
 
 
 def test_deleting(index: Index) -> None:
@@ -199,16 +176,6 @@ def test_queries_with_known_vectors_are_not_encoded(index: Index, mini: Sentence
         index.search(texts, vectors=mini.encode(texts[:1]))
 
 
-def test_another_model_is_refused(index: Index, tiny_folder: Path) -> None:
-    other = SentenceEncoder.load(tiny_folder, device="cpu")
-    with pytest.raises(UserError, match="was built with opencse-mini"):
-        Index.open(index.folder, encoder=other)
-    with pytest.raises(UserError, match="was built with opencse-mini"):
-        index.add(["x"], encoder=other)
-    with Index.open(index.folder) as alone:  # loads the model that it names
-        assert alone.search(["cat"], 1) == index.search(["cat"], 1)
-
-
 def test_an_index_whose_model_changed_since_is_refused(
     tmp_path: Path, tiny_folder: Path, mini: SentenceEncoder
 ) -> None:
@@ -261,12 +228,6 @@ def test_invalid_arguments_are_refused(index: Index) -> None:
         index.search(["cat"], 0)
     with pytest.raises(UserError, match="at least 0"):
         index.rows(-1)
-
-
-def test_a_second_writer_is_refused(index: Index) -> None:
-    with locked(index.folder), pytest.raises(UserError, match="another process is writing this index"):
-        index.add(["x"])
-    index.add(["x"])
 
 
 def test_a_missing_or_damaged_index_is_reported_in_one_line(

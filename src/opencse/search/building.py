@@ -1,23 +1,19 @@
-"""Builds an index and changes it: encodes rows in windows, continues an interrupted build, adds, deletes, commits."""
+"""Builds an index in a folder, or continues a build that was interrupted."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.kernels.precision import PrecisionName
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.outputs import made_folder
@@ -43,18 +39,14 @@ from opencse.search.folder import (
 )
 from opencse.search.keyword_index import cache_name
 from opencse.search.passages import PassageSplitter
-from opencse.search.row_database import Manifest, create_database, how_to_rebuild, unique_name, write_errors
+from opencse.search.row_database import Manifest, create_database, unique_name, weight_fields, write_errors
+from opencse.search.row_encoding import RowEncoder, windows
 from opencse.search.row_sources import RowSource
-from opencse.search.rows import IndexRow
-from opencse.search.writer import Writer, id_after
+from opencse.search.writer import Writer
 from opencse.text.stems import AUTO, language_named, language_of
 
-WINDOW = 8_192
-"""Rows that are encoded and written together."""
 _SAMPLE = 2_000
 """Texts from which the language is detected."""
-_COMPACT = 4
-"""The vector file is written again when more than one in this many of its rows is deleted."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +87,35 @@ class BuildSettings:
         return PassageSplitter(encoder, self.max_length or encoder.max_length, self.overlap)
 
 
+@dataclass(frozen=True)
+class EncoderOrigin:
+    """How the encoder of an index is opened again for queries.
+
+    Attributes:
+        model: name or folder; empty: queries need a loaded encoder.
+        files: the `hash_files` of the files that it was opened from; empty: not known.
+        pooling: replaced the model's own pooling when it was loaded.
+    """
+
+    model: str = ""
+    files: str = ""
+    pooling: str | None = None
+
+
 def build(
     folder: Path,
     source: RowSource,
     encoder: TextEncoder,
     settings: BuildSettings,
     *,
-    model: str,
-    model_files: str,
-    pooling: str | None,
+    origin: EncoderOrigin,
     overwrite: bool,
     progress: Progress,
 ) -> None:
     """Builds an index in ``folder``; after an interruption the same call continues after the last complete window."""
     splitter = settings.splitter(encoder)
     language = None if settings.language == AUTO else language_named(settings.language)
-    total = source.count
+    total = source.count  # reads and checks all rows
     if settings.kind != "flat":
         require_faiss()
         require_enough(settings.kind, total)
@@ -119,43 +124,13 @@ def build(
     require_new(folder, overwrite=overwrite)
     with made_folder(folder), locked(folder), write_errors(folder):
         require_new(folder, overwrite=overwrite)
-        manifest = Manifest(
-            model=model,
-            fingerprint=fingerprint(encoder),
-            model_files=model_files,
-            pooling=pooling,
-            precision=settings.precision,
-            query_prompt=encoder.prompts.of(Role.QUERY),
-            document_prompt=encoder.prompts.of(Role.DOCUMENT),
-            dimension=encoder.dimension,
-            similarity=encoder.similarity_fn_name,
-            **weight_fields(encoder.hybrid_weight),
-            kind=settings.kind,
-            max_length=None if splitter is None else settings.max_length or encoder.max_length,
-            overlap=settings.overlap,
-            vectors=unique_name("vectors-", ".f32"),
-            source=text,
-            taken=0,
-        )
+        manifest = _first_manifest(encoder, settings, origin, text)
         if encoder.prompts:
             line = encoder.prompts.line(Role.QUERY, Role.DOCUMENT)
             progress.say(f"prompts    {line}{encoder.prompts.note}")
         name = _interrupted_build(folder, manifest, progress) or _begin_build(folder, manifest)
         with _removed_if_empty(folder, name), Writer(folder, name) as writer:
-            completed = total if writer.manifest.taken is None else writer.manifest.taken
-            progress.start("encoding", total, completed)
-            try:
-                for window in _windows(source, completed):
-                    _append(writer, encoder, splitter, window, progress, done=completed)
-                    completed += len(window)
-                    writer.change(taken=completed)
-                    writer.commit(begin_next=True)
-            finally:
-                progress.finish()
-            if completed != total:
-                raise UserError(
-                    f"{source.name}: changed while it was read ({number_of(total, 'row')}, then {completed:,})"
-                )
+            _append_rows(writer, source, RowEncoder(writer, encoder, splitter, progress), progress)
             if settings.language == AUTO:
                 language = language_of(writer.sample_texts(_SAMPLE))
             if writer.manifest.taken is not None or writer.manifest.language != language:
@@ -169,118 +144,43 @@ def build(
         remove_others(folder, [name, manifest.vectors, manifest.engine or ""])
 
 
-def weight_fields(weight: HybridWeight | None) -> dict[str, Any]:
-    """The fields of the manifest that hold the weight of a hybrid search; empty for None."""
-    return {} if weight is None else {"hybrid_weight": weight.value, "hybrid_source": weight.source}
+def _first_manifest(encoder: TextEncoder, settings: BuildSettings, origin: EncoderOrigin, text: str) -> Manifest:
+    """The manifest of an index without rows; ``text`` is the fingerprint of those to come."""
+    return Manifest(
+        model=origin.model,
+        fingerprint=fingerprint(encoder),
+        model_files=origin.files,
+        pooling=origin.pooling,
+        precision=settings.precision,
+        query_prompt=encoder.prompts.of(Role.QUERY),
+        document_prompt=encoder.prompts.of(Role.DOCUMENT),
+        dimension=encoder.dimension,
+        similarity=encoder.similarity_fn_name,
+        **weight_fields(encoder.hybrid_weight),
+        kind=settings.kind,
+        max_length=settings.max_length or encoder.max_length if settings.cut else None,
+        overlap=settings.overlap,
+        vectors=unique_name("vectors-", ".f32"),
+        source=text,
+        taken=0,
+    )
 
 
-@contextmanager
-def changing(folder: Path, progress: Progress, *, rows: bool = True) -> Iterator[Writer]:
-    """Opens the index for a change, and commits it at the end of the block; on an error nothing is changed.
-
-    Args:
-        folder: of the index.
-        progress: shows the progress.
-        rows: whether rows may change, and not only settings.
-
-    Raises:
-        UserError: if another process is writing the index, or it cannot be written.
-    """
-    current_database(folder)  # do not lock a folder without an index
-    with locked(folder), write_errors(folder):
-        name = current_database(folder)
-        with Writer(folder, name) as writer:
-            manifest = writer.manifest
-            words = cache_name(name, manifest.version, manifest.language)
-            add_to_list(folder, name, manifest.vectors, manifest.engine or "", words)
-            remove_others(folder, [name, manifest.vectors, manifest.engine or "", words])
-            yield writer
-            if rows:
-                writer.change(source=None)
-            if writer.manifest.slots > _COMPACT * max(1, writer.manifest.rows) // (_COMPACT - 1):
-                writer.compact()
-            update_approximate_index(writer, progress)
-            writer.commit()
-
-
-def add(writer: Writer, source: RowSource, encoder: TextEncoder, *, replace: bool, progress: Progress) -> int:
-    """Adds the rows of ``source`` to a change, and returns their number."""
-    manifest = writer.manifest
-    splitter = None if manifest.max_length is None else PassageSplitter(encoder, manifest.max_length, manifest.overlap)
-    progress.start("encoding", source.count)
-    done = 0
-    replaced: set[str] | None = set() if replace else None
+def _append_rows(writer: Writer, source: RowSource, encoder: RowEncoder, progress: Progress) -> None:
+    """Appends the rows that a build has not taken yet, and commits after each window."""
+    total = source.count
+    completed = total if writer.manifest.taken is None else writer.manifest.taken
+    progress.start("encoding", total, completed)
     try:
-        for window in _windows(source, 0):
-            _append(writer, encoder, splitter, window, progress, done=done, replaced=replaced)
-            done += len(window)
+        for window in windows(source, completed):
+            encoder.append(window, done=completed)
+            completed += len(window)
+            writer.change(taken=completed)
+            writer.commit(begin_next=True)
     finally:
         progress.finish()
-    return done
-
-
-def _append(
-    writer: Writer,
-    encoder: TextEncoder,
-    splitter: PassageSplitter | None,
-    rows: Sequence[IndexRow],
-    progress: Progress,
-    *,
-    done: int,
-    replaced: set[str] | None = None,
-) -> None:
-    """Encodes a window of rows and appends them to a change.
-
-    Args:
-        writer: of the change.
-        encoder: of the index.
-        splitter: of long texts, or None.
-        rows: of the window.
-        progress: counts rows.
-        done: number of rows before this window.
-        replaced: ids of the rows before; the new rows replace rows of the same ids, and their ids are added. None: an
-            id that exists is refused.
-    """
-    identified = list(_with_ids(rows, writer.manifest.next_id))
-    if replaced is not None:
-        ids = [row.id for row in identified if row.id is not None]
-        for name in ids:
-            if name in replaced:
-                raise UserError(f"the id {name!r} occurs twice; give each row its own id")
-            replaced.add(name)
-        writer.remove_ids(ids)
-    texts = [row.text for row in identified]
-    if not done:
-        warn_of_unknown_tokens(encoder, texts, progress.say)
-    passages = [[text] for text in texts] if splitter is None else splitter.split(texts)
-    parts = [
-        (IndexRow(text, row.id, row.metadata), part)
-        for row, row_passages in zip(identified, passages, strict=True)
-        for part, text in enumerate(row_passages)
-    ]
-    share = len(rows) / max(1, len(parts))
-    for start in range(0, len(parts), WINDOW):
-        block = parts[start : start + WINDOW]
-        vectors = encoder.encode_document(
-            [row.text for row, _ in block],
-            precision=writer.manifest.precision,
-            progress=lambda count, _, before=start: progress.advance(done + int(share * (before + count))),  # type: ignore[misc]
-        )
-        writer.append(block, writer.manifest.similarity.prepared(vectors))
-
-
-def _with_ids(rows: Sequence[IndexRow], next_id: int) -> Iterator[IndexRow]:
-    """Numbers the rows without an id."""
-    for row in rows:
-        name = str(next_id) if row.id is None else row.id
-        next_id = max(next_id, id_after(name))
-        yield IndexRow(row.text, name, row.metadata)
-
-
-def _windows(source: RowSource, before: int) -> Iterator[list[IndexRow]]:
-    rows = islice(iter(source), before, None)
-    while window := list(islice(rows, WINDOW)):
-        yield window
+    if completed != total:
+        raise UserError(f"{source.name}: changed while it was read ({number_of(total, 'row')}, then {completed:,})")
 
 
 def _interrupted_build(folder: Path, manifest: Manifest, progress: Progress) -> str | None:
@@ -345,29 +245,6 @@ def _list_current_files(folder: Path) -> None:
             manifest = writer.manifest
         words = cache_name(name, manifest.version, manifest.language)
         add_to_list(folder, name, manifest.vectors, manifest.engine or "", words)
-
-
-def require_same_model(folder: Path, manifest: Manifest, encoder: TextEncoder) -> None:
-    """Refuses an encoder whose vectors cannot be compared with those of the index."""
-    if encoder.similarity_fn_name is not manifest.similarity:
-        raise UserError(
-            f"{folder}: compares vectors by {manifest.similarity}, and the model by {encoder.similarity_fn_name}; "
-            f"{how_to_rebuild(folder)}"
-        )
-    current = fingerprint(encoder)
-    prompts = encoder.prompts.of(Role.QUERY), encoder.prompts.of(Role.DOCUMENT)
-    if current != manifest.fingerprint and prompts != (manifest.query_prompt, manifest.document_prompt):
-        raise UserError(
-            f"{folder}: was built with the prompts {manifest.query_prompt!r} for queries and "
-            f"{manifest.document_prompt!r} for documents, and this encoder has {prompts[0]!r} and {prompts[1]!r}; "
-            f"query it with the model as it was then, or {how_to_rebuild(folder)}"
-        )
-    if current != manifest.fingerprint:
-        raise UserError(
-            f"{folder}: was built with {manifest.model or 'another model'} (fingerprint {manifest.fingerprint}), and "
-            f"this encoder is another ({current}), or the index is of an earlier version of opencse; query it with "
-            "that model, or build an index with this one"
-        )
 
 
 def require_new(folder: Path, *, overwrite: bool) -> None:

@@ -21,11 +21,13 @@ from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
 from opencse.ranking import PreparedVectors
-from opencse.search.building import BuildSettings, add, build, changing, require_same_model, weight_fields
+from opencse.search.building import BuildSettings, EncoderOrigin, build
+from opencse.search.changing import add, changing, require_same_model
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
 from opencse.search.queries import hit_of, prepare_queries, search_hybrid, search_vectors
 from opencse.search.result import Hit, IndexInfo, SearchResult, info_of
+from opencse.search.row_database import weight_fields
 from opencse.search.row_sources import FileRows, MemoryRows, RowSource
 from opencse.search.rows import RowLike, id_text
 from opencse.search.snapshots import Snapshot, Snapshots, sql_names
@@ -117,9 +119,7 @@ class Index:
             _source(rows),
             encoder,
             how or BuildSettings(),
-            model=model,
-            model_files=model_files,
-            pooling=pooling,
+            origin=EncoderOrigin(model, model_files, pooling),
             overwrite=overwrite,
             progress=progress or Silent(),
         )

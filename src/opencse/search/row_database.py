@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -282,3 +282,8 @@ def _code(error: sqlite3.DatabaseError) -> int:
     """SQLite's code of an error; bytes that are no UTF-8 have none, and count as damage."""
     missing = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else 0
     return int(getattr(error, "sqlite_errorcode", missing)) & 0xFF
+
+
+def weight_fields(weight: HybridWeight | None) -> dict[str, Any]:
+    """The fields of the manifest that hold the weight of a hybrid search; empty for None."""
+    return {} if weight is None else {"hybrid_weight": weight.value, "hybrid_source": weight.source}
