@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -101,25 +101,19 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
     Raises:
         UserError: if there is no checkpoint, the start has changed, or the model cannot be written.
     """
-    record, checkpoint = _record_and_checkpoint(run)
-    history = History.read(checkpoint.values["history"])
-    best = choose_so_far(record, history, int(checkpoint.values["step"]))
-    recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
-    model = start_of(run, record)
-    head = keeps_head(Objective.from_settings(recipe.objective))
+    stopped = _StoppedRun.read(run, trust_remote_code)
+    values = stopped.checkpoint.values
+    best = choose_so_far(stopped.record, History.read(values["history"]), int(values["step"]))
+    stopped = replace(stopped, model=start_of(run, stopped.record))
     if last:
-        encoder = _of_checkpoint(run, recipe, model, checkpoint, "encoder", "cpu", trust_remote_code)
-        encoder.hybrid_weight = None
-        encoder.save(run.last, card=_card(record, recipe, encoder, best, "last"), masked_lm=head)
-    if best.kept in ("best", "last"):
-        weights: Weights = "best" if best.kept == "best" else "encoder"
-        encoder = _of_checkpoint(run, recipe, model, checkpoint, weights, "cpu", trust_remote_code)
+        stopped.save(stopped.trained("encoder"), run.last, best, "last")
+    if best.kept == "best":
+        encoder = stopped.trained("best")
+    elif best.kept == "last":
+        encoder = stopped.trained("encoder")
     else:
-        encoder = _untrained(recipe, model, checkpoint, best.kept, trust_remote_code)
-        if head:
-            add_masked_lm_head(encoder, model, trust_remote_code=trust_remote_code)
-    encoder.hybrid_weight = None  # it was fitted for the vectors of the start
-    encoder.save(run.path, card=_card(record, recipe, encoder, best, best.kept), masked_lm=head)
+        encoder = stopped.untrained(best.kept)
+    stopped.save(encoder, run.path, best, best.kept)
     return best
 
 
@@ -165,9 +159,7 @@ def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: 
         UserError: if there is no run, or no checkpoint yet.
     """
     run = RunFolder(folder)
-    record, checkpoint = _record_and_checkpoint(run)
-    recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
-    return _of_checkpoint(run, recipe, record.identity.model, checkpoint, "encoder", device, trust_remote_code)
+    return _StoppedRun.read(run, trust_remote_code).trained("encoder", device)
 
 
 def start_of(run: RunFolder, record: RunRecord) -> str:
@@ -194,77 +186,104 @@ def start_of(run: RunFolder, record: RunRecord) -> str:
     return identity.model
 
 
-def _record_and_checkpoint(run: RunFolder) -> tuple[RunRecord, Checkpoint]:
-    record = run.record() if run.record_file.is_file() else None
-    checkpoint = load_checkpoint(run.checkpoint)
-    if record is None or checkpoint is None:
-        raise UserError(f"{run.path}: holds no checkpoint of a run; give the folder of a run that has reached one")
-    return record, checkpoint
+@dataclass(frozen=True)
+class _StoppedRun:
+    """What the files of a run say at its newest checkpoint.
 
+    Attributes:
+        folder: of the run.
+        record: of the run.
+        checkpoint: the newest.
+        recipe: of the record.
+        model: where the start is.
+        trust_remote_code: run the code of the start's folder.
+    """
 
-def _of_checkpoint(
-    run: RunFolder,
-    recipe: Recipe,
-    model: str,
-    checkpoint: Checkpoint,
-    weights: Weights,
-    device: str | None,
-    trust_remote_code: bool,
-) -> SentenceEncoder:
-    """Opens the encoder with weights of a checkpoint, without the head that only training uses."""
-    encoder = build_encoder(recipe, model, device, trust_remote_code)
-    objective = Objective.from_settings(recipe.objective)
-    if keeps_head(objective):
-        tied = all(request.tied for request in objective.reads if isinstance(request, LmHead))
-        add_masked_lm_head(encoder, model, tied=tied, trust_remote_code=trust_remote_code)
-    tensors = checkpoint.of(weights)
-    second = objective.saved_encoder == "second" or checkpoint.values.get("better_encoder") == 1
-    if weights == "encoder" and second:
-        tensors |= checkpoint.of("objective.second")
-    put_weights(encoder, _token_weights(checkpoint))
-    names = encoder.state_dict().keys()
-    try:
-        encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in names})
-    except RuntimeError as error:
-        raise UserError(
-            f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put the "
-            "run's original back"
-        ) from None
-    encoder.projection = None
-    return encoder.eval()
+    folder: RunFolder
+    record: RunRecord
+    checkpoint: Checkpoint
+    recipe: Recipe
+    model: str
+    trust_remote_code: bool
 
+    @classmethod
+    def read(cls, run: RunFolder, trust_remote_code: bool) -> _StoppedRun:
+        """Reads the files; the start is where it was when the run began.
 
-def _untrained(
-    recipe: Recipe, model: str, checkpoint: Checkpoint, which: str, trust_remote_code: bool
-) -> SentenceEncoder:
-    weights = _token_weights(checkpoint)
-    encoder = None
-    if which == "given":
-        encoder = load_with_own_pooling(recipe, model, "cpu", trust_remote_code, weighed=weights is not None)
-    return encoder or load_start(recipe, model, "cpu", trust_remote_code, weights)
+        Raises:
+            UserError: if there is no run, or no checkpoint yet.
+        """
+        record = run.record() if run.record_file.is_file() else None
+        checkpoint = load_checkpoint(run.checkpoint)
+        if record is None or checkpoint is None:
+            raise UserError(f"{run.path}: holds no checkpoint of a run; give the folder of a run that has reached one")
+        recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
+        return cls(run, record, checkpoint, recipe, record.identity.model, trust_remote_code)
 
+    @property
+    def _token_weights(self) -> TokenWeights | None:
+        weights = self.checkpoint.of("encoder").get("token_weights.weights")
+        return None if weights is None else TokenWeights(weights)
 
-def _token_weights(checkpoint: Checkpoint) -> TokenWeights | None:
-    weights = checkpoint.of("encoder").get("token_weights.weights")
-    return None if weights is None else TokenWeights(weights)
+    def trained(self, weights: Weights, device: str | None = "cpu") -> SentenceEncoder:
+        """Opens the encoder with weights of the checkpoint, without the head that only training uses."""
+        encoder = build_encoder(self.recipe, self.model, device, self.trust_remote_code)
+        objective = Objective.from_settings(self.recipe.objective)
+        if keeps_head(objective):
+            tied = all(request.tied for request in objective.reads if isinstance(request, LmHead))
+            add_masked_lm_head(encoder, self.model, tied=tied, trust_remote_code=self.trust_remote_code)
+        tensors = self.checkpoint.of(weights)
+        second = objective.saved_encoder == "second" or self.checkpoint.values.get("better_encoder") == 1
+        if weights == "encoder" and second:
+            tensors |= self.checkpoint.of("objective.second")
+        put_weights(encoder, self._token_weights)
+        names = encoder.state_dict().keys()
+        try:
+            encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in names})
+        except RuntimeError as error:
+            raise UserError(
+                f"{self.folder.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put the "
+                "run's original back"
+            ) from None
+        encoder.projection = None
+        return encoder.eval()
 
+    def untrained(self, which: Literal["start", "given"]) -> SentenceEncoder:
+        """Opens the start as training uses it, or (``given``) with its own pooling."""
+        recipe, model, trust, weights = self.recipe, self.model, self.trust_remote_code, self._token_weights
+        encoder = None
+        if which == "given":
+            encoder = load_with_own_pooling(recipe, model, "cpu", trust, weighed=weights is not None)
+        encoder = encoder or load_start(recipe, model, "cpu", trust, weights)
+        if keeps_head(Objective.from_settings(recipe.objective)):
+            add_masked_lm_head(encoder, model, trust_remote_code=trust)
+        return encoder
 
-def _card(record: RunRecord, recipe: Recipe, encoder: SentenceEncoder, best: BestSoFar, which: str) -> str:
-    counts = record.corpus.model_dump()
-    longest = recipe.data.max_length
-    facts = CorpusFacts(
-        source=record.source,
-        fingerprint=record.identity.text,
-        rows=record.corpus.rows,
-        width=counts.get("width", 1),
-        tokens=record.corpus.tokens,
-        at_limit=counts.get("at_limit", 0),
-        duplicates=record.corpus.duplicates,
-        documents=counts.get("documents", 0),
-        max_length=counts.get("max_length", encoder.max_length if longest == "auto" else longest),
-    )
-    own_pooling = None if record.given is None else record.given.value
-    scores = score_lines(
-        best.scores, record.identity.dev or "", record.measure or "dev score", recipe.training.seed, own_pooling
-    )
-    return model_card(recipe, record.identity.model, facts, encoder, which=which, verdict=best.verdict, scores=scores)
+    def save(self, encoder: SentenceEncoder, folder: Path, best: BestSoFar, which: str) -> None:
+        """Saves an encoder of the run with its card, without a hybrid weight, which was fitted to the start."""
+        encoder.hybrid_weight = None
+        masked_lm = keeps_head(Objective.from_settings(self.recipe.objective))
+        encoder.save(folder, card=self._card(encoder, best, which), masked_lm=masked_lm)
+
+    def _card(self, encoder: SentenceEncoder, best: BestSoFar, which: str) -> str:
+        record, recipe = self.record, self.recipe
+        counts = record.corpus.model_dump()
+        longest = recipe.data.max_length
+        facts = CorpusFacts(
+            source=record.source,
+            fingerprint=record.identity.text,
+            rows=record.corpus.rows,
+            width=counts.get("width", 1),
+            tokens=record.corpus.tokens,
+            at_limit=counts.get("at_limit", 0),
+            duplicates=record.corpus.duplicates,
+            documents=counts.get("documents", 0),
+            max_length=counts.get("max_length", encoder.max_length if longest == "auto" else longest),
+        )
+        own_pooling = None if record.given is None else record.given.value
+        scores = score_lines(
+            best.scores, record.identity.dev or "", record.measure or "dev score", recipe.training.seed, own_pooling
+        )
+        return model_card(
+            recipe, record.identity.model, facts, encoder, which=which, verdict=best.verdict, scores=scores
+        )
