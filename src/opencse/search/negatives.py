@@ -25,6 +25,8 @@ from opencse.text.scripts import folded
 
 _WINDOW = 1_024
 """Queries that are searched together."""
+Negative = tuple[str, float | None]
+"""A hard negative, and its margin where a teacher gives one."""
 
 
 class Mining(Settings):
@@ -137,31 +139,18 @@ def mine(
     answers: dict[str, list[str]] = {}
     for query, positive, *_ in pairs:
         answers.setdefault(query, []).append(positive)
-    queries = list(answers)
-    random = np.random.default_rng(how.seed)
     refused: Counter[str] = Counter()
     counts: Counter[int] = Counter()
-    progress.start("mining", len(queries))
+    progress.start("mining", len(answers))
     try:
         with writing(out) as unfinished, unfinished.open("w", encoding="utf-8") as stream:
-            for start in range(0, len(queries), _WINDOW):
-                window = queries[start : start + _WINDOW]
-                rows = list(_mine_window(index, window, answers, how, refused))
-                mined: Sequence[Sequence[tuple[str, float | None]]]
-                if teacher is None:
-                    mined = [[(text, None) for text in _picked(allowed, how, random)] for _, _, allowed in rows]
-                else:
-                    ordered = [(query, positive, _ordered(allowed, how, random)) for query, positive, allowed in rows]
-                    mined, refused_here = teacher.select(ordered, how.count)
-                    refused["margin"] += refused_here
-                for (query, positive, _), negatives in zip(rows, mined, strict=True):
-                    counts[len(negatives)] += 1
-                    for negative, margin in negatives:
-                        row: dict[str, object] = {"anchor": query, "positive": positive, "negative": negative}
-                        if margin is not None:
-                            row["margin"] = round(margin, 6)
-                        stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-                progress.advance(start + len(window))
+            for query, positive, negatives in _mined(index, answers, how, teacher, refused, progress):
+                counts[len(negatives)] += 1
+                for negative, margin in negatives:
+                    row: dict[str, object] = {"anchor": query, "positive": positive, "negative": negative}
+                    if margin is not None:
+                        row["margin"] = round(margin, 6)
+                    stream.write(json.dumps(row, ensure_ascii=False) + "\n")
             triples = sum(count * times for count, times in counts.items())
             if not triples:
                 reasons = ", ".join(f"{why} {times:,}" for why, times in refused.items()) or "no other text nearby"
@@ -176,6 +165,32 @@ def mine(
         progress.finish()
     fewer = sum(times for count, times in counts.items() if 0 < count < how.count)
     return Mined(str(out), len(pairs), triples, counts[0], fewer, dict(refused))
+
+
+def _mined(
+    index: Index,
+    answers: dict[str, list[str]],
+    how: Mining,
+    teacher: MarginTeacher | None,
+    refused: Counter[str],
+    progress: Progress,
+) -> Iterator[tuple[str, str, Sequence[Negative]]]:
+    """Each pair with its negatives, window by window; candidates that are left out are counted in ``refused``."""
+    queries = list(answers)
+    random = np.random.default_rng(how.seed)
+    for start in range(0, len(queries), _WINDOW):
+        window = queries[start : start + _WINDOW]
+        rows = list(_mine_window(index, window, answers, how, refused))
+        negatives: Sequence[Sequence[Negative]]
+        if teacher is None:
+            negatives = [[(text, None) for text in _picked(allowed, how, random)] for _, _, allowed in rows]
+        else:
+            ordered = [(query, positive, _ordered(allowed, how, random)) for query, positive, allowed in rows]
+            negatives, refused_here = teacher.select(ordered, how.count)
+            refused["margin"] += refused_here
+        for (query, positive, _), of_pair in zip(rows, negatives, strict=True):
+            yield query, positive, of_pair
+        progress.advance(start + len(window))
 
 
 def _mine_window(
