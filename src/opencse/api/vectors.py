@@ -132,8 +132,6 @@ def nearest(
     Raises:
         UserError: for bad input, a model named twice, or no query.
     """
-    progress, index = options["progress"] or Silent(), options["index"]
-    columns, split = options["columns"], options["split"]
     several = [models] if isinstance(models, Model) else list(models)
     names = [name_of(model) for model in several]
     if len(set(names)) < len(names):
@@ -143,64 +141,27 @@ def nearest(
     for model in several:
         if not isinstance(model, TextEncoder):
             locate(model, code=options["trust_remote_code"])  # before any of them encodes the corpus
-    indexes = [index] if isinstance(index, str | Path) else list(index or [])
-    if (corpus is None) == (not indexes):
-        raise UserError("give either a corpus to search (--corpus), or an index for each model (--index)")
-    cache = None
-    if corpus is None:
-        if len(indexes) != len(several):
-            raise UserError(
-                f"{number_of(len(indexes), 'index')} for {number_of(len(several), 'model')}; give each model its own, "
-                "in the same order"
-            )
-        if columns is not None or split is not None:
-            raise UserError("--columns and --split need --corpus; leave them out with --index")
-        texts = _texts_of_indexes(indexes)
-    else:
-        source = open_texts(corpus, columns=columns, split=split)
-        texts = texts_of(source)
-        cache = cache_folder(source) if options["cache"] else None
-    different = list(dict.fromkeys(texts))
-
-    def encoding(number: int, model: Model) -> SearchEncode:
-        """Loads its model when it is called, so that one at a time is in memory."""
-
-        def encode(queries: Sequence[str], documents: Sequence[str]) -> tuple[Embeddings, Embeddings]:
-            encoder = load_for_vectors(model, options)
-            if not indexes and cache is None:
-                title = f"encoding with {name_of(model)}"
-                rows = encoded(encoder, documents, title, progress, prompt=encoder.prompts.of(Role.DOCUMENT))
-                return encoder.encode_query(queries), rows
-            if indexes:
-                opened = Index.open(indexes[number], encoder=encoder)
-            else:
-                assert cache is not None
-                opened = cached_index(cache, different, name_of(model), encoder, progress)
-            with opened:
-                return vectors_of(opened, queries, Role.QUERY), vectors_of(opened, documents, Role.DOCUMENT)
-
-        return encode
-
-    by_name = list(zip(names, several, strict=True))
+    searched = _SearchedTexts.of(corpus, options, len(several))
+    by_name = dict(zip(names, several, strict=True))
     similarities = {
         name: model.similarity_fn_name if isinstance(model, TextEncoder) else _similarity_of(model)
-        for name, model in by_name
+        for name, model in by_name.items()
     }
-    folders = {name: _calibrated(model, options["pooling"]) for name, model in by_name}
+    folders = {name: _calibrated(model, options["pooling"]) for name, model in by_name.items()}
     calibrations = {
         name: Calibration.load(folder, trust_remote_code=options["trust_remote_code"])
         for name, folder in folders.items()
         if folder is not None and similarities[name] is Similarity.COSINE
     }
     return compare_neighbours(
-        {name: encoding(number, model) for number, (name, model) in enumerate(by_name)},
-        texts,
+        {name: searched.encoding(number, model, options) for number, (name, model) in enumerate(by_name.items())},
+        searched.texts,
         list(queries),
         k=options["k"],
-        source=str(corpus) if isinstance(corpus, str | Path) else ", ".join(map(str, indexes)) or None,
+        source=searched.source,
         percentile_of={name: one.percentile_of for name, one in calibrations.items() if one is not None},
         similarity_of=similarities,
-        progress=progress.say,
+        progress=(options["progress"] or Silent()).say,
     )
 
 
@@ -253,6 +214,73 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
     )
     result.save(model)
     return result
+
+
+@dataclass(frozen=True)
+class _SearchedTexts:
+    """The texts that `nearest` searches, and where their vectors are.
+
+    Attributes:
+        texts: of a corpus, or of the indexes.
+        source: their name, for the record; None for texts in memory.
+        indexes: one for each model; empty for a corpus.
+        cache: folder that keeps the vectors of a corpus; None where they are not kept.
+    """
+
+    texts: list[str]
+    source: str | None
+    indexes: list[str | Path]
+    cache: Path | None = None
+
+    @classmethod
+    def of(cls, corpus: Text | None, options: NearestOptions, models: int) -> _SearchedTexts:
+        """Reads the texts.
+
+        Raises:
+            UserError: for bad input, or another number of indexes than of models.
+        """
+        index, columns, split = options["index"], options["columns"], options["split"]
+        indexes = [index] if isinstance(index, str | Path) else list(index or [])
+        if (corpus is None) == (not indexes):
+            raise UserError("give either a corpus to search (--corpus), or an index for each model (--index)")
+        if corpus is not None:
+            source = open_texts(corpus, columns=columns, split=split)
+            cache = cache_folder(source) if options["cache"] else None
+            return cls(texts_of(source), str(corpus) if isinstance(corpus, str | Path) else None, [], cache)
+        if len(indexes) != models:
+            raise UserError(
+                f"{number_of(len(indexes), 'index')} for {number_of(models, 'model')}; give each model its own, "
+                "in the same order"
+            )
+        if columns is not None or split is not None:
+            raise UserError("--columns and --split need --corpus; leave them out with --index")
+        return cls(_texts_of_indexes(indexes), ", ".join(map(str, indexes)), indexes)
+
+    def encoding(self, number: int, model: Model, options: NearestOptions) -> SearchEncode:
+        """A function that encodes queries and these texts; it loads its model, so that one at a time is in memory.
+
+        Args:
+            number: of the model, and so of its index.
+            model: that encodes.
+            options: of `nearest`.
+        """
+        progress = options["progress"] or Silent()
+
+        def encode(queries: Sequence[str], documents: Sequence[str]) -> tuple[Embeddings, Embeddings]:
+            encoder = load_for_vectors(model, options)
+            if self.indexes:
+                opened = Index.open(self.indexes[number], encoder=encoder)
+            elif self.cache is not None:
+                different = list(dict.fromkeys(self.texts))
+                opened = cached_index(self.cache, different, name_of(model), encoder, progress)
+            else:
+                title = f"encoding with {name_of(model)}"
+                rows = encoded(encoder, documents, title, progress, prompt=encoder.prompts.of(Role.DOCUMENT))
+                return encoder.encode_query(queries), rows
+            with opened:
+                return vectors_of(opened, queries, Role.QUERY), vectors_of(opened, documents, Role.DOCUMENT)
+
+        return encode
 
 
 def _calibrated(model: Model, pooling: str | None) -> Path | None:
