@@ -64,14 +64,6 @@ def test_without_dev_it_says_that_nothing_was_evaluated(tiny_folder: Path, tmp_p
     assert "None: nothing was evaluated" in card_of(tmp_path / "out").text
 
 
-@pytest.mark.slow
-def test_of_what_is_made_without_training(tiny_folder: Path, tmp_path: Path) -> None:
-    opencse.whiten(tiny_folder, sample.TRAIN, tmp_path / "white", dimension=8, sentences=500)
-    assert "to 8" in card_of(tmp_path / "white").text
-    opencse.export_static(tiny_folder, tmp_path / "table")
-    assert "opencse export onnx" not in card_of(tmp_path / "table").text
-
-
 def test_only_names_on_the_hub_are_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "base_model: someone/model" in front_matter("onnx", ["onnx"], "someone/model")
     for no_id in (None, "opencse-mini", "/models/mine", "a/b/c", "../model"):

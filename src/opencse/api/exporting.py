@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+from opencse.api.cards import distilled_card
 from opencse.api.declaring import public
 from opencse.api.models import Model, load_encoder, name_of, open_encoder
 from opencse.api.options.exporting import OnnxOptions, StaticTableOptions
@@ -23,7 +24,6 @@ from opencse.markdown import public_name
 from opencse.numerals import number_of
 from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Silent
-from opencse.runs.card import distilled_card
 from opencse.text import sample
 from opencse.text.given import open_texts
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
+from opencse.api.cards import counted_card, fitted_text, mapped_card
 from opencse.api.declaring import defaults_of, public
 from opencse.api.models import Model, load_encoder, name_of
 from opencse.api.options.making import StaticOptions, WhitenOptions
@@ -24,7 +25,6 @@ from opencse.modules.lower_case import lower_casing
 from opencse.numerals import number_of
 from opencse.outputs import made_folder, paths_of, require_apart, require_empty
 from opencse.progress import Counted, Silent
-from opencse.runs.card import counted_card, whitened_card
 from opencse.text.corpus import tokenise
 from opencse.text.given import Text, open_texts, texts_of
 from opencse.text.tokenizer import Tokenizer
@@ -168,7 +168,8 @@ def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOp
         whitening = Whitening.fit(vectors, dimension) if remove is None else AllButTheTop.fit(vectors, remove)
         result = whitened(encoder, whitening)
         result.normalize = unit
-        card = whitened_card(name, encoder, result, whitening, source.name, source.fingerprint(), len(texts))
+        text_facts = fitted_text(source.name, source.fingerprint(), len(texts))
+        card = mapped_card(name, encoder, result, whitening, text_facts)
         result.save(folder, card=card)
     if isinstance(whitening, AllButTheTop):
         removed = number_of(whitening.removed, "component")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
+from opencse.api.cards import merged_card
 from opencse.api.declaring import public
 from opencse.api.options.shared import ProgressOptions
 from opencse.api.options.sharing import PushOptions
@@ -16,7 +17,6 @@ from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import find_adapters
 from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Silent
-from opencse.runs.card import merged_card
 
 
 @public
