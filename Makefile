@@ -72,8 +72,9 @@ lint: $(VENV)/.installed-dev  ## ruff, who may import whom, and words that a rea
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python tools/words.py
 
-types: $(VENV)/.installed-dev $(VENV)/.installed-docs  ## mypy --strict, the scripts of the documentation too
+types: $(VENV)/.installed-dev $(VENV)/.installed-docs  ## mypy --strict, the scripts of the documentation and of the benchmarks too
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks  # apart: some of its scripts have names of folders of tests
 
 docs: $(VENV)/.installed-docs  ## the documentation site, in site/; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

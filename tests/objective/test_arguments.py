@@ -108,7 +108,7 @@ def test_a_wrong_argument_is_named(arguments: dict[str, Any], message: str) -> N
 
 def test_both_directions_may_be_one_softmax_and_a_term_may_compute_its_weight() -> None:
     made = objective(directions="both", partition="joint", terms=[Half()])
-    made.terms[0].value = torch.tensor(4.0)  # type: ignore[attr-defined]
+    made.terms[0].value = torch.tensor(4.0)
     assert float(made(reps()).losses["half"]) == 2.0
 
 

@@ -169,7 +169,7 @@ def open_rows(
         if fields is not None or split is not None or keep_code:
             raise UserError("a Source has its own fields, split and keep_code; leave them out")
         collection = Collection(
-            text.location, text.columns, ids, tuple(metadata), text.split, text.keep_code, text.skip_lines
+            text.location, text.columns, ids, tuple(metadata), text.split or "train", text.keep_code, text.skip_lines
         )
     elif isinstance(text, str | Path):
         names = None if fields is None else tuple(fields)
