@@ -147,12 +147,12 @@ def agreement(runs: Sequence[Run], pairs: str) -> dict[str, Any]:
         return {}
     own = [max(run["scores"].values()) - run["scores"]["0"] for run in made]
     true = [run["differences"]["ndcg@10 - start"][0] for run in made]
-    better = [run["differences"]["ndcg@10 - start"][1] > 0 for run in made]
+    ends = [run["differences"]["ndcg@10 - start"][1:] for run in made]
     return {
         "runs": len(made),
         "kept": sum(gain > 0 for gain in own),
         "wrong": sum(gain > 0 >= truth for gain, truth in zip(own, true, strict=True)),
-        "better": sum(better),
+        "better": sum(bool(interval) and interval[0] > 0 for interval in ends),
         "own": f"{mean(own):.1f}",
         "true": f"{mean(true):.1f}",
         "off": f"{mean(abs(gain - truth) for gain, truth in zip(own, true, strict=True)):.1f}",

@@ -68,7 +68,8 @@ def save_text(path: Path, text: str) -> None:
     Missing folders are made; a link stays, and the file it leads to is replaced.
 
     Example:
-        >>>         >>> path = Path(tempfile.mkdtemp()) / "new" / "notes.txt"
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "new" / "notes.txt"
         >>> save_text(path, "one line")
         >>> path.read_text()
         'one line'

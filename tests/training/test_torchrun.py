@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -36,13 +37,13 @@ RUN = (
 )
 
 
-def launched(text: Path, out: Path, model: Path, *more: str) -> subprocess.Popen[str]:
+def launched(text: Path, out: Path, model: Path, *more: str, settings: Sequence[str] = RUN) -> subprocess.Popen[str]:
     """``torchrun`` with two processes of ``opencse train``."""
-    settings = [part for setting in RUN for part in ("--set", setting)]
+    typed = [part for setting in settings for part in ("--set", setting)]
     own = [sys.executable, "-c", "from opencse.cli import main; main()"]
     asked = ["train", str(text), "--out", str(out), "--model", str(model), "--device", "cpu", "--dev", "none"]
     port = ["--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"]
-    command = [sys.executable, "-m", "torch.distributed.run", *port, *own, *asked, "--no-report", *settings, *more]
+    command = [sys.executable, "-m", "torch.distributed.run", *port, *own, *asked, "--no-report", *typed, *more]
     return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -126,13 +127,12 @@ def test_several_data_sets_in_several_processes_are_those_of_one(
     plain, graded, out = tmp_path / "text.txt", tmp_path / "graded.tsv", tmp_path / "together"
     plain.write_text("\n".join(sentences[:20]))
     graded.write_text("".join(f"{n % 4}\t{sentences[n]}\t{sentences[n + 30]}\n" for n in range(20)))
-    more = ("training.max_steps=12", "training.log_every=1")
-    settings = [part for setting in more for part in ("--set", setting)]
-    run = launched(plain, out, tiny_folder, *settings, "--also", f"{graded}=cosent")
+    settings = ("training.max_steps=12", *(setting for setting in RUN if "max_steps" not in setting))
+    run = launched(plain, out, tiny_folder, "--also", f"{graded}=cosent", settings=settings)
     _, told = run.communicate(timeout=240)
     assert run.returncode == 0, told
     job = TrainJob(
-        text=Source(str(plain)), recipe="simcse", model=str(tiny_folder), settings=(*RUN, *more), dev=None,
+        text=Source(str(plain)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None,
         device="cpu", also=((Source(str(graded)), "cosent"),),
     )  # fmt: skip
     job.run(tmp_path / "alone")

@@ -61,6 +61,7 @@ class Option:
         least: the smallest value on the command line.
         most: the largest value on the command line.
         repeated: a list is typed by repeating the option; by default it is typed with commas.
+        keyed: each is ``key=value``, and no key is typed twice.
         file: it is typed as the path of a file.
         quoted: it is typed as a text, which is never a path.
         rank: options with a higher rank come later in ``--help``.
@@ -75,6 +76,7 @@ class Option:
     least: float | None = None
     most: float | None = None
     repeated: bool = False
+    keyed: bool = False
     file: bool = False
     quoted: bool = False
     rank: int = 0

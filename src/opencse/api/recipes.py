@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Unpack
 
 from opencse.api.declaring import public
 from opencse.api.options.recipes import ShowRecipeOptions
 from opencse.errors import UserError
-from opencse.recipes.overrides import require_keys_once
 from opencse.recipes.presets import Preset
 from opencse.recipes.recipe import Recipe, Resolved, load_recipe, resolve_recipe
 from opencse.recipes.recipe_files import recipe_names, split_name
@@ -64,8 +62,6 @@ def show_recipe(recipe: str, **options: Unpack[ShowRecipeOptions]) -> Resolved:
     Raises:
         UserError: if there is no such recipe, preset or setting.
     """
-    if not isinstance(options["settings"], str | Mapping):
-        require_keys_once(options["settings"])
     return resolve_recipe(recipe, preset=options["preset"], overrides=options["settings"])
 
 

@@ -19,7 +19,6 @@ from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.score import Transfer
 from opencse.outputs import paths_of, require_apart
 from opencse.progress import Progress, Silent
-from opencse.recipes.overrides import require_keys_once
 from opencse.statistics import Summary
 from opencse.studies.comparison import Comparison
 from opencse.studies.files import WRITTEN, write_comparison
@@ -64,7 +63,6 @@ def compare(
     """
     require_packages("opencse compare", "train", "matplotlib", "scipy")
     progress, names = options["progress"] or Silent(), list(recipes)
-    require_keys_once(options["settings"])
     crossed = variants(names, options["grid"], tuple(options["settings"]))
     baseline = find_baseline(options["baseline"], crossed)
     if baseline is None:
@@ -143,7 +141,6 @@ def reproduce(
     """
     require_packages("opencse reproduce", "train", "scipy")
     progress, settings = options["progress"] or Silent(), tuple(options["settings"])
-    require_keys_once(settings)
     model, seeds, dev = options["model"], options["seeds"], _dev(options["dev"], data)
     row = paper_row(recipe, None if model is None else str(model))
     study = Study(

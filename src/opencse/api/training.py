@@ -24,7 +24,6 @@ from opencse.model_folder.masked_lm import open_masked_lm
 from opencse.outputs import paths_of
 from opencse.processes import started
 from opencse.progress import Silent
-from opencse.recipes.overrides import require_keys_once
 from opencse.recipes.recipe import resolve_recipe
 from opencse.runs.best_so_far import after_kill
 from opencse.runs.data_sets import GivenSet
@@ -334,5 +333,4 @@ def _settings(settings: Iterable[str]) -> tuple[str, ...]:
     changes = tuple(settings)
     if isinstance(settings, str) or not all(isinstance(setting, str) for setting in changes):
         raise TypeError('settings is a list of "key.path=value"')
-    require_keys_once(changes)
     return changes

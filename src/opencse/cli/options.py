@@ -142,6 +142,10 @@ def _value(declared: Declared, typed: Any, parser: Callable[[Any], object] | Non
         return None if NoneType in get_args(declared.kind) else declared.option.default
     if parser is not None:
         return parser(typed)
+    if declared.option.keyed:
+        from opencse.recipes.overrides import require_keys_once
+
+        require_keys_once(typed)
     return listed(typed) if isinstance(typed, str) and _is_list(_first_kind(declared.kind)) else typed
 
 

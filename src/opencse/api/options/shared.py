@@ -176,8 +176,10 @@ class SettingOptions(TypedDict, total=False):
             "Change a setting: training.epochs=2; may be repeated. All of them: opencse recipes show RECIPE.",
             ("--set", "-s"),
             repeated=True,
+            keyed=True,
             rank=3,
-            in_python="settings of the recipe to change, ``key.path=value`` each; they come last.",
+            in_python="settings of the recipe to change, ``key.path=value`` each; they come last. Of one key the last "
+            "counts.",
         ),
     ]
 
