@@ -31,6 +31,8 @@ PAGE, RECORD = RESULTS / "family.md", RESULTS / "records" / "family.json"
 STUDIES = [RESULTS.parents[1] / "benchmarks" / "studies" / name for name in ("family.toml", "family-templates.toml")]
 PARTS = ("mean", "cls")
 """The comparisons from the two starts, by how they are read."""
+LIKELY = 2.0
+"""Points above the base from which a system with too few seeds for a test is named: more than seeds differ by."""
 
 
 def page(scores: Scores) -> str:
@@ -93,6 +95,7 @@ def summed_up(gains: Mapping[str, PairedSeeds]) -> dict[str, Any]:
         "better": listed([name for name, pair in tested.items() if pair.direction() == "better"]),
         "worse": listed([name for name, pair in tested.items() if pair.direction() == "worse"]),
         "untested": listed([name for name in gains if name not in tested]),
+        "promising": listed([name for name, pair in gains.items() if name not in tested and pair.difference >= LIKELY]),
     }
 
 
