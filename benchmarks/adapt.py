@@ -104,16 +104,17 @@ def run(
     if seed is None:
         return made | {"after": judged(model, collection, sts, tune=True)}
     folder = out / "runs" / named(collection, model, seed, pairs)
+    resume = (folder / "run.json").is_file()
     result = adapt(
         collection,
         folder,
         pairs=drawn_pairs(collection, pairs, seed),
         model=model,
         settings=[f"training.seed={seed}", *settings],
-        resume=(folder / "run.json").is_file(),
+        resume=resume,
         progress=Terminal(),
     )
-    seconds = json.loads((folder / "run.json").read_text())["seconds"]
+    seconds = None if resume else json.loads((folder / "run.json").read_text())["seconds"]
     made |= {"kept": result.kept, "verdict": result.verdict, "seconds": seconds, "settings": settings}
     return made | {"scores": result.scores, "after": judged(folder, collection, sts)}
 

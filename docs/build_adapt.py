@@ -123,8 +123,13 @@ def gains(runs: Sequence[Run], model: str, pairs: str) -> dict[str, Any]:
         "sts_start": f"{mean(run['sts'] for run in starts.values()):.2f}",
         "sts": f"{mean(losses):.1f}",
         "sts_most": f"{max(losses):.2f}",
-        "seconds": f"{min(run['seconds'] for run in made):.0f} to {max(run['seconds'] for run in made):.0f}",
+        "seconds": between([run["seconds"] for run in made if run["seconds"] is not None]),
     }
+
+
+def between(seconds: Sequence[float]) -> str:
+    """The shortest and the longest time; those of interrupted runs are not known."""
+    return f"{min(seconds):.0f} to {max(seconds):.0f}" if seconds else "an unknown number of"
 
 
 def hybrid(runs: Sequence[Run]) -> dict[str, Any]:
