@@ -17,7 +17,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from build_papers import RESULTS, markdown
+from comparisons import RESULTS, markdown
 from templates import filled
 
 from opencse.records import save_json, save_text

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from build_papers import BASE, RESULTS, STS, Comparison, Scores, added, markdown, of_paper, scores_of
+from comparisons import BASE, RESULTS, STS, Comparison, Scores, added, markdown, of_paper, scores_of
 from templates import filled
 
 from opencse.evaluation import spearman

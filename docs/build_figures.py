@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from build_papers import FIGURES, RESULTS, markdown
+from comparisons import FIGURES, RESULTS, markdown
 from templates import filled
 
 from opencse.analysis.figures import standalone
