@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from opencse.errors import UserError
@@ -32,13 +33,13 @@ def tables_in(folder: Path) -> list[Path]:
     return [file for file in known if file.stat().st_size and recognise(file).name not in PROSE]
 
 
-def holds_splits(folder: Path) -> bool:
-    """Whether tables of a folder are the splits of a data set: one is for training, another for evaluation.
+def are_splits(tables: Iterable[Path], folder: Path) -> bool:
+    """Whether the tables of a folder are the splits of a data set: one is for training, another for evaluation.
 
     As `datasets` has it, a word of a file's name or of its folder's says so: ``train.csv``, ``my-test-00.parquet``,
     ``dev/a.jsonl``.
     """
-    words = {word for file in tables_in(folder) for word in _WORD.findall(str(file.relative_to(folder)).casefold())}
+    words = {word for file in tables for word in _WORD.findall(str(file.relative_to(folder)).casefold())}
     return bool(words & _TRAINING) and bool(words & _EVALUATION)
 
 

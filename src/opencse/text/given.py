@@ -19,7 +19,7 @@ from opencse.text.documents import Collection, Document
 from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
-from opencse.text.folders import holds_documents, holds_splits, tables_in
+from opencse.text.folders import are_splits, holds_documents, tables_in
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.reading_notes import ReadingNotes
@@ -301,10 +301,9 @@ def _open_location(
         )
     names = None if columns is None else tuple(columns)
     # without a split a folder is read file by file, as documents are; one without such files may be a data set
-    by_file, of_splits = False, False
-    if split is None and is_folder(location):
-        of_splits = holds_splits(Path(location))
-        by_file = not of_splits and bool(tables_in(Path(location)))
+    tables = tables_in(Path(location)) if split is None and is_folder(location) else []
+    of_splits = are_splits(tables, Path(location))
+    by_file = bool(tables) and not of_splits
     source = Source(location, names, None if by_file else split or "train", frozenset(skip_lines), keep_code)
     exists = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
     prose = columns is None and (holds_documents(location) or (exists and source.has_sections))

@@ -68,24 +68,22 @@ def read_to_check(
         if split is None and is_folder(location):
             if not _holds_pairs(Path(location)):
                 opened = DocumentTexts(Collection(location, keep_code=keep_code))
-        else:
-            source = Source(location, None, split or "train", keep_code=keep_code)
-            if source.is_file and source.kind.name not in (*SECTIONED, "text"):
-                present = source.present()
-                graded = graded_pairs(source) if column_like("negative", present) is None else None
-                if graded is not None:
-                    command = _command_for_rows(name, None, GRADED_RECIPE)
-                    kind = f"read as {source.kind}; pairs with a score each"
-                    return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
-                if column_like("anchor", present) is None or column_like("positive", present) is None:
-                    if column_like("text", present) is None and column_like("sentence", present) is None:
-                        fields = suggest_fields(source) or None
-                        guessed = fields is not None
-                    if guessed or column_like("text", present) or column_like("sentence", present):
-                        field_names = None if fields is None else tuple(fields)
-                        opened = DocumentTexts(
-                            Collection(location, field_names, split=split or "train", keep_code=keep_code)
-                        )
+        elif _has_named_columns(source := Source(location, None, split or "train", keep_code=keep_code)):
+            present = source.present()
+            graded = graded_pairs(source) if column_like("negative", present) is None else None
+            if graded is not None:
+                command = _command_for_rows(name, None, GRADED_RECIPE)
+                kind = f"read as {source.kind}; pairs with a score each"
+                return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
+            has_text = any(column_like(usual, present) for usual in ("text", "sentence"))
+            if not _are_pairs(present):
+                fields = None if has_text else suggest_fields(source) or None
+                guessed = fields is not None
+                if guessed or has_text:
+                    field_names = None if fields is None else tuple(fields)
+                    opened = DocumentTexts(
+                        Collection(location, field_names, split=split or "train", keep_code=keep_code)
+                    )
     if opened is None:
         read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code)
         opened = read if isinstance(read, Source | DocumentTexts) else None
@@ -102,8 +100,16 @@ def read_to_check(
 
 def _holds_pairs(folder: Path) -> bool:
     """Whether the first table or JSON file in a folder has columns of pairs, which `opencse.train` reads as rows."""
-    present = next((Source(str(file)).present() for file in tables_in(folder)), ())
+    return _are_pairs(next((Source(str(file)).present() for file in tables_in(folder)), ()))
+
+
+def _are_pairs(present: Sequence[str]) -> bool:
     return all(column_like(name, present) for name in ("anchor", "positive"))
+
+
+def _has_named_columns(source: Source) -> bool:
+    """Whether it is a file of rows, and neither running text nor prose with sections."""
+    return source.is_file and source.kind.name not in (*SECTIONED, "text")
 
 
 def _training_command(
