@@ -12,7 +12,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import opencse
-from layouts import READ, write
+from layout_folders import write
+from layouts import READ
 from opencse.encoder.bert import BertEncoder, KnownModel, open_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_files

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from layouts import READ, write
+from layout_folders import write
+from layouts import READ
 from opencse.model_folder.bert_folder import read_bert
 from opencse.model_folder.layout import TOKEN_WEIGHTS_TENSOR
 from opencse.modules.pooling import Pooling

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 import opencse
-from layouts import READ, REFUSED, page, write
+from layout_folders import write
+from layouts import READ, REFUSED, page
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.building import BuildSettings

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from helpers import write_tiny_bert
-from layouts import READ, write
+from layout_folders import write
+from layouts import READ
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.model_folder.plain_tokenizer import longest_input, read_plain_tokenizer
 from opencse.text.tokenizer import Tokenizer
