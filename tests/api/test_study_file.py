@@ -63,6 +63,19 @@ def test_a_setting_given_beside_it_leaves_the_others_as_they_are(file: Path) -> 
     assert (recipe.encoder.pooling, recipe.training.learning_rate) == ("cls", 1e-4)
 
 
+def test_a_grid_given_beside_it_takes_the_setting_of_the_file(file: Path) -> None:
+    options = read_study(file, {"grid": ["training.learning_rate=1e-5,3e-5"]}).options()
+    assert options["grid"] == ("training.learning_rate=1e-5,3e-5",)
+    assert options["settings"] == ('encoder.pooling="cls"', "training.max_steps=100")
+
+
+def test_a_setting_given_beside_it_takes_the_grid_of_the_file(file: Path) -> None:
+    file.write_text(WHOLE + "[grid]\ntraining.batch_size = [32, 64]\ntraining.warmup = [0.0, 0.1]\n")
+    options = read_study(file, {"settings": ["training.batch_size=16"]}).options()
+    assert options["grid"] == ("training.warmup=0.0,0.1",)
+    assert options["settings"][-1] == "training.batch_size=16"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

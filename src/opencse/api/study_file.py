@@ -16,7 +16,7 @@ from opencse.api.declaring import Declared, declared_in
 from opencse.api.options.studies import CompareOptions
 from opencse.errors import UserError, reason, shortened
 from opencse.numerals import whole_number
-from opencse.recipes.overrides import flatten, parse_override
+from opencse.recipes.overrides import flatten
 from opencse.settings import Settings, validate
 
 _MOST_SEEDS = 10_000
@@ -58,6 +58,18 @@ def _grid(value: object) -> object:
         return value
     lists = {key: values if isinstance(values, list) else [values] for key, values in flatten(value).items()}
     return [f"{key}={','.join(json.dumps(one, default=str) for one in values)}" for key, values in lists.items()]
+
+
+def _without(keys: set[str], entries: object) -> list[str] | None:
+    """The ``entries`` of a study file whose key is not among ``keys``; None for what is no list of them."""
+    if not isinstance(entries, list):
+        return None
+    return [entry for entry in entries if not isinstance(entry, str) or _key(entry) not in keys]
+
+
+def _key(entry: str) -> str:
+    """The dotted key of ``key.path=value``."""
+    return entry.partition("=")[0].strip()
 
 
 class StudyArguments(Settings):
@@ -115,6 +127,8 @@ StudyFile = create_model(
 def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
     """Reads a study file; options ``typed`` on the command line replace its values, but typed settings are added.
 
+    A setting that is typed, be it in ``settings`` or ``grid``, takes the place of the file's in either of them.
+
     Raises:
         UserError: for a file that cannot be read, an unknown key or a wrong value, or if text, out, recipes or data
             are missing.
@@ -123,10 +137,13 @@ def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as a study ({reason(error)}); a TOML file is expected") from None
-    if "settings" in typed and isinstance(settings := _settings(values.get("settings")), list):
-        keys = {parse_override(setting)[0] for setting in typed["settings"]}
-        of_file = [setting for setting in settings if parse_override(setting)[0] not in keys]
-        typed = {**typed, "settings": [*of_file, *typed["settings"]]}
+    keys = {_key(entry) for name in ("settings", "grid") for entry in typed.get(name, ())}
+    of_file = {
+        name: _without(keys, read(values.get(name))) for name, read in (("settings", _settings), ("grid", _grid))
+    }
+    values |= {name: kept for name, kept in of_file.items() if kept is not None}
+    if "settings" in typed and isinstance(values.get("settings"), list):
+        typed = {**typed, "settings": [*values["settings"], *typed["settings"]]}
     return study_of({**values, **typed}, f"{path}: ")
 
 
