@@ -15,6 +15,9 @@ from opencse.home import in_home
 S = TypeVar("S", bound="Settings")
 Location = Annotated[str, Field(min_length=1), AfterValidator(in_home)]
 """A file, a folder, or the name of a model or data set; ``~`` at its beginning is the home folder."""
+OF_A_MODEL = "of a model"
+ModelLocation = Annotated[Location, OF_A_MODEL]
+"""The location of a model that a part reads and that does not begin a run: a teacher, a generator."""
 
 
 class Settings(BaseModel):

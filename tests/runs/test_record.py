@@ -25,6 +25,7 @@ def identity(**changes: Any) -> Identity:
         "start": {"a": "1"},
         "dev_pairs": "hash",
         "parts": {"mine": "1"},
+        "models": {"teacher/a": "1"},
     }
     return Identity(**(values | changes))
 
@@ -44,6 +45,11 @@ def record() -> RunRecord:
         ({"code": ["x.py"]}, "other code"),
         ({"parts": {"mine": "2"}}, "other code of the recipe's parts: mine changed after the run was begun"),
         ({"parts": None}, None),
+        (
+            {"models": {"teacher/a": "2"}},
+            "another model that the recipe names: teacher/a changed after the run was begun",
+        ),
+        ({"models": None}, None),
         ({"text": "other"}, "another text"),
         ({"model": "n"}, None),
         ({"start": {"a": "2"}}, "another start (m): these files have changed: a"),

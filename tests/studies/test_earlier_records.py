@@ -86,6 +86,19 @@ def test_a_run_of_a_part_whose_code_has_changed_is_not_compared_with_new_runs(st
     assert len(run_study(replace(study, recipes=["simcse"]))) == 2
 
 
+def test_a_run_with_another_teacher_is_not_compared_with_new_runs(study: Study, tmp_path: Path) -> None:
+    teacher = Path(shutil.copytree(study.starts[0], tmp_path / "teacher"))
+    guided = (*study.settings, f"objective.negatives.in_batch.guide.model={teacher}")
+    study = replace(study, recipes=["simcse"], seeds=[1], settings=guided)
+    run_study(study)
+    assert len(run_study(study)) == 2
+    config = teacher / "config.json"
+    config.write_text(config.read_text().replace('"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'))
+    told = rf"a model that the recipe names \({teacher}/config.json\) changed after this run"
+    with pytest.raises(UserError, match=told):
+        run_study(study)
+
+
 @pytest.mark.parametrize("of", ["labels", "several data sets"])
 def test_more_seeds_are_added_where_a_recipe_reads_labels_or_several_data_sets(
     study: Study, tmp_path: Path, of: str

@@ -141,7 +141,7 @@ def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
     of_file = {
         name: _without(keys, read(values.get(name))) for name, read in (("settings", _settings), ("grid", _grid))
     }
-    values |= {name: kept for name, kept in of_file.items() if kept is not None}
+    values |= {name: entries for name, entries in of_file.items() if entries is not None}
     if "settings" in typed and isinstance(values.get("settings"), list):
         typed = {**typed, "settings": [*values["settings"], *typed["settings"]]}
     return study_of({**values, **typed}, f"{path}: ")

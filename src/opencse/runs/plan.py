@@ -14,6 +14,7 @@ from opencse.kernels.precision import Precision
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.token_weights import TokenWeights
 from opencse.numerals import number_of
+from opencse.objective.named_models import hash_named_models
 from opencse.objective.part_code import code_of_parts
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
@@ -116,6 +117,7 @@ class Plan:
             start=hash_model(self.model),
             dev_pairs=self.dev.fingerprint() if self.dev else None,
             parts=code_of_parts(self.recipe),
+            models=hash_named_models(self.recipe),
         )
 
     def _text(self) -> str:

@@ -41,6 +41,7 @@ class Identity(_Extensible):
         start: hash of each file of the start; None in older records.
         dev_pairs: hash of the dev data; None without, and in older records.
         parts: hash of the code of each module of parts that are not the package's own; None in older records.
+        models: hash of each file of the teachers and generators that the recipe names; None in older records.
     """
 
     recipe: dict[str, Any]
@@ -52,6 +53,7 @@ class Identity(_Extensible):
     start: dict[str, str] | None = None
     dev_pairs: str | None = None
     parts: dict[str, str] | None = None
+    models: dict[str, str] | None = None
 
     def difference(self, now: Identity) -> str | None:
         """The first difference from ``now``, in words; None if it is the same run."""
@@ -61,8 +63,10 @@ class Identity(_Extensible):
             return f"another precision ({self.precision!r} then, {now.precision!r} now)"
         if self.code != now.code:
             return f"other code of the model's folder ({self.code!r} then, {now.code!r} now)"
-        if modules := changed_parts(self.parts, now.parts):
+        if modules := changed_files(self.parts, now.parts):
             return f"other code of the recipe's parts: {modules} changed after the run was begun"
+        if files := changed_files(self.models, now.models):
+            return f"another model that the recipe names: {files} changed after the run was begun"
         if self.text != now.text:
             return "another text: its content, or which columns and lines are read, has changed"
         return self._other_start(now) or self._other_dev(now)
@@ -84,14 +88,11 @@ class Identity(_Extensible):
         return None
 
 
-def changed_files(before: dict[str, str], after: dict[str, str]) -> str:
-    """The names of files with another hash; empty if there are none."""
+def changed_files(before: dict[str, str] | None, after: dict[str, str] | None) -> str:
+    """The names of files or modules with another hash; empty if there are none, or an older record has no hashes."""
+    if before is None or after is None:
+        return ""
     return ", ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
-
-
-def changed_parts(before: dict[str, str] | None, after: dict[str, str] | None) -> str:
-    """The names of modules of parts with other code; empty if there are none, or an older record has no hashes."""
-    return "" if before is None or after is None else changed_files(before, after)
 
 
 class TextCounts(_Extensible):

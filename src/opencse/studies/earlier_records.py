@@ -10,10 +10,11 @@ from opencse.adapting.dev_choice import load_selector
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
 from opencse.evaluation.suite import OpenSuite
+from opencse.objective.named_models import hash_named_models
 from opencse.objective.part_code import code_of_parts
 from opencse.recipes.comparing import OtherSetting, other_setting
 from opencse.recipes.overrides import flatten
-from opencse.runs.record import changed_files, changed_parts
+from opencse.runs.record import changed_files
 from opencse.studies.record import Contents, StudyRecord
 from opencse.studies.study import RunSpec, Study
 
@@ -43,7 +44,8 @@ def finished_record(
         return None
     require_same_request(record, request, folder)
     job = study.job(run)
-    of_run: dict[str, Any] = {"parts": code_of_parts(job.resolved.recipe)}
+    recipe = job.resolved.recipe
+    of_run: dict[str, Any] = {"parts": code_of_parts(recipe), "models": hash_named_models(recipe)}
     if job.training_text is not study.text or job.further:  # with labels, or of several data sets
         of_run["text"] = job.fingerprint_of_text()
     require_same_content(record, contents.model_copy(update=of_run), suites, folder)
@@ -51,7 +53,7 @@ def finished_record(
 
 
 def require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
-    """Refuses a record whose text, dev pairs, start, parts or evaluation data have changed since it was written."""
+    """Refuses a record whose text, dev pairs, start, parts, models or evaluation data have changed since."""
     changed = None
     before = record.contents
     if now.text is not None and record.text != now.text:
@@ -60,8 +62,10 @@ def require_same_content(record: StudyRecord, now: Contents, suites: Suites, fol
         changed = "the dev pairs"
     elif before is not None and (files := changed_files(before.start, now.start)):
         changed = f"the start {record.start} ({files})"
-    elif before is not None and (modules := changed_parts(before.parts, now.parts)):
+    elif before is not None and (modules := changed_files(before.parts, now.parts)):
         changed = f"the code of the recipe's parts ({modules})"
+    elif before is not None and (files := changed_files(before.models, now.models)):
+        changed = f"a model that the recipe names ({files})"
     else:
         for name, suite in suites.items():
             hashes = record.data[name].sha256

@@ -61,6 +61,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
             text=identity.text,
             dev_pairs=run_record.identity.dev_pairs,
             parts=run_record.identity.parts,
+            models=run_record.identity.models,
         ),
         outcome=run_record.result,
         judged=study.judge,

@@ -28,12 +28,14 @@ class Contents(Settings):
         dev_pairs: hash of the dev pairs; None without dev pairs, and for an untrained start.
         parts: hash of the code of each module of parts that are not the package's own; None in older records, and for
             an untrained start.
+        models: hash of each file of the teachers and generators that the recipe names; None as for ``parts``.
     """
 
     start: dict[str, str]
     text: str | None = None
     dev_pairs: str | None = None
     parts: dict[str, str] | None = None
+    models: dict[str, str] | None = None
 
 
 class StudyRecord(Settings):

@@ -22,7 +22,7 @@ from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.objective.losses.similarity import at_least_float32
 from opencse.objective.vectors.step import Forward, Request, StepInputs
-from opencse.settings import Location, Settings
+from opencse.settings import ModelLocation, Settings
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 START = "start"
@@ -39,7 +39,7 @@ class TeacherSettings(Settings):
         pooling: of its vectors, in place of the model's own.
     """
 
-    model: Location = START
+    model: ModelLocation = START
     pooling: Pooling | None = None
 
 

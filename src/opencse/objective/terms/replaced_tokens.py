@@ -21,7 +21,7 @@ from opencse.objective.vectors.network import through
 from opencse.objective.vectors.replacer import START, GuessedPositions, Pick, Replacer
 from opencse.objective.vectors.requests import LmHead, MaskedViews, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.settings import Location, PartSettings
+from opencse.settings import ModelLocation, PartSettings
 from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens
 
@@ -132,7 +132,7 @@ class ReplacedTokens(Term):
         kind: Literal["replaced_tokens"] = "replaced_tokens"
         weight: float = Field(default=0.005, gt=0, allow_inf_nan=False)
         rate: float = Field(default=0.3, gt=0, lt=1)
-        generator: Location = START
+        generator: ModelLocation = START
         generator_dropout: bool = False
         masking: Masking = "all"
         pick: Pick = "sample"
