@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Torch first and alone: resolved together with the rest, an installer may look past the pin.
 DEMO_OUT ?= demo-out
-SPREAD := --numprocesses auto --maxprocesses 4 --dist loadfile
+# In the order of tests/conftest.py
+SPREAD := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # make test SEED=2: the files, and the tests of each file, in another order
 SEED ?=
 ORDER := $(if $(SEED),--random-order-bucket=module --random-order-seed=$(SEED))

@@ -1,16 +1,19 @@
-"""One of several processes that make the steps of many recipes together, and compare them with those of one process.
+"""Several processes make the steps of many recipes together, and compare them with those of one process.
 
-Run as python gang.py MODEL FOLDER OUT NAME ..., with torchrun's variables set; the first process writes OUT.
+Run as python gang.py COUNT MODEL FOLDER OUT NAME ..., with MASTER_ADDR and MASTER_PORT set; the first of COUNT
+processes writes OUT.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from joined import in_processes
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
 from opencse.runs.job import device_of_process
@@ -22,10 +25,8 @@ ONE = 100
 """A chunk that holds all rows of a step, so that the other processes have none."""
 
 
-def main() -> None:
+def compare(model: str, folder: str, out: str, names: list[str]) -> None:
     """Gaps by name: without dropout in equal shares, in chunks, in one chunk; and of chunks whose masks are others."""
-    torch.set_num_threads(1)
-    model, folder, out, *names = sys.argv[1:]
     sentences = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
     found: dict[str, list[float]] = {}
     with joined(device_of_process(None) or "") as world:
@@ -46,4 +47,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    count, model, folder, out, *names = sys.argv[1:]
+    in_processes(int(count), partial(compare, model, folder, out, names))

@@ -73,10 +73,10 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture
-def text(tmp_path: Path, sentences: list[str]) -> Path:
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
     """Enough sentences to hold some out and ask about them."""
-    path = tmp_path / "text.txt"
+    path = tmp_path_factory.mktemp("resume") / "text.txt"
     path.write_text("\n".join(sentences[:1200]))
     return path
 
@@ -129,10 +129,18 @@ def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(
     assert not (broken / "checkpoint").exists()
 
 
-@pytest.mark.parametrize("stop", [1, 13, 40])
-def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, text: Path, tmp_path: Path, stop: int) -> None:
+@pytest.fixture(scope="module")
+def of_45_steps(tiny_folder: Path, text: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainJob, Path]:
+    """A job, and the folder of its uninterrupted run."""
     job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
-    job.run(tmp_path / "whole")
+    folder = tmp_path_factory.mktemp("uninterrupted") / "whole"
+    job.run(folder)
+    return job, folder
+
+
+@pytest.mark.parametrize("stop", [1, 13, 40])
+def test_stopped_by_a_signal_loses_no_step(of_45_steps: tuple[TrainJob, Path], tmp_path: Path, stop: int) -> None:
+    job, whole = of_45_steps
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(InterruptedRunError, match=f"step {stop}"):
         job.run(tmp_path / "stopped", progress=Stopped(stop))
@@ -140,7 +148,7 @@ def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, text: Path, tmp_pa
     state = json.loads((tmp_path / "stopped" / "checkpoint" / "state.json").read_text())
     assert state["step"] == stop
     job.run(tmp_path / "stopped", resume=True)
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    assert files(tmp_path / "stopped") == files(whole)
 
 
 def test_a_momentum_queue_and_layers_continue_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:

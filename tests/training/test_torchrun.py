@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -37,9 +36,9 @@ RUN = (
 )
 
 
-def launched(text: Path, out: Path, model: Path, *more: str, settings: Sequence[str] = RUN) -> subprocess.Popen[str]:
+def launched(text: Path, out: Path, model: Path, *more: str) -> subprocess.Popen[str]:
     """``torchrun`` with two processes of ``opencse train``."""
-    typed = [part for setting in settings for part in ("--set", setting)]
+    typed = [part for setting in RUN for part in ("--set", setting)]
     own = [sys.executable, "-c", "from opencse.cli import main; main()"]
     asked = ["train", str(text), "--out", str(out), "--model", str(model), "--device", "cpu", "--dev", "none"]
     port = ["--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"]
@@ -64,9 +63,12 @@ def wait_for(out: Path, steps: int, process: subprocess.Popen[str]) -> None:
 def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     tiny_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
-    text, out = tmp_path / "text.txt", tmp_path / "together"
+    """Two processes, and two data sets: each step is of the same one as in a run of one process."""
+    text, graded, out = tmp_path / "text.txt", tmp_path / "graded.tsv", tmp_path / "together"
     text.write_text("\n".join(sentences[:20]))
-    run = launched(text, out, tiny_folder)
+    graded.write_text("".join(f"{n % 4}\t{sentences[n]}\t{sentences[n + 30]}\n" for n in range(20)))
+    also = ("--also", f"{graded}=cosent")
+    run = launched(text, out, tiny_folder, *also)
     wait_for(out, 12, run)
     workers = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
     assert len(workers) == 2
@@ -77,7 +79,7 @@ def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     at = steps_logged(out)
     assert 12 <= at < 80
 
-    run = launched(text, out, tiny_folder, "--resume")
+    run = launched(text, out, tiny_folder, *also, "--resume")
     wait_for(out, at + 5, run)
     run.send_signal(signal.SIGTERM)
     _, told = run.communicate(timeout=90)
@@ -87,8 +89,9 @@ def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     assert state["chunks"] == {"rows": 3, "keep": 1, "processes": 2}
 
     job = TrainJob(
-        text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=RUN, dev=None, device="cpu"
-    )
+        text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=RUN, dev=None, device="cpu",
+        also=((Source(str(graded)), "cosent"),),
+    )  # fmt: skip
     job.run(out, resume=True)
     job.run(tmp_path / "alone")
     one, other = (load_file(folder / "model.safetensors") for folder in (out, tmp_path / "alone"))
@@ -96,6 +99,10 @@ def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     moved = max(float((other[name] - before[f"bert.{name}"]).abs().max()) for name in other)
     assert max(float((one[name] - other[name]).abs().max()) for name in one) < 1e-3 * moved
     assert steps_logged(out) == steps_logged(tmp_path / "alone") == 80
+    logs = [(folder / "metrics.jsonl").read_text().splitlines() for folder in (out, tmp_path / "alone")]
+    sets = [[json.loads(line)["data_set"] for line in log] for log in logs]
+    assert sets[0] == sets[1]
+    assert set(sets[0]) == {1, 2}
 
 
 def test_masks_that_depend_on_the_number_of_processes_are_refused(
@@ -119,28 +126,3 @@ def test_masks_that_depend_on_the_number_of_processes_are_refused(
     trainer.encoder.eval()
     trainer.chunks = Chunks(3, world=Processes(0, 2, 0))
     assert trainer._restore() == 1
-
-
-def test_several_data_sets_in_several_processes_are_those_of_one(
-    tiny_folder: Path, tmp_path: Path, sentences: list[str]
-) -> None:
-    plain, graded, out = tmp_path / "text.txt", tmp_path / "graded.tsv", tmp_path / "together"
-    plain.write_text("\n".join(sentences[:20]))
-    graded.write_text("".join(f"{n % 4}\t{sentences[n]}\t{sentences[n + 30]}\n" for n in range(20)))
-    settings = ("training.max_steps=12", *(setting for setting in RUN if "max_steps" not in setting))
-    run = launched(plain, out, tiny_folder, "--also", f"{graded}=cosent", settings=settings)
-    _, told = run.communicate(timeout=240)
-    assert run.returncode == 0, told
-    job = TrainJob(
-        text=Source(str(plain)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None,
-        device="cpu", also=((Source(str(graded)), "cosent"),),
-    )  # fmt: skip
-    job.run(tmp_path / "alone")
-    one, other = (load_file(folder / "model.safetensors") for folder in (out, tmp_path / "alone"))
-    before = load_file(tiny_folder / "model.safetensors")
-    moved = max(float((other[name] - before[f"bert.{name}"]).abs().max()) for name in other)
-    assert max(float((one[name] - other[name]).abs().max()) for name in one) < 1e-3 * moved
-    logs = [(folder / "metrics.jsonl").read_text().splitlines() for folder in (out, tmp_path / "alone")]
-    sets = [[json.loads(line)["data_set"] for line in log] for log in logs]
-    assert sets[0] == sets[1]
-    assert set(sets[0]) == {1, 2}
