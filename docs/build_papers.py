@@ -1,16 +1,17 @@
-"""Writes docs/results/papers.md and ablations.md, the papers' tables compared with ours, and their pictures.
+"""Writes docs/results/papers.md, ablations.md and combinations.md, the papers' tables compared with ours.
 
-    python docs/build_papers.py [--systems FOLDER] [--systems-transformed FILE] [--five-layers FOLDER]
-        [--five-layers-transformed FILE] [--search FOLDER] [--tuned FOLDER] [--combination FOLDER] [--second FOLDER]
-        [--sweeps FOLDER]
+    python docs/build_papers.py [--systems FOLDER] [--rates FOLDER] [--best-rate FOLDER] [--systems-transformed FILE]
+        [--five-layers FOLDER] [--five-layers-transformed FILE] [--search FOLDER] [--tuned FOLDER]
+        [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
 
-The folders are those of the comparisons of benchmarks/studies/papers.toml (systems, from a second start of five layers,
-and the search for a combination with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml,
+The folders are those of the comparisons of benchmarks/studies/papers.toml (systems, simcse at several learning rates at
+a seed of its own, systems at the best of these rates, systems from a second start of five layers, and the search for a
+combination with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml,
 papers-tuned.toml with encoder.layers=3, and papers-sweeps.toml. The files are what `opencse evaluate MODELS --transform
 KIND --json FILE` writes about the last/ encoders of a comparison's runs. Their scores are first put into
 docs/results/records/papers-scores.json; runs of the systems, the search and the ablations are added to it, and a run
-that it already has is replaced. The pages are docs/papers.md.jinja and ablations.md.jinja, filled from that file and
-from docs/papers.toml, which lists the published tables and a verdict on each.
+that it already has is replaced. The pages are docs/papers.md.jinja and those of the other names, filled from that file
+and from docs/papers.toml, which lists the published tables and a verdict on each.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from combinations import UNTRAINED, combinations_page
 from comparisons import BASE, DEV, FIGURES, RESULTS, STS, Comparison, Scores, added, markdown, of_paper, scores_of
 from templates import filled
 
@@ -38,10 +40,8 @@ from opencse.statistics import PairedSeeds, brief, paired_seeds
 SCORES = RESULTS / "records" / "papers-scores.json"
 PUBLISHED = Path(__file__).parent / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
-GROWING = ("systems", "five-layers", "search", "sweeps")
+GROWING = ("systems", "best-rate", "rates", "five-layers", "search", "sweeps")
 """Comparisons whose new runs are added to those of the record; those of others replace them."""
-UNTRAINED = 0
-"""In place of the seed of a start under a transform."""
 
 
 def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
             continue
         if name.endswith("_transformed"):
             scores[name] = transformed_scores(path)
-        elif name == "sweeps":
+        elif name in ("sweeps", "rates"):
             scores[name] = scores_of(path, DEV)
         else:
             scores |= {name: scores_of(path, STS), f"{name}_dev": scores_of(path, DEV)}
@@ -75,7 +75,11 @@ def transformed_scores(file: Path) -> dict[str, Any]:
 def pages(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
     """The pages in Markdown, by file name."""
     parts = {name: Comparison(record) for name, record in scores.items()}
-    return {"papers.md": systems_page(parts, published), "ablations.md": ablations_page(parts, published)}
+    return {
+        "papers.md": systems_page(parts, published),
+        "ablations.md": ablations_page(parts, published),
+        "combinations.md": combinations_page(parts, published),
+    }
 
 
 def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
@@ -93,10 +97,8 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         seeds=number_of(len(sts.scores[BASE]), "seed"),
         systems=systems_table(sts, dev, pairs, gains, verdicts),
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
+        best_rate=at_best_rate(parts, published) if "best_rate" in parts else None,
         picture=GAINS,
-        search=searched(parts["search"]) if "search" in parts else None,
-        without_head=without_head(parts, published),
-        two_starts=two_starts(parts, published) if "five_layers" in parts else None,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
         tuned_gain=brief(max(before.values(), key=lambda pair: pair.difference)),
@@ -104,68 +106,22 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
     )
 
 
-def searched(search: Comparison) -> list[tuple[str, str]]:
-    """The recipes of the search for a combination and their scores at its one seed, the best first."""
-    scores = {name: next(iter(seeds.values())) for name, seeds in search.scores.items()}
-    return [(name, f"{scores[name]:.2f}") for name in sorted(scores, key=lambda name: -scores[name])]
-
-
-def without_head(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str] | None:
-    """Systems with and without their training head from both starts, and the best training; None where none was run."""
-    sts, second = parts["systems"], parts.get("five_layers")
-    without = {name: f"{name}:{published['without_head']['preset']}" for name in published["without_head"]["systems"]}
-    rows = [
-        [f"`{name}`", *head_cells(sts, name, bare), *(head_cells(second, name, bare) if second else [])]
-        for name, bare in without.items()
-        if bare in sts.scores
-    ]
-    if not rows:
-        return None
-    best = max((bare for bare in without.values() if bare in sts.scores), key=lambda name: sts.average(name))
-    single = max((name for name in published["systems"] if name in sts.scores), key=lambda name: sts.average(name))
-    gain = paired_seeds(sts.scores[best], sts.scores[single])
-    columns = ["with its head", "without", "difference"]
-    head = ["", *columns, *([f"five layers: {columns[0]}", *columns[1:]] if second else [])]
-    return {
-        "table": markdown(head, rows),
-        "gain": f"`{best}` is {brief(gain)} above `{single}` with its head ({gain.over()})",
+def at_best_rate(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, Any]:
+    """SimCSE's dev scores by learning rate, and the systems at the rate where it is best."""
+    sts, dev = parts["best_rate"], parts["best_rate_dev"]
+    rates = {
+        name.removeprefix(f"{BASE} (learning_rate=").removesuffix(")"): next(iter(seeds.values()))
+        for name, seeds in parts["rates"].scores.items()
+        if name.startswith(f"{BASE} (")
     }
-
-
-def head_cells(scores: Comparison, name: str, bare: str) -> list[str]:
-    """A system with its training head, without it, and the difference; empty where it was not run from this start."""
-    pair = scores.difference(bare, name)
-    return ["", "", ""] if pair is None else [scores.mean(name), scores.mean(bare), f"{brief(pair)}, {pair.over()}"]
-
-
-def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
-    """The combination and its parts on both starts, and its gain over the best single system of each."""
-    combined = published["two_starts"]
-    rows_in_words: Mapping[str, str] = combined["rows"]
-    with_transforms = [with_transformed(parts, name) for name in ("systems", "five_layers")]
-    rows = [["the start", *(f"{one.start:.2f}" for one in with_transforms)]]
-    rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in rows_in_words.items()]
-    gains = [
-        f"{rows_in_words[name]}: " + " and ".join(over_best_single(one, name, combined) for one in with_transforms)
-        for name in combined["combinations"]
-    ]
-    return {"table": markdown(["", "six layers", "five layers"], rows), "gains": "; ".join(gains)}
-
-
-def over_best_single(one: Comparison, combination: str, combined: Mapping[str, Any]) -> str:
-    """A combination's gain over the best single system from the same start; a start has one score for all seeds."""
-    best = max(combined["single"], key=lambda name: one.average(name))
-    scores, single = one.scores[combination], one.scores[best]
-    if UNTRAINED in single:
-        single = dict.fromkeys(scores, single[UNTRAINED])
-    gain = paired_seeds(scores, single)
-    return f"{brief(gain)} above {combined['rows'][best]} ({gain.over()})"
-
-
-def with_transformed(parts: Mapping[str, Comparison], name: str) -> Comparison:
-    """A comparison, and its encoders under transforms as further rows."""
-    plain, transformed = parts[name], parts[f"{name}_transformed"]
-    return Comparison({**plain.record, "scores": {**plain.record["scores"], **transformed.record["scores"]}})
+    gains, pairs = published_gains(published), gains_here(sts, published)
+    verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items()}
+    return {
+        "rates": [(rate, f"{rates[rate]:.2f}") for rate in sorted(rates, key=float)],
+        "best": max(rates, key=lambda rate: rates[rate]),
+        "gain": brief(paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))),
+        "table": systems_table(sts, dev, pairs, gains, verdicts),
+    }
 
 
 def published_gains(published: Mapping[str, Any]) -> dict[str, float]:

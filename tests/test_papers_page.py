@@ -34,9 +34,10 @@ def published(script: ModuleType) -> dict[str, Any]:
 def test_the_pages_are_up_to_date(script: ModuleType, published: dict[str, Any]) -> None:
     scores = json.loads(script.SCORES.read_text(encoding="utf-8"))
     pages, pictures = script.pages(scores, published), script.pictures(scores, published)
-    assert len(pages) == len(pictures) == 2
-    for (name, text), picture in zip(pages.items(), pictures, strict=True):
+    assert [*pages] == ["papers.md", "ablations.md", "combinations.md"]
+    for name, text in pages.items():
         assert (script.RESULTS / name).read_text(encoding="utf-8") == text, "run python docs/build_papers.py"
+    for text, picture in zip(list(pages.values())[:2], pictures, strict=True):
         assert f"figures/{picture}" in text
         assert (script.FIGURES / picture).is_file()
     assert all(table["verdict"] for table in published["tables"])
@@ -101,24 +102,24 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     assert scores["sweeps"]["start"] == scores["systems"]["start"] - 1 == 50.0
     assert scores["sweeps"]["scores"]["esimcse"] == {"42": 63.0, "43": 65.1, "44": 63.9}
     assert script.gather({"systems": None, "sweeps": tmp_path}).keys() == {"sweeps"}
-    systems, ablations = script.pages(scores, published).values()
+    systems, ablations, together = script.pages(scores, published).values()
     assert "| the start |  | 50.00 | 51.00 |  |  |  |" in systems
     assert "| `esimcse` | 3 | 64.00 ± 1.05 | 65.00 ± 1.05 | +2.02 | +3.00 ± 0.25 (p < .001) | holds |" in systems
     assert (
         "SimCSE gains +11.00 ± 2.48 (p = .003) over its start (3 seeds). Of the published gains over it, those of "
         "`esimcse` hold.\n" in systems
     )
-    assert "Two systems at once" not in systems
-    with_search = script.pages(scores | gathered("search"), published)["papers.md"]
+    assert "Two systems at once" not in together
+    with_search = script.pages(scores | gathered("search"), published)["combinations.md"]
     assert "(40): `esimcse` 64.00, `simcse` 61.00, `simcse:dropout-0` 56.00.\n" in with_search
     assert "| SimCSE, Table 3: dropout | .1 | .1 |  | 2 of 8 | The same shape" in ablations
     assert "SimCSE, Table 1: augmentations;" in ablations.partition("- Not run: ")[2]
     assert list(script.pictures(scores, published)) == ["papers-gains.svg", "papers-ablations.svg"]
     assert "Two settings of two papers" not in ablations
-    assert "Without the training head" not in systems
+    assert "Without the training head" not in together
     for seed, score in {42: 70.0, 43: 72.0, 44: 71.2}.items():
         put(tmp_path / "runs" / "m" / "bare" / str(seed), score, "simcse:no-mlp", seed)
-    bare = script.pages(scores | gathered("systems"), published)["papers.md"]
+    bare = script.pages(scores | gathered("systems"), published)["combinations.md"]
     assert "| `simcse` | 62.00 ± 1.00 | 72.07 ± 1.01 | +10.07 ± 0.29 (p < .001), 3 paired seeds |" in bare
     assert "`simcse:no-mlp` is +7.07 ± 0.52 (p < .001) above `esimcse` with its head (3 paired seeds)." in bare
     name = "simcse:temperature-0.01:delete-one-word-no-dropout"
@@ -127,6 +128,21 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     both = script.pages(scores | gathered("combination"), published)["ablations.md"]
     assert "above `simcse` at 2\n" in both.partition("Two settings of two papers")[2]
     assert "an AMD EPYC" in both.partition("Combination: ")[2]
+
+
+def test_the_systems_at_the_best_rate_stand_below_those_of_all(script: ModuleType, published: dict[str, Any]) -> None:
+    scores = json.loads(script.SCORES.read_text(encoding="utf-8"))
+    at_rate = {"simcse": {42: 70.0, 43: 70.4, 44: 70.2}, "simcse++": {42: 71.0, 43: 71.6, 44: 71.3}}
+    rates = {
+        "simcse (learning_rate=2e-4)": 75.0,
+        "simcse (learning_rate=1e-3)": 73.0,
+        "simcse++ (learning_rate=1e-3)": 80,
+    }
+    scores |= {name: {**scores["systems"], "scores": at_rate} for name in ("best_rate", "best_rate_dev")}
+    scores["rates"] = {**scores["sweeps"], "scores": {name: {40: score} for name, score in rates.items()}}
+    page = script.pages(scores, published)["papers.md"].partition("**At the rate that is best for SimCSE.**")[2]
+    assert "by learning rate:\n2e-4 75.00, 1e-3 73.00. At 2e-4 it gains " in page
+    assert "| `simcse++` | 3 | 71.30 ± 0.30 | 71.30 ± 0.30 | +1.80 | +1.10 ± 0.25 (p = .003) | holds |" in page
 
 
 def test_a_combination_stands_next_to_its_parts_on_both_starts(
@@ -168,7 +184,7 @@ def test_a_combination_stands_next_to_its_parts_on_both_starts(
     folders |= {"tuned": tmp_path / "systems", "sweeps": tmp_path / "systems"}
     files = {f"{name}_transformed": tmp_path / f"{name}.json" for name in ("systems", "five_layers")}
     scores = json.loads(json.dumps(script.gather(folders | files)))
-    page = script.pages(scores, published)["papers.md"]
+    page = script.pages(scores, published)["combinations.md"]
     assert "| the start | 51.00 | 41.00 |" in page
     assert "| all-but-the-top alone | 57.00 | 47.00 |" in page
     assert "| `simcse++` | 60.43 ± 0.01 | 50.43 ± 0.01 |" in page
