@@ -1,12 +1,12 @@
 """Writes docs/results/papers.md, ablations.md and combinations.md, the papers' tables compared with ours.
 
-    python docs/build_papers.py [--systems FOLDER] [--rates FOLDER] [--best-rate FOLDER] [--systems-transformed FILE]
+    python docs/build_papers.py [--systems FOLDER] [--rates FOLDER] [--best-rates FOLDER] [--systems-transformed FILE]
         [--five-layers FOLDER] [--five-layers-transformed FILE] [--search FOLDER] [--tuned FOLDER]
         [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
 
-The folders are those of the comparisons of benchmarks/studies/papers.toml (systems, simcse at several learning rates at
-a seed of its own, systems at the best of these rates, systems from a second start of five layers, and the search for a
-combination with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml,
+The folders are those of the comparisons of benchmarks/studies/papers.toml (systems; several learning rates at a seed of
+their own; systems at the best of these; systems from a second start of five layers; the search for a combination with
+other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml,
 papers-tuned.toml with encoder.layers=3, and papers-sweeps.toml. The files are what `opencse evaluate MODELS --transform
 KIND --json FILE` writes about the last/ encoders of a comparison's runs. Their scores are first put into
 docs/results/records/papers-scores.json; runs of the systems, the search and the ablations are added to it, and a run
@@ -40,8 +40,10 @@ from opencse.statistics import PairedSeeds, brief, paired_seeds
 SCORES = RESULTS / "records" / "papers-scores.json"
 PUBLISHED = Path(__file__).parent / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
-GROWING = ("systems", "best-rate", "rates", "five-layers", "search", "sweeps")
+GROWING = ("systems", "best-rates", "rates", "five-layers", "search", "sweeps")
 """Comparisons whose new runs are added to those of the record; those of others replace them."""
+STUDY_RATE = "3e-5"
+"""The learning rate of benchmarks/studies/papers.toml."""
 
 
 def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
@@ -97,7 +99,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         seeds=number_of(len(sts.scores[BASE]), "seed"),
         systems=systems_table(sts, dev, pairs, gains, verdicts),
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
-        best_rate=at_best_rate(parts, published) if "best_rate" in parts else None,
+        best_rates=at_best_rates(parts) if "best_rates" in parts else None,
         picture=GAINS,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
@@ -106,22 +108,47 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
     )
 
 
-def at_best_rate(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, Any]:
-    """SimCSE's dev scores by learning rate, and the systems at the rate where it is best."""
-    sts, dev = parts["best_rate"], parts["best_rate_dev"]
-    rates = {
-        name.removeprefix(f"{BASE} (learning_rate=").removesuffix(")"): next(iter(seeds.values()))
-        for name, seeds in parts["rates"].scores.items()
-        if name.startswith(f"{BASE} (")
-    }
-    gains, pairs = published_gains(published), gains_here(sts, published)
-    verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items()}
+def at_best_rates(parts: Mapping[str, Comparison]) -> dict[str, Any]:
+    """Each system at the learning rate that is best for it on one seed's dev pairs, compared with SimCSE's best."""
+    tried = dev_by_rate(parts)
+    best = {recipe: max(scores, key=lambda rate: scores[rate]) for recipe, scores in tried.items()}
+    scores = {recipe: scores_at(parts, recipe, rate) for recipe, rate in best.items()}
+    all_rates = sorted({rate for by_rate in tried.values() for rate in by_rate}, key=float)
+    known = {recipe: seeds for recipe, seeds in scores.items() if seeds}
+    sts = Comparison({**parts["best_rates"].record, "scores": known})
+    pairs = sts.adjusted(list(known), BASE)
+    rows = []
+    for recipe, by_rate in tried.items():
+        cells = [
+            f"**{by_rate[rate]:.1f}**" if rate == best[recipe] else f"{by_rate[rate]:.1f}" if rate in by_rate else ""
+            for rate in all_rates
+        ]
+        measured_at = [sts.mean(recipe) if recipe in known else "", brief(pairs[recipe]) if recipe in pairs else ""]
+        rows.append([f"`{recipe}`", *cells, *measured_at])
     return {
-        "rates": [(rate, f"{rates[rate]:.2f}") for rate in sorted(rates, key=float)],
-        "best": max(rates, key=lambda rate: rates[rate]),
-        "gain": brief(paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))),
-        "table": systems_table(sts, dev, pairs, gains, verdicts),
+        "best": best[BASE],
+        "gain": brief(paired_seeds(known[BASE], dict.fromkeys(known[BASE], sts.start))),
+        "table": markdown(["", *all_rates, "seven STS tasks", "gain"], rows),
     }
+
+
+def dev_by_rate(parts: Mapping[str, Comparison]) -> dict[str, dict[str, float]]:
+    """Dev scores at the one seed of the search, by recipe and learning rate; the studies' own rate is in the search."""
+    tried: dict[str, dict[str, float]] = {}
+    for name, seeds in parts["rates"].scores.items():
+        recipe, rate = name.removesuffix(")").split(" (learning_rate=")
+        tried.setdefault(recipe, {})[rate] = next(iter(seeds.values()))
+    for recipe, by_rate in tried.items():
+        if STUDY_RATE not in by_rate and recipe in parts["search_dev"].scores:
+            by_rate[STUDY_RATE] = next(iter(parts["search_dev"].scores[recipe].values()))
+    return tried
+
+
+def scores_at(parts: Mapping[str, Comparison], recipe: str, rate: str) -> dict[int, float]:
+    """A recipe's scores at a rate by seed; empty where it was not run."""
+    if rate == STUDY_RATE:
+        return parts["systems"].scores.get(recipe, {})
+    return parts["best_rates"].scores.get(f"{recipe} (learning_rate={rate})", {})
 
 
 def published_gains(published: Mapping[str, Any]) -> dict[str, float]:
