@@ -128,6 +128,7 @@ def at_best_rates(parts: Mapping[str, Comparison]) -> dict[str, Any]:
     return {
         "best": best[BASE],
         "gain": brief(paired_seeds(known[BASE], dict.fromkeys(known[BASE], sts.start))),
+        "gains": [(recipe, brief(pair)) for recipe, pair in pairs.items()],
         "table": markdown(["", *all_rates, "seven STS tasks", "gain"], rows),
     }
 
