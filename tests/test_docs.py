@@ -125,6 +125,7 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
         for number, subset in enumerate(task.subsets):
             lines = graded[20 * number : 20 * number + 20]
             (folder / "sts-data" / task.key / f"{subset}.tsv").write_text("\n".join(lines) + "\n")
+    (folder / "sts-data" / "stsb" / "dev.tsv").write_text("\n".join(graded[:20]) + "\n")
     judged = folder / "queries"
     (judged / "qrels").mkdir(parents=True)
     documents = [

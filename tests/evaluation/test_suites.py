@@ -76,8 +76,8 @@ def test_the_regressor_reads_the_folder_of_sts(small_sts: Path, tmp_path: Path) 
     (tmp_path / "sts" / "sickr").mkdir(parents=True)
     for part in ("train", "dev", "test"):
         (tmp_path / "sts" / "sickr" / f"{part}.tsv").write_text(text)
-    folder = suite_folder(tmp_path, "sts-regressor", alone=False)
-    assert folder == tmp_path / "sts" == suite_folder(folder, "sts-regressor", alone=True)
+    folder = suite_folder(tmp_path, "sts-regressor", ["sts-regressor", "transfer"])
+    assert folder == tmp_path / "sts" == suite_folder(folder, "sts-regressor")
     told: list[str] = []
     judge = SUITES["sts-regressor"].open(folder, Options(tasks=["sickr"]))
     record = judge.evaluate(EmbeddingModel("letters", hashed, "counted"), told.append).record
@@ -88,20 +88,22 @@ def test_the_regressor_reads_the_folder_of_sts(small_sts: Path, tmp_path: Path) 
 
 def test_where_a_suite_is(tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
-    assert suite_folder(tmp_path, "sts", alone=True) == tmp_path / "sts"
-    assert suite_folder(tmp_path, "transfer", alone=True) == tmp_path
-    assert suite_folder("hub", "sts", alone=False) == Path("hub")
+    assert suite_folder(tmp_path, "sts") == tmp_path / "sts"
+    assert suite_folder(tmp_path, "transfer") == tmp_path
+    assert suite_folder("hub", "sts", ["sts", "transfer"]) == Path("hub")
     with pytest.raises(UserError, match="unknown suite 'stss'"):
-        suite_folder(tmp_path, "stss", alone=True)
+        suite_folder(tmp_path, "stss")
+    together = ["sts", "dev", "sts-regressor"]  # of one folder
+    assert {suite_folder(tmp_path / "sts", one, together) for one in together} == {tmp_path / "sts"}
     with pytest.raises(UserError, match="no folder 'sts' in it"):
-        suite_folder(tmp_path / "sts", "sts-regressor", alone=False)
+        suite_folder(tmp_path / "sts", "sts", ["sts", "transfer"])
     with pytest.raises(UserError, match="no folder 'transfer' in it"):
-        suite_folder(tmp_path, "transfer", alone=False)
+        suite_folder(tmp_path, "transfer", ["sts", "transfer"])
 
 
 def test_the_development_pairs_are_scored_as_a_task_is(small_sts: Path, tmp_path: Path) -> None:
     (tmp_path / "sts" / "stsb").mkdir(parents=True)
-    folder = suite_folder(tmp_path, "dev", alone=True)
+    folder = suite_folder(tmp_path, "dev")
     with pytest.raises(UserError, match=r"dev.tsv: missing; the dev suite reads"):
         SUITES["dev"].open(folder, Options())
     text = (small_sts / "stsb" / "test.tsv").read_text()
@@ -132,23 +134,23 @@ def test_a_folder_of_another_suite_is_recognised(tmp_path: Path, suite: str, lay
     (folder / LAYOUTS[layout]).parent.mkdir(parents=True)
     (folder / LAYOUTS[layout]).touch()
     if SUITES[suite].folder == layout:
-        assert suite_folder(folder, suite, alone=True) == folder
+        assert suite_folder(folder, suite) == folder
         return
     with pytest.raises(UserError, match=f"--suite {layout} --data '.*/my data'") as caught:
-        suite_folder(folder, suite, alone=True)
+        suite_folder(folder, suite)
     assert ("queries with relevant documents" in str(caught.value)) is (layout == "retrieval")
     (folder / LAYOUTS.get(SUITES[suite].folder, "")).parent.mkdir(parents=True, exist_ok=True)
     (folder / LAYOUTS[SUITES[suite].folder]).touch()
-    assert suite_folder(folder, suite, alone=True) == folder, "data of both"
+    assert suite_folder(folder, suite) == folder, "data of both"
 
 
 def test_a_data_set_of_queries_and_a_file_are_recognised(tmp_path: Path) -> None:
     for name in ("corpus.jsonl.gz", "queries.jsonl"):
         (tmp_path / name).touch()
     with pytest.raises(UserError, match="queries with relevant documents, not sts; evaluate it with --suite retrieval"):
-        suite_folder(tmp_path, "sts", alone=True)
+        suite_folder(tmp_path, "sts")
     with pytest.raises(UserError, match="is a file, and a suite's tasks are in a folder"):
-        suite_folder(tmp_path / "queries.jsonl", "sts", alone=True)
-    assert suite_folder(tmp_path / "nowhere", "sts", alone=True) == tmp_path / "nowhere"
+        suite_folder(tmp_path / "queries.jsonl", "sts")
+    assert suite_folder(tmp_path / "nowhere", "sts") == tmp_path / "nowhere"
     (tmp_path / "empty").mkdir()
-    assert suite_folder(tmp_path / "empty", "sts", alone=True) == tmp_path / "empty"
+    assert suite_folder(tmp_path / "empty", "sts") == tmp_path / "empty"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
@@ -124,7 +124,7 @@ def evaluate(
     progress = options["progress"] or Silent()
     suite_options = _suite_options([suite], options)
     searched = searched_indexes([model], [suite], options).get(0)
-    opened_suite = suite_named(suite).open(_folder(data, suite, alone=True), suite_options)
+    opened_suite = suite_named(suite).open(_folder(data, suite), suite_options)
     retrieval = opened_suite.suite
     if searched is not None and isinstance(retrieval, Retrieval):
         return rows_of_index(searched, retrieval, opened_suite.data, None, progress.say)[searched.name]
@@ -178,7 +178,7 @@ def evaluate_all(
     indexes = searched_indexes(models, suites, options)
     suite_options = _suite_options(suites, options)
     extra, second = _keyword_rows(suites, options), _second_rows(suites, options)
-    folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
+    folders = {suite: _folder(data, suite, suites) for suite in suites}
     several = len(folders) > 1
     for number, model in enumerate(models) if len(models) > 1 else ():
         if number not in indexes:
@@ -254,10 +254,10 @@ def _keyword_rows(suites: Sequence[str], options: EvaluateAllOptions) -> Keyword
     return KeywordRows(options["hybrid"], options["hybrid_weight"], options["language"])
 
 
-def _folder(data: str | Path, suite: str, *, alone: bool) -> Path:
+def _folder(data: str | Path, suite: str, among: Iterable[str] = ()) -> Path:
     if not isinstance(data, str | Path):
         raise TypeError(f"data is a path, not {type(data).__name__}")
-    return suite_folder(data, suite_named(suite).name, alone=alone)
+    return suite_folder(data, suite_named(suite).name, among)
 
 
 def _opening(options: SuiteOptions) -> dict[str, Any]:

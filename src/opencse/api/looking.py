@@ -54,14 +54,14 @@ def analyze(
     folder = None if out is None else Path(out)
     if folder is not None:
         require_packages("a page with pictures", "train", "matplotlib")
-        suite = None if data is None else suite_folder(data, "sts", alone=True)
+        suite = None if data is None else suite_folder(data, "sts")
         graded = None if str(pairs) == "sample" else pairs
         require_apart(folder, read=paths_of(text, graded, suite), models=paths_of(*names))
         _require_analysis(folder)
     texts = None if text is None else texts_of(open_texts(text, columns=options["columns"]))
     sts = None
     if data is not None:
-        sts = Sts().load(suite_folder(data, "sts", alone=True), None)
+        sts = Sts().load(suite_folder(data, "sts"), None)
     if isinstance(pairs, str | Path):
         pairs = read_scored_pairs(sample.TEST if str(pairs) == "sample" else Path(pairs))
     if queries and texts is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -11,23 +11,25 @@ from typing import Unpack
 from opencse.adapting.dev_choice import dev_path
 from opencse.api.declaring import defaults_of, public
 from opencse.api.options.studies import CompareOptions, ReproduceOptions, StudyOptions
+from opencse.api.study_tuning import at_an_end, best_values, options_of_tuning
 from opencse.engines.choice import Engine
 from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, nearest
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.score import Transfer
+from opencse.numerals import number_of
 from opencse.outputs import paths_of, require_apart
 from opencse.progress import Progress, Silent
 from opencse.statistics import Summary
-from opencse.studies.comparison import Comparison
+from opencse.studies.comparison import TUNING, Comparison, Tuned
 from opencse.studies.files import WRITTEN, write_comparison
-from opencse.studies.grid import find_baseline, variants
+from opencse.studies.grid import Variant, find_baseline, first_of_each, variants
 from opencse.studies.record import StudyRecord
 from opencse.studies.reproduction import PaperRow, paper_row, reproduced
 from opencse.studies.running import plan_lines, require_study, run_study
 from opencse.studies.study import Study, SuiteChoice
-from opencse.text.given import Text, open_texts
+from opencse.text.given import Text, TextSource, open_texts
 
 
 @public
@@ -40,8 +42,9 @@ def compare(
     encoder that `opencse.train` would keep, which may be the start. The start is scored too: with the pooling that
     training begins with, and with its own where that differs. Every run is saved when it ends, and after an
     interruption the same call continues. The results are ``comparison.md``, ``comparison.svg`` and
-    ``comparison.json`` in ``out``; with a ``grid`` of one or two settings also ``grid.svg``. A dry run makes no run,
-    and returns a comparison without rows.
+    ``comparison.json`` in ``out``; with a ``grid`` of one or two settings also ``grid.svg``. With ``tune`` each recipe
+    is compared with the values that are best for it, so that none loses by a setting that suits another. A dry run
+    makes no run, and returns a comparison without rows.
 
     Example:
         >>> import opencse
@@ -62,16 +65,21 @@ def compare(
         InterruptedRunError: on Ctrl-C; finished runs are kept.
     """
     require_packages("opencse compare", "train", "matplotlib", "scipy")
-    progress, names = options["progress"] or Silent(), list(recipes)
-    crossed = variants(names, options["grid"], tuple(options["settings"]))
-    baseline = find_baseline(options["baseline"], crossed)
-    if baseline is None:
-        name = options["baseline"] or ""
-        raise UserError(f"the baseline {name!r} is not among the recipes{nearest(name, crossed)}: {', '.join(crossed)}")
+    texts = open_texts(text, columns=options["columns"])
+    if options["tune"]:
+        return _compare_tuned(texts, Path(out), recipes, data, options)
+    crossed = variants(list(recipes), options["grid"], tuple(options["settings"]))
+    return _compare_crossed(_study(texts, Path(out), crossed, data, options), options)
+
+
+def _study(
+    texts: TextSource, out: Path, crossed: Mapping[str, Variant], data: str | Path, options: CompareOptions
+) -> Study:
+    """The comparison of ``crossed``, recipes with values of settings by name."""
     pairs = _pairs(options)
     study = Study(
-        text=open_texts(text, columns=options["columns"]),
-        out=Path(out),
+        text=texts,
+        out=out,
         recipes=list(crossed),
         starts=[str(start) for start in options["starts"]],
         seeds=list(pairs or options["seeds"]),
@@ -83,11 +91,29 @@ def compare(
         trust_remote_code=options["trust_remote_code"],
         metric=options["metric"],
         precision=options["precision"],
-        variants=crossed if options["grid"] else {},
+        variants=crossed if any(variant.values for variant in crossed.values()) else {},
         pairs=pairs,
         training_seed=next(iter(options["seeds"]), 42),
     )
-    _require_apart(study, recipes)
+    _baseline(crossed, options)
+    _require_apart(study, [variant.recipe for variant in crossed.values()])
+    return study
+
+
+def _baseline(crossed: Mapping[str, Variant], options: CompareOptions) -> str:
+    """The row that the others are compared with."""
+    baseline = find_baseline(options["baseline"], crossed)
+    if baseline is None:
+        name = options["baseline"] or ""
+        raise UserError(f"the baseline {name!r} is not among the recipes{nearest(name, crossed)}: {', '.join(crossed)}")
+    return baseline
+
+
+def _compare_crossed(study: Study, options: CompareOptions, tuned: Tuned | None = None) -> Comparison:
+    """Makes the runs of a study and writes what they show; of a dry run it says which they are."""
+    progress = options["progress"] or Silent()
+    crossed = study.variants or {recipe: Variant(recipe) for recipe in study.recipes}
+    baseline = _baseline(crossed, options)
     if options["dry_run"]:
         for line in plan_lines(study):
             progress.say(line)
@@ -100,7 +126,28 @@ def compare(
         resamples=options["resamples"],
         command=options["command"],
         progress=progress,
+        tuned=tuned,
     )
+
+
+def _compare_tuned(
+    texts: TextSource, out: Path, recipes: Sequence[str], data: str | Path, options: CompareOptions
+) -> Comparison:
+    """Chooses the values of each recipe at seeds of their own, and compares the recipes with these."""
+    progress, tune = options["progress"] or Silent(), list(options["tune"])
+    tried = variants(list(recipes), tune, tuple(options["settings"]), "--tune")
+    tuning = options_of_tuning(options)
+    study_of_tuning = _study(texts, out / TUNING, tried, data, tuning)
+    plan_lines(_study(texts, out, first_of_each(tried), data, options))  # whose faults show before anything is trained
+    tuning_runs = _compare_crossed(study_of_tuning, tuning)
+    if options["dry_run"]:
+        seeds = len(_pairs(options) or options["seeds"])
+        progress.say(f"then       each recipe with the best of these values, at {number_of(seeds, 'seed')}")
+        return tuning_runs
+    best, tuned = best_values(tried, tuning_runs, tuning["seeds"])
+    for name, score in tuned.best.items():
+        progress.say(f"best by {tuned.metric}: {name}, {score:.2f}{at_an_end(best[name], tune)}")
+    return _compare_crossed(_study(texts, out, best, data, options), options, tuned)
 
 
 @dataclass(frozen=True)
@@ -189,7 +236,7 @@ def _dev(dev: str | Path | None, data: str | Path) -> str | Path | None:
     """``transfer`` with the folder of the tasks: that of the evaluation data."""
     if str(dev) != Transfer.name:
         return dev
-    return f"{Transfer.name}:{suite_folder(data, Transfer.name, alone=True)}"
+    return f"{Transfer.name}:{suite_folder(data, Transfer.name)}"
 
 
 def _suites(data: str | Path, options: StudyOptions, *, apart: bool = False) -> list[SuiteChoice]:
@@ -198,7 +245,7 @@ def _suites(data: str | Path, options: StudyOptions, *, apart: bool = False) -> 
     if tasks is not None and len(names) > 1:
         raise UserError("--tasks needs a single suite; compare on the suites one by one, or leave --tasks out")
     how = Options(tasks=tasks, fast=options["fast"], device=options["device"], apart=apart)
-    return [SuiteChoice(suite_named(name).name, suite_folder(data, name, alone=len(names) == 1), how) for name in names]
+    return [SuiteChoice(suite_named(name).name, suite_folder(data, name, names), how) for name in names]
 
 
 def _run_all(

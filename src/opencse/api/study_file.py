@@ -60,6 +60,10 @@ def _grid(value: object) -> object:
     return [f"{key}={','.join(json.dumps(one, default=str) for one in values)}" for key, values in lists.items()]
 
 
+_TABLES: dict[str, Callable[[Any], object]] = {"settings": _settings, "grid": _grid, "tune": _grid}
+"""How the options that hold settings are read from the tables of a file."""
+
+
 def _without(keys: set[str], entries: object) -> list[str] | None:
     """The ``entries`` of a study file whose key is not among ``keys``; None for what is no list of them."""
     if not isinstance(entries, list):
@@ -109,8 +113,8 @@ def _kind(kind: Any) -> Any:  # noqa: ANN401 - a type
 
 def _field(declared: Declared) -> Any:  # noqa: ANN401 - what pydantic makes a field of
     option, kind = declared.option, _kind(declared.kind)
-    readers: dict[str, Callable[[Any], object]] = {"settings": _settings, "grid": _grid}
-    readers |= {name: partial(_seeds, name=name) for name in ("seeds", "data_seeds", "dropout_seeds")}
+    readers = dict(_TABLES)
+    readers |= {name: partial(_seeds, name=name) for name in ("seeds", "data_seeds", "dropout_seeds", "tune_seeds")}
     reader = readers.get(declared.name)
     checked = kind if reader is None else Annotated[kind, BeforeValidator(reader)]
     return checked, Field(default=option.default, ge=option.least, le=option.most)
@@ -127,7 +131,7 @@ StudyFile = create_model(
 def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
     """Reads a study file; options ``typed`` on the command line replace its values, but typed settings are added.
 
-    A setting that is typed, be it in ``settings`` or ``grid``, takes the place of the file's in either of them.
+    A setting that is typed, in ``settings``, ``grid`` or ``tune``, takes the place of the file's in any of them.
 
     Raises:
         UserError: for a file that cannot be read, an unknown key or a wrong value, or if text, out, recipes or data
@@ -137,10 +141,8 @@ def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as a study ({reason(error)}); a TOML file is expected") from None
-    keys = {_key(entry) for name in ("settings", "grid") for entry in typed.get(name, ())}
-    of_file = {
-        name: _without(keys, read(values.get(name))) for name, read in (("settings", _settings), ("grid", _grid))
-    }
+    keys = {_key(entry) for name in _TABLES for entry in typed.get(name, ())}
+    of_file = {name: _without(keys, read(values.get(name))) for name, read in _TABLES.items()}
     values |= {name: entries for name, entries in of_file.items() if entries is not None}
     if "settings" in typed and isinstance(values.get("settings"), list):
         typed = {**typed, "settings": [*values["settings"], *typed["settings"]]}

@@ -11,7 +11,7 @@ from opencse.api.options.studies import CompareOptions
 from opencse.cli.options import folder_option, listed, with_options
 
 
-@with_options(seeds=str, data_seeds=str, dropout_seeds=str)  # they are read as the study file's are
+@with_options(seeds=str, data_seeds=str, dropout_seeds=str, tune_seeds=str)  # they are read as the study file's are
 def compare(
     ctx: typer.Context,
     text: Annotated[

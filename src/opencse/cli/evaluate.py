@@ -83,7 +83,8 @@ def evaluate(
     more = options["bm25"] or options["hybrid"] or options["rerank"] is not None
     single = not more and layers != "all" and all(len(table) == 1 for table in tables)
     if json_file is not None:
-        read = [options["fit"], *(suite_folder(data, one.name, alone=len(suites) == 1) for one in suites)]
+        names = [one.name for one in suites]
+        read = [options["fit"], *(suite_folder(data, name, names) for name in names)]
         require_json(json_file, lambda old: has_keys(old, EvaluationRecord.model_fields), read=read, models=models)
     if options["tasks"] is not None and len(suites) > 1:
         raise UserError("--tasks needs a single suite; evaluate the suites one by one, or leave --tasks out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -81,18 +81,20 @@ def _require_of(data: Path, suite: str) -> None:
         )
 
 
-def suite_folder(data: str | Path, suite: str, *, alone: bool) -> Path:
+def suite_folder(data: str | Path, suite: str, among: Iterable[str] = ()) -> Path:
     """Finds a suite's tasks: in its folder within ``data`` if there is one, else in ``data`` itself.
 
     Args:
         data: a folder of suites, the folder of one suite, or ``hub``.
         suite: its name.
-        alone: whether it is the only suite.
+        among: names of the suites that are read from ``data`` too. Those whose tasks are in one folder (``sts`` and
+            ``dev``) can be read from ``data`` itself.
 
     Raises:
-        UserError: if there are several suites and ``data`` holds no folder of that name.
+        UserError: if suites of other folders are read too, and ``data`` holds no folder of that name.
     """
     name = suite_named(suite).folder
+    alone = all(suite_named(other).folder == name for other in among)
     inside = Path(data) / name
     if str(data) != HUB and not inside.is_dir():
         _require_of(Path(data), suite)

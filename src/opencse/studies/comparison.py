@@ -97,6 +97,24 @@ class Row(Settings):
     verdict: str = ""
 
 
+TUNING = "tuning"
+"""The folder, in that of a comparison, of the comparison that chose the values of each recipe."""
+
+
+class Tuned(Settings):
+    """How the values of each recipe were chosen.
+
+    Attributes:
+        metric: the score that they were chosen by.
+        seeds: of the runs that chose.
+        best: by recipe, its score with the values that were chosen, the mean over seeds and starts.
+    """
+
+    metric: str
+    seeds: list[int]
+    best: dict[str, FiniteFloat]
+
+
 class Comparison(Settings):
     """The results of a study.
 
@@ -106,6 +124,7 @@ class Comparison(Settings):
         judged: which encoder of every run was evaluated.
         starts: the untrained starts, in every reading that was evaluated.
         rows: one for each recipe and start, in the study's order.
+        tuned: how the values of each recipe were chosen; None where all have the same.
     """
 
     metric: str
@@ -113,6 +132,7 @@ class Comparison(Settings):
     judged: Which
     starts: list[Untrained]
     rows: list[Row]
+    tuned: Tuned | None = None
 
 
 def compare(

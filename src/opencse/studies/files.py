@@ -11,7 +11,7 @@ from opencse.arrays import Floats
 from opencse.markdown import without_home
 from opencse.progress import Counted, Progress
 from opencse.records import save_json, save_text
-from opencse.studies.comparison import Comparison, compare
+from opencse.studies.comparison import Comparison, Tuned, compare
 from opencse.studies.judging import read_arrays
 from opencse.studies.record import StudyRecord
 from opencse.studies.study import RunSpec, Study
@@ -29,6 +29,7 @@ def write_comparison(
     resamples: int,
     command: str,
     progress: Progress,
+    tuned: Tuned | None = None,
 ) -> Comparison:
     """Compares the records of a study, writes its files, and returns the comparison.
 
@@ -48,7 +49,7 @@ def write_comparison(
         arrays=arrays,
         resamples=resamples,
         progress=Counted(progress, "comparing over pairs"),
-    )
+    ).model_copy(update={"tuned": tuned})
     save_json(study.out / "comparison.json", comparison.model_dump(mode="json"))
     save_text(study.out / "comparison.md", without_home(markdown(comparison, records, command)))
     panels = {
@@ -71,6 +72,8 @@ def write_comparison(
 
 def grid_figure(comparison: Comparison) -> str | None:
     """The picture of a grid: curves over the values of one setting, heat maps over those of two; else None."""
+    if comparison.tuned is not None:
+        return None  # each recipe has one value
     rows = [row for row in comparison.rows if row.values]
     keys = list(rows[0].values) if rows else []
     if len(keys) not in (1, 2):

@@ -30,10 +30,10 @@ class Variant:
         return tuple(f"{key}={value}" for key, value in self.values.items())
 
 
-def parse_grid(grid: Iterable[str]) -> dict[str, list[str]]:
+def parse_grid(grid: Iterable[str], option: str = "--grid") -> dict[str, list[str]]:
     """Reads ``key.path=value,value`` of each entry: the values by key, as ``--set`` reads them.
 
-    Commas within brackets, braces or quotes belong to a value.
+    Commas within brackets, braces or quotes belong to a value. Messages call the list ``option``.
 
     Example:
         >>> parse_grid(["training.batch_size=64,128", "objective.negatives.layers.layers=[1,2],[3]"])
@@ -48,23 +48,26 @@ def parse_grid(grid: Iterable[str]) -> dict[str, list[str]]:
         key, parts = key.strip(), _split(text)
         if not sign or not key or not all(parts):
             raise UserError(
-                f"--grid {entry}: key.path=value,value is expected, for instance training.batch_size=64,128"
+                f"{option} {entry}: key.path=value,value is expected, for instance training.batch_size=64,128"
             )
         if key in values:
-            raise UserError(f"--grid {key}: is there twice; list all its values in one: {key}=64,128")
+            raise UserError(f"{option} {key}: is there twice; list all its values in one: {key}=64,128")
         if len(set(parts)) < len(parts):
-            raise UserError(f"--grid {entry}: a value is there twice")
+            raise UserError(f"{option} {entry}: a value is there twice")
         values[key] = parts
     return values
 
 
-def variants(recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str] = ()) -> dict[str, Variant]:
+def variants(
+    recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str] = (), option: str = "--grid"
+) -> dict[str, Variant]:
     """Crosses ``recipes`` with all combinations of the values of ``grid``; by the name that tables show.
 
     Args:
         recipes: names with presets, or TOML files.
         grid: see `parse_grid`.
         settings: ``key.path=value`` of every run, which the grid must not repeat.
+        option: the name of the grid in messages.
 
     Raises:
         UserError: for an unknown key or a wrong value, naming the nearest key, or for two values that are the same.
@@ -73,11 +76,11 @@ def variants(recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str
         >>> list(variants(["simcse"], ["training.batch_size=64,128"]))
         ['simcse (batch_size=64)', 'simcse (batch_size=128)']
     """
-    values = parse_grid(grid)
+    values = parse_grid(grid, option)
     fixed = {setting.partition("=")[0].strip() for setting in settings}
     for key in values:
         if key in fixed:
-            raise UserError(f"{key} is in --set and in --grid; leave it out of one")
+            raise UserError(f"{key} is in --set and in {option}; leave it out of one")
         if key == "training.seed":
             raise UserError("training.seed is set by the comparison; choose its seeds with --seeds instead")
     labels = _labels(values)
@@ -91,9 +94,9 @@ def variants(recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str
             if name in crossed:
                 raise UserError(f"the recipe {recipe!r} is named twice; name it once")
             if values:
-                content = _content(one, settings)
+                content = _content(one, settings, option)
                 if (same := resolved.setdefault(content, name)) != name:
-                    raise UserError(f"--grid: {same} and {name} are the same; name each value once")
+                    raise UserError(f"{option}: {same} and {name} are the same; name each value once")
             crossed[name] = one
     return crossed
 
@@ -110,14 +113,38 @@ def find_baseline(name: str | None, crossed: Mapping[str, Variant]) -> str | Non
     return next((row for row, one in crossed.items() if one.recipe == name), None)
 
 
-def _content(variant: Variant, settings: Sequence[str]) -> str:
+def first_of_each(crossed: Mapping[str, Variant]) -> dict[str, Variant]:
+    """Of each recipe the first variant."""
+    return best_of_each(crossed, dict.fromkeys(crossed, 0.0))
+
+
+def best_of_each(crossed: Mapping[str, Variant], scores: Mapping[str, float]) -> dict[str, Variant]:
+    """Of each recipe the variant with the highest score; of equal ones the first.
+
+    Args:
+        crossed: see `variants`.
+        scores: by the same names.
+
+    Example:
+        >>> tried = variants(["simcse", "esimcse"], ["training.batch_size=64,128"])
+        >>> list(best_of_each(tried, dict(zip(tried, [70.1, 70.4, 71.0, 70.9]))))
+        ['simcse (batch_size=128)', 'esimcse (batch_size=64)']
+    """
+    best: dict[str, str] = {}
+    for name, variant in crossed.items():
+        if variant.recipe not in best or scores[name] > scores[best[variant.recipe]]:
+            best[variant.recipe] = name
+    return {name: crossed[name] for name in best.values()}
+
+
+def _content(variant: Variant, settings: Sequence[str], option: str) -> str:
     """All settings of a variant as text; refuses a key or a value that the recipe does not take."""
     try:
         return resolve_recipe(variant.recipe, overrides=(*settings, *variant.settings)).recipe.model_dump_json()
     except UserError as error:
         message = str(error)
         at_fault = next((one for one in variant.settings if message.startswith(f"--set {one}")), None)
-        raise UserError(message if at_fault is None else f"--grid{message.removeprefix('--set')}") from None
+        raise UserError(message if at_fault is None else f"{option}{message.removeprefix('--set')}") from None
 
 
 def _labels(values: Mapping[str, object]) -> dict[str, str]:

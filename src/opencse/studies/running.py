@@ -16,6 +16,7 @@ from opencse.outputs import LOCK, names_in, require_empty
 from opencse.progress import Progress, Silent
 from opencse.runs.folder import FolderState, RunFolder, locked
 from opencse.runs.lock import require_free, was_locked
+from opencse.studies.comparison import TUNING
 from opencse.studies.earlier_records import Suites, current_contents, finished_record
 from opencse.studies.judging import judge_start, open_suites, run_one
 from opencse.studies.record import StudyRecord
@@ -81,6 +82,11 @@ def require_study(folder: Path) -> None:
     """
     require_free(folder / LOCK)
     names = names_in(folder)
+    if TUNING in names:
+        require_study(folder / TUNING)
+        names -= {TUNING}
+        if not names:
+            return  # stopped while values were chosen
     if names <= {"starts", "runs"} and (was_locked(folder / LOCK) or _holds_only_scores(folder)):
         return  # killed, or out of disk, before any run was finished
     if any(StudyRecord.read(one) for one in (*folder.glob("starts/*/*"), *folder.glob("runs/*/*/*"))):

@@ -11,7 +11,7 @@ from opencse.evaluation.table import ABSENT, constant_columns_in_title
 from opencse.markdown import as_text
 from opencse.numerals import number_of
 from opencse.statistics import Summary, brief
-from opencse.studies.comparison import Comparison, Row
+from opencse.studies.comparison import TUNING, Comparison, Row
 from opencse.studies.record import StudyRecord
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: st
         *headlines(comparison, f"against {comparison.baseline}").markdown(),
         "",
         which_encoders(comparison),
+        *_tuned_line(comparison),
         "",
         f"Mean ± standard deviation over seeds. Differences are of {comparison.metric}, paired by seed, with Student's "
         f"95% interval (against the start: ± half of it); p is after Holm over all comparisons with {baseline}, or all "
@@ -116,6 +117,17 @@ def columns(comparison: Comparison) -> list[str]:
     averages = {"average", "average_of_present", "ndcg_at_10"}
     averages_of_suites = [name for name in _all_metrics(comparison) if name.rsplit(".", 1)[-1] in averages]
     return [comparison.metric, *(name for name in averages_of_suites if name != comparison.metric)]
+
+
+def _tuned_line(comparison: Comparison) -> list[str]:
+    if comparison.tuned is None:
+        return []
+    seeds = ", ".join(map(str, comparison.tuned.seeds))
+    return [
+        "",
+        f"The values of each recipe are those of the highest {comparison.tuned.metric} at seed {seeds}, which is not "
+        f"among the seeds above: {TUNING}/comparison.md.",
+    ]
 
 
 def which_encoders(comparison: Comparison) -> str:

@@ -68,6 +68,26 @@ class CompareOptions(StudyOptions, EngineOptions, total=False):
             in_python="values of settings that every recipe is crossed with, ``key.path=value,value`` each.",
         ),
     ]
+    tune: Annotated[
+        Sequence[str],
+        Option(
+            (),
+            "Give each recipe the best of these values of a setting, by --tune-metric at --tune-seeds: "
+            "training.learning_rate=3e-5,1e-4; may be repeated.",
+            repeated=True,
+            rank=2,
+            in_python="values of settings, ``key.path=value,value`` each, of which each recipe takes the best: by "
+            "``tune_metric`` at ``tune_seeds``. The runs that choose are in ``out``/tuning.",
+        ),
+    ]
+    tune_seeds: Annotated[
+        Sequence[int],
+        Option((1,), "Seeds of the runs that --tune chooses by; none of --seeds.", typed="1", rank=2),
+    ]
+    tune_metric: Annotated[
+        str | None,
+        Option(None, "Score that --tune chooses by; by default dev.stsb, if dev is among --suites.", rank=2),
+    ]
     baseline: Annotated[
         str | None, Option(None, "Recipe that the others are compared with; by default the first.", rank=2)
     ]
