@@ -93,6 +93,21 @@ def test_what_it_cannot_be_combined_with(tiny_folder: Path) -> None:
         build(matryoshka={"dimensions": (8,)}, negatives=[], terms=[{"kind": "mlm"}])
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"kind": "mixed"},
+        {"kind": "layers", "columns": "own"},
+        {"kind": "hard", "guide": {"effect": "zero_logit"}},
+        {"kind": "in_batch", "guide": {"effect": "zero_logit"}},
+    ],
+    ids=str,
+)
+def test_a_source_of_similarities_is_refused_before_anything_is_read(source: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=rf"matryoshka: negatives\.{source['kind']} gives similarities, not vectors"):
+        build(matryoshka={"dimensions": (8,)}, negatives=[{"kind": "memory_bank"}, source])
+
+
 def test_chunks_give_the_gradient_of_the_whole_batch(
     tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -11,10 +11,13 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from torch import Tensor
 
 from opencse.errors import UserError
+from opencse.objective.negatives.hard import Hard
+from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.requests import Layer
 from opencse.objective.vectors.step import Representations
+from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 
 N, D, TAU = 5, 3, 0.3
@@ -152,7 +155,51 @@ def test_gradients_of_both_directions() -> None:
     assert torch.autograd.gradcheck(loss, inputs, atol=1e-8)
 
 
+LAYERS: dict[str, Any] = {"kind": "layers", "views": "anchor"}
+REFUSED: dict[str, dict[str, Any]] = {
+    "leaves no negatives for the positives.*set it to rows": {"negatives": [{"kind": "hard"}]},
+    "average_with_plain leaves its own out": {"negatives": [{"kind": "hard"}, {**LAYERS, "average_with_plain": True}]},
+    "of = clean has the same vectors in both directions": {
+        "negatives": [{"kind": "in_batch"}, {"kind": "in_batch", "of": {"kind": "clean"}}]
+    },
+    "of = mean has the same vectors in both directions": {
+        "negatives": [{"kind": "in_batch", "of": {"kind": "mean", "shared": True}}]
+    },
+    "the positives have no intermediate layers.*view output_gaussian": {
+        "negatives": [{"kind": "in_batch"}, LAYERS],
+        "view": {"kind": "output_gaussian"},
+    },
+}
+
+
 @pytest.mark.parametrize("directions", ["columns", "both"])
-def test_hard_negatives_alone_have_no_columns_direction(directions: str) -> None:
-    with pytest.raises(UserError, match=rf"directions = {directions} leaves no negatives.*set it to rows"):
-        objective(directions=directions, negatives=[{"kind": "hard"}])
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_has_no_columns_direction_is_refused(words: str, directions: str) -> None:
+    objective(**REFUSED[words])
+    with pytest.raises(UserError, match=words) as refused:
+        objective(directions=directions, **REFUSED[words])
+    assert f"objective.directions = {directions}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+class AveragedHard(Hard):
+    """Hard negatives of the anchors, with which the loss is averaged."""
+
+    class Settings(Hard.Settings):
+        kind: Literal["averaged_hard"] = "averaged_hard"  # type: ignore[assignment]
+
+    @property
+    def averaged_with_plain(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("partition", ["separate", "joint"])
+def test_a_source_of_the_anchors_alone_that_is_averaged(partition: Literal["separate", "joint"]) -> None:
+    """The mean of the losses with and without it, as of any other source."""
+    both: dict[str, Any] = {"temperature": TAU, "directions": "both", "partition": partition}
+    reps = vectors()
+    averaged, with_it, without = (
+        Objective(Dropout(), negatives=[InBatch(), *more], **both)(reps).total
+        for more in ([AveragedHard()], [Hard()], [])
+    )
+    torch.testing.assert_close(averaged, (with_it + without) / 2, rtol=1e-12, atol=0)

@@ -108,3 +108,12 @@ def test_what_cannot_be_combined() -> None:
         objective(loss="binary", positive={"copies": 2})
     with pytest.raises(UserError, match=r"positive\.least_score is read by a contrast alone"):
         objective(negatives=[], terms=[{"kind": "cosent"}], positive={"least_score": 0.5})
+
+
+@pytest.mark.parametrize("kind", ["anchors", "positives", "clean"])
+@pytest.mark.parametrize("view", ["pair", "next_sentence", "spans"])
+def test_a_text_compared_with_itself_is_refused_where_the_positive_is_another_text(view: str, kind: str) -> None:
+    with pytest.raises(UserError, match=rf"positive\.of = {kind} compares a text with itself.*view {view}"):
+        objective(view={"kind": view}, positive={"of": {"kind": kind}})
+    objective(view={"kind": "repeat_subwords"}, positive={"of": {"kind": kind}})  # as SSCL-BERT of single sentences
+    objective(view={"kind": view}, negatives=[], terms=[{"kind": "dcl"}])

@@ -46,9 +46,15 @@ class ComposedPositive(Protocol):
 class ComposedSource(Named, Protocol):
     """A negative source of an objective, as the other parts see it."""
 
+    name: str
+
     @property
     def averaged_with_plain(self) -> bool:
         """Whether the loss is the mean of the losses with and without this source's columns."""
+
+    @property
+    def gives_logits(self) -> bool:
+        """Whether its columns are similarities, not vectors."""
 
 
 class Composition(Protocol):
@@ -69,6 +75,10 @@ class Composition(Protocol):
     @property
     def terms(self) -> Sequence[Named]:
         """The extra losses."""
+
+    @property
+    def directions(self) -> str:
+        """What the softmax is taken over: ``rows``, ``columns`` or ``both``."""
 
     @property
     def dual_encoder(self) -> bool:

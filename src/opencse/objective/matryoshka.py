@@ -11,8 +11,11 @@ from pydantic import Field, model_validator
 
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Pairs, VectorColumns
+from opencse.objective.context import ComposedSource
 from opencse.objective.contrast import Contrast, ContrastLoss, contrast
 from opencse.settings import Settings
+
+_NO_VECTORS = "objective.matryoshka: {} gives similarities, not vectors that can be truncated; leave one of them out"
 
 
 class MatryoshkaSettings(Settings):
@@ -85,6 +88,27 @@ class Matryoshka:
                 "this encoder, which are always included; give smaller ones"
             )
 
+    def check_contrast(self, negatives: Sequence[ComposedSource], *, learned_temperature: bool) -> None:
+        """Refuses a contrast whose vectors cannot be truncated.
+
+        Args:
+            negatives: the sources of the objective.
+            learned_temperature: whether its temperature is trained.
+
+        Raises:
+            UserError: in one line.
+        """
+        if not negatives:
+            raise UserError("objective.matryoshka needs at least one negative source; add one, or leave it out")
+        if learned_temperature:
+            raise UserError(
+                "objective.matryoshka normalises truncated vectors again, which undoes objective.learned_temperature; "
+                "leave one of them out"
+            )
+        for source in negatives:
+            if source.gives_logits:
+                raise UserError(_NO_VECTORS.format(source.name))
+
     def contrast(
         self,
         positive: Pairs,
@@ -120,8 +144,5 @@ def _columns(columns: AnyColumns, length: int | None) -> AnyColumns:
     if length is None:
         return columns
     if not isinstance(columns, VectorColumns):
-        raise UserError(
-            "objective.matryoshka: a negative source gives similarities, not vectors that can be truncated (layers "
-            'with columns = "own", for one); leave it out'
-        )
+        raise UserError(_NO_VECTORS.format("a negative source"))
     return replace(columns, left=columns.left[:, :length], right=columns.right[:, :length])

@@ -216,18 +216,15 @@ class Objective(nn.Module):
         Raises:
             UserError: in one line.
         """
-        if self.matryoshka is not None and not self.negatives:
-            raise UserError("objective.matryoshka needs at least one negative source; add one, or leave it out")
-        if self.matryoshka is not None and self.learned_temperature is not None:
-            raise UserError(
-                "objective.matryoshka normalises truncated vectors again, which undoes objective.learned_temperature; "
-                "leave one of them out"
-            )
-        if self.directions != "rows" and not any(source.of_both_sides for source in self.negatives):
+        if self.matryoshka is not None:
+            self.matryoshka.check_contrast(self.negatives, learned_temperature=self.learned_temperature is not None)
+        if self.directions != "rows" and all(s.averaged_with_plain for s in self.negatives if s.of_both_sides):
             raise UserError(
                 f"objective.directions = {self.directions} leaves no negatives for the positives: hard ones are of the "
-                "anchors; set it to rows, or add the in_batch negatives"
+                "anchors, and average_with_plain leaves its own out; set it to rows, or add the in_batch negatives"
             )
+        if self.negatives:
+            self.positive.check(self.view)
         if self.saved_encoder != "first" and not self.dual_encoder:
             raise UserError(f"objective.saved_encoder = {self.saved_encoder} needs objective.dual_encoder = true")
         if not self.negatives and not self.terms:
@@ -333,6 +330,7 @@ class Objective(nn.Module):
         positive = self.positive.pairs(reps, self.scoring)
         columns: list[AnyColumns] = []
         softmaxes: list[list[int]] = []
+        averaged = any(source.averaged_with_plain for source in self.negatives)
         for mirrored in (False, True):
             if self.directions == ("rows" if mirrored else "columns"):
                 continue
@@ -342,7 +340,7 @@ class Objective(nn.Module):
             by_source = [(source.columns(vectors, self.scoring), source.name) for source in sources]
             columns += [checked_columns(one, len(vectors.anchor), name) for one, name in by_source]
             plain = [n for n, source in zip(numbers, sources, strict=True) if not source.averaged_with_plain]
-            softmaxes += [list(numbers)] if len(plain) == len(numbers) else [list(numbers), plain]
+            softmaxes += [list(numbers), plain] if averaged else [list(numbers)]
         if self.directions == "both" and self.partition == "joint":
             each = len(softmaxes) // 2
             softmaxes = [[*softmaxes[n], *softmaxes[each + n]] for n in range(each)]

@@ -6,11 +6,13 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from opencse.errors import UserError
 from opencse.objective.columns import Pairs, Scoring
 from opencse.objective.sides.base import Sides
 from opencse.objective.sides.views import Views
 from opencse.objective.vectors.row_labels import Scores
 from opencse.objective.vectors.step import Representations, Request
+from opencse.objective.views.base import SentenceView, View
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,18 @@ class Positive:
     def reads(self) -> Set[Request[Any]]:
         """What its sides read, and the scores of the pairs if they count."""
         return {*self.of.reads, *([] if self.least_score is None else [Scores()])}
+
+    def check(self, view: View) -> None:
+        """Refuses to compare a text with itself where ``view`` has another text as its positive.
+
+        Raises:
+            UserError: in one line.
+        """
+        if len(set(self.of.texts)) == 1 and not isinstance(view, SentenceView):
+            raise UserError(
+                f"objective.positive.of = {self.of.kind} compares a text with itself, so the second text of the view "
+                f"{view.kind} would be no positive; choose other vectors, or a view of single sentences"
+            )
 
     def pairs(self, reps: Representations, scoring: Scoring) -> Pairs:
         """The positives of a step."""

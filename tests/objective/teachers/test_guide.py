@@ -154,6 +154,14 @@ def test_left_and_right_are_the_texts_of_the_sides() -> None:
     assert not any(math.isnan(loss) for loss in by_sides)
 
 
+def test_data_without_hard_negatives_has_none_to_mask() -> None:
+    reps, taught = vectors()
+    none = Representations.of(reps.anchor, reps.positive)
+    hard = {"kind": "hard", "guide": {"margin": 0.3}}
+    loss = losses(objective_of({"kind": "in_batch"}, hard), none, replace(taught, hard=taught.hard[:, :0]))
+    torch.testing.assert_close(loss, objective_of({"kind": "in_batch"})(none).total)
+
+
 @pytest.mark.parametrize("guide", [{"strategy": "fixed", "margin": 0.1}, {"limit": 0.5}])
 def test_a_number_without_effect_is_refused(guide: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="has no effect with strategy"):

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
+from opencse.objective.context import Context
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
 from opencse.objective.terms.mlm import MaskedLM
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import HardNegatives, Layer, Masked, Means, Sentences
 from opencse.objective.vectors.step import StepInputs
+from opencse.objective.views.dropout import Dropout
 from opencse.text.tokenizer import Tokens
 
 N = 4
@@ -68,6 +74,17 @@ def test_means_of_two_numbers_of_draws_have_rows_of_their_own(encoder: SentenceE
     for means in (still[Means(2)], still[Means(3)]):
         assert torch.allclose(means[0], still.anchor, atol=1e-5)
         assert torch.allclose(means[1], still.positive, atol=1e-5)
+
+
+def test_vectors_of_a_masked_copy_are_refused_in_a_template(encoder: SentenceEncoder, tiny_folder: Path) -> None:
+    """The last mask token, which is pooled, could be a masked word of the template."""
+    templated = SentenceEncoder.load(tiny_folder, template='"{text}" is {mask} here', pooling="mask", device="cpu")
+    for masked_contrast in (False, True):
+        term = MaskedLM(MaskedLM.Settings(masked_contrast=masked_contrast))
+        objective = Objective(Dropout(), negatives=[InBatch()], terms=[term])
+        objective.check(Context(objective, encoder))
+        with pytest.raises(UserError, match="masked_contrast would mask words") if masked_contrast else nullcontext():
+            objective.check(Context(objective, templated))
 
 
 def test_a_masked_copy_without_a_chosen_position_costs_nothing(

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.sides.clean import CleanSides
@@ -82,6 +84,16 @@ def test_a_span_of_the_tokens_stays_and_the_others_are_padding(
         starts.add(int(places[0]))
     assert starts == set(range(12 - length + 1)), "every place that it fits in"
     assert changes.changed_anchors(texts, np.random.default_rng(0))[0] is ids
+
+
+def test_a_span_of_a_text_in_a_template_is_refused(tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, template='"{text}" is {mask}.', pooling="mask", device="cpu")
+    objective = Objective(view("none", "span", 0.3), negatives=[InBatch()])
+    with pytest.raises(UserError, match="view both_sides: a span would leave out the encoder's template"):
+        objective.check(Context(objective, encoder))
+    for anchor, positive in (("token_cutoff", "shuffle"), ("none", "feature_cutoff")):
+        allowed = Objective(view(anchor, positive), negatives=[InBatch()])  # type: ignore[arg-type]
+        allowed.check(Context(allowed, encoder))
 
 
 @pytest.mark.parametrize("side", ["anchor", "positive"])

@@ -41,6 +41,11 @@ class NegativeSource(Part, ABC):
         return False
 
     @property
+    def gives_logits(self) -> bool:
+        """Whether `columns` gives similarities; ``objective.matryoshka`` needs vectors, which it truncates."""
+        return False
+
+    @property
     def stored(self) -> int:
         """The most vectors of earlier steps that it stores; 0 for none, and before `begin`."""
         return 0

@@ -77,6 +77,11 @@ class Hard(NegativeSource):
         if self.guide is not None:
             self.guide.begin(encoder)
 
+    @property
+    def gives_logits(self) -> bool:
+        """Where the logits of false negatives are 0."""
+        return self.settings.guide is not None and self.settings.guide.effect == "zero_logit"
+
     def check(self, context: Context) -> None:
         """Refuses data without hard negatives if there is no other source."""
         is_only_source = all(isinstance(source, Hard) for source in context.objective.negatives)
@@ -108,4 +113,5 @@ class Hard(NegativeSource):
         if self.guide is None:
             return columns
         taught = self.guide.taught(reps)
-        return self.guide.mask(columns, taught, taught.anchor, taught.hard.transpose(0, 1).reshape(n * count, -1))
+        right = taught.hard.transpose(0, 1).reshape(n * count, taught.hard.shape[2])
+        return self.guide.mask(columns, taught, taught.anchor, right)

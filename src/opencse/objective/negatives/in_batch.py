@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
 from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
@@ -72,9 +73,20 @@ class InBatch(NegativeSource):
         """What the similarities are taken between, and a teacher's vectors."""
         return {*self.sides.reads, *([] if self.guide is None else [self.guide.request])}
 
+    @property
+    def gives_logits(self) -> bool:
+        """Where the logits of false negatives are 0."""
+        return self.settings.guide is not None and self.settings.guide.effect == "zero_logit"
+
     def check(self, context: Context) -> None:
-        """Refuses what its sides cannot be combined with."""
+        """Refuses what its sides cannot be combined with, and a second direction that they do not have."""
         self.sides.check(context)
+        directions = context.objective.directions
+        if directions != "rows" and self.sides.same_mirrored:
+            raise UserError(
+                f"{self.name}: of = {self.sides.kind} has the same vectors in both directions, so objective.directions "
+                f"= {directions} adds nothing; set it to rows, or choose other vectors"
+            )
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Prepares its sides and its teacher."""

@@ -85,6 +85,11 @@ class Layers(NegativeSource):
         """Whether its settings say so."""
         return self.settings.average_with_plain
 
+    @property
+    def gives_logits(self) -> bool:
+        """Of the own columns."""
+        return self.settings.columns == "own"
+
     def check(self, context: Context) -> None:
         """Refuses positives without layers, a plain loss without negatives, and layers that cannot be taken."""
         objective = context.objective
@@ -96,6 +101,11 @@ class Layers(NegativeSource):
             raise UserError(
                 f"the positives have no intermediate layers: the view {objective.view.kind} makes them of the "
                 'anchors\' vectors; set views = "anchor" in the layers negatives'
+            )
+        if objective.directions != "rows" and isinstance(objective.view, DerivesPositives):
+            raise UserError(
+                f"objective.directions = {objective.directions}: the positives have no intermediate layers to contrast "
+                f"them with, as the view {objective.view.kind} makes them of the anchors' vectors; set it to rows"
             )
         if context.encoder is not None:
             self._require_layers(context.encoder.depth)

@@ -53,6 +53,11 @@ class Mixed(NegativeSource):
 
     settings: Settings
 
+    @property
+    def gives_logits(self) -> bool:
+        """It does."""
+        return True
+
     def count(self, batch_size: int, hard: int) -> int:
         """1 or N, and as many again if mirrored."""
         del hard

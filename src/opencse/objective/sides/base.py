@@ -30,6 +30,11 @@ class Sides(Part, ABC):
     of_positives: ClassVar[bool] = True
     texts: ClassVar[tuple[SideText, SideText]] = ("anchor", "positive")
 
+    @property
+    def same_mirrored(self) -> bool:
+        """Whether the vectors stay the same where anchors and positives are exchanged (`Objective.directions`)."""
+        return False
+
     @abstractmethod
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """The left and the right vectors, each (N, d).

@@ -42,6 +42,11 @@ class CleanSides(Sides):
         """The vectors without dropout."""
         return {Clean()}
 
+    @property
+    def same_mirrored(self) -> bool:
+        """They are of the anchors' texts in both directions."""
+        return True
+
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """``(c, c)``."""
         del draw

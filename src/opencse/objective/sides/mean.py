@@ -46,6 +46,11 @@ class Mean(Sides):
         """The means."""
         return {Means(self.settings.samples)}
 
+    @property
+    def same_mirrored(self) -> bool:
+        """As one mean of both views is."""
+        return self.settings.shared
+
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """Each view's own mean, or the one of both twice."""
         del draw

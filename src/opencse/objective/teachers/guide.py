@@ -29,7 +29,8 @@ class GuideSettings(TeacherSettings):
         limit: of the third.
         centred: subtract the batch's mean vector from the teacher's first: vectors of an encoder that was never trained
             on sentences have high cosines throughout.
-        effect: the column is left out, or its logit is 0, as in DCLR's code, where its weight multiplies the logit.
+        effect: the column is left out, or its logit is 0, as in DCLR's code, where its weight multiplies the logit;
+            ``hardness`` is of the similarity 0 then.
     """
 
     strategy: Literal["absolute", "relative", "fixed"] = "absolute"
@@ -103,8 +104,13 @@ class Guide(nn.Module):
         false = FalseNegatives(anchors, right, self.limits(taught))
         if self.settings.effect == "left_out":
             return replace(columns, false=false)
-        dense = columns.dense()
-        return replace(dense, logits=dense.logits.masked_fill(false.rows(slice(0, len(anchors))), 0.0))
+        dense, masked = columns.dense(), false.rows(slice(0, len(anchors)))
+        log_weight = dense.log_weight
+        if columns.by_nearness:  # what counts as a similarity of 0 is not near either
+            by_anchor = None if columns.own is None else replace(columns.own, hardness=0.0)
+            plain = replace(columns, hardness=0.0, own=by_anchor).dense().log_weight
+            log_weight = torch.where(masked, plain, log_weight)
+        return replace(dense, logits=dense.logits.masked_fill(masked, 0.0), log_weight=log_weight)
 
     def per_anchor(self, reps: Representations) -> Tensor:
         """Scalar: how many of the other examples' positives are false negatives of an anchor, in the mean."""

@@ -232,6 +232,11 @@ class Masked(Request[Tensor]):
             )
         if context.encoder is not None:
             mask_id(context.encoder.tokenizer)
+            if self.read and context.encoder.tokenizer.template is not None:
+                raise UserError(
+                    "the mlm term's masked_contrast would mask words of the encoder's template too; set it to false, "
+                    "or leave encoder.template out"
+                )
 
     @property
     def stream(self) -> tuple[int, ...]:

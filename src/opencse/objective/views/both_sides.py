@@ -11,6 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.objective.context import Context
 from opencse.objective.views.base import ChangesInputs, ChangesTokens, SentenceView, word_numbers
 from opencse.objective.views.output import keep_mask
 from opencse.settings import PartSettings
@@ -63,6 +65,16 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.padding: int | None = None
+
+    def check(self, context: Context) -> None:
+        """Refuses spans of texts in a template, of which nothing would be left."""
+        super().check(context)
+        templated = context.encoder is not None and context.encoder.tokenizer.template is not None
+        if templated and "span" in (self.settings.anchor, self.settings.positive):
+            raise UserError(
+                f"the view {self.kind}: a span would leave out the encoder's template, and the mask that is pooled; "
+                "choose another change, or an encoder without a template"
+            )
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Looks up the padding token."""
