@@ -115,7 +115,7 @@ def test_ids_of_other_texts_are_refused(index: Index, mini: SentenceEncoder, que
     task = queries.task
     with index.snapshot() as snapshot:
         later = replace(task, documents=[*DOCUMENTS[1:], DOCUMENTS[0]])  # numbered from another row on
-        with pytest.raises(UserError, match=r"40 of 40 relevant documents of toy are other texts .*\('d0' was '"):
+        with pytest.raises(UserError, match=r"40 of 40 relevant documents of toy are other texts .*\('d0' is '"):
             fit_index_to_queries(snapshot, mini, UserQueries(later))
         edited = replace(task, documents=[f"A title. {text}" for text in DOCUMENTS])
         assert fit_index_to_queries(snapshot, mini, UserQueries(edited)).questions == 40

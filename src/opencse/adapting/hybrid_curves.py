@@ -15,9 +15,8 @@ from opencse.adapting.text_questions import TextQuestions, quick
 from opencse.adapting.user_queries import UserQueries
 from opencse.arrays import Floats, Integers, Vectors
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.errors import UserError, shortened
+from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
-from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.evaluation.retrieval.rankers import evenly
 from opencse.evaluation.retrieval.rankings import OwnDocuments
 from opencse.modules.prompts import Role
@@ -25,9 +24,9 @@ from opencse.numerals import number_of
 from opencse.ranking import Measure, nearest_prepared
 from opencse.search.hybrid import DEPTH, RowsInMemory, SearchedRows, candidates_of
 from opencse.search.keyword_index import KeywordIndex
-from opencse.search.row_database import StoredRow
+from opencse.search.same_texts import require_same_texts
 from opencse.search.snapshots import Snapshot
-from opencse.text.scripts import count_words, normalised
+from opencse.text.scripts import count_words
 from opencse.text.sentences import split_sentences
 from opencse.text.stems import language_of
 
@@ -44,8 +43,6 @@ _WORDS = 5
 """Words of a sentence that is a question, at least."""
 _OF_PEOPLE = ("pairs", "new pairs")
 """Kinds of questions that are the user's pairs, where there are any."""
-_SAME = 0.5
-"""Share of a text's words that the text of the same id in an index has, at least, if it is the same document."""
 RowScore = Callable[[int, Integers], float]
 """The measure x 100 of a query, given by its number, from its ranked rows."""
 
@@ -144,7 +141,10 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
             f"{snapshot.folder}, by its id; a weight needs at least {FEWEST}; "
             "the documents of the index need the ids that the queries name"
         )
-    _require_same_texts(snapshot, stored, task)
+    relevant = {
+        task.document_ids[row]: task.documents[row] for levels in task.judged for row in levels if levels[row] > 0
+    }
+    require_same_texts(snapshot.folder, task.name, relevant, ((row.id, row.text) for row in stored))
     texts = [task.queries[n] for n in answered]
 
     def score(number: int, rows: Integers) -> float:
@@ -159,35 +159,6 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
     values = values_by_share(texts, vectors, snapshot, snapshot.keywords, score)
     curves = curves_of([(values, np.arange(len(texts)), True)])
     return fit_weight(curves, f"{number_of(len(texts), 'query')} of {task.name}")
-
-
-def _require_same_texts(snapshot: Snapshot, stored: Sequence[StoredRow], task: RetrievalTask) -> None:
-    """Refuses judgements whose ids are those of other texts in the index, as row numbers of another file are.
-
-    Raises:
-        UserError: where fewer than half of the relevant documents share half of their words with the index's text.
-    """
-    relevant = {
-        task.document_ids[row]: task.documents[row] for levels in task.judged for row in levels if levels[row] > 0
-    }
-    texts: dict[str, str] = {}
-    for one in stored:
-        if relevant.get(one.id):
-            texts[one.id] = f"{texts.get(one.id, '')} {one.text}"
-    others = [name for name, text in texts.items() if _shared_words(relevant[name], text) < _SAME]
-    if len(others) > len(texts) / 2:
-        name = others[0]
-        raise UserError(
-            f"{snapshot.folder}: {len(others):,} of {len(texts):,} relevant documents of {task.name} are other texts "
-            f"in this index ({name!r} was {shortened(relevant[name])!r}, now {shortened(texts[name].strip())!r}); "
-            "build the index from documents with the ids of the judgements (--id)"
-        )
-
-
-def _shared_words(text: str, other: str) -> float:
-    """Share of the different words of a text that another text has too."""
-    words = set(normalised(text).split())
-    return len(words & set(normalised(other).split())) / len(words)
 
 
 def _fit_to_queries(encoder: SentenceEncoder, queries: UserQueries) -> FittedWeight:

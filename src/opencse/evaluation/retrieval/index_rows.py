@@ -21,6 +21,7 @@ from opencse.progress import Say
 from opencse.ranking import PreparedVectors
 from opencse.search.index import Index
 from opencse.search.rows import exported_id
+from opencse.search.same_texts import require_same_texts
 from opencse.search.snapshots import Snapshot
 
 _COMPARED = 1_000
@@ -79,27 +80,17 @@ class SearchedIndex:
     def _require_same(self, snapshot: Snapshot, ids: dict[str, str], task: RetrievalTask) -> None:
         relevant = {position for levels in task.judged for position, level in levels.items() if level > 0}
         known = [position for position in sorted(relevant) if task.document_ids[position] in ids]
-        how = "build it from the data's corpus.jsonl, or from documents with the same ids (opencse index build --id)"
         if not known:
             index_id, data_id = next(iter(ids), "")[:40], task.document_ids[min(relevant, default=0)][:40]
             raise UserError(
                 f"{self.name}: has none of the relevant documents of {task.name} (ids there are like {data_id!r}, in "
-                f"the index like {index_id!r}); {how}"
+                f"the index like {index_id!r}); build it from the data's corpus.jsonl, or from documents with the same "
+                "ids (opencse index build --id)"
             )
-        compared = known[:: max(1, -(-len(known) // _COMPARED))]
-        rows: dict[str, str] = {}
-        for row in snapshot.rows_with_ids([ids[task.document_ids[position]] for position in compared]):
-            rows.setdefault(row.id, row.text)
-        different = [
-            position
-            for position in compared
-            if _letters(rows[ids[task.document_ids[position]]]) not in _letters(task.documents[position])
-        ]
-        if 2 * len(different) > len(compared):
-            raise UserError(
-                f"{self.name}: its documents have the ids of {task.name} and other texts (the first is "
-                f"{task.document_ids[different[0]][:40]!r}), so the ids mean other documents; {how}"
-            )
+        every = max(1, -(-len(known) // _COMPARED))
+        compared = {ids[task.document_ids[row]]: task.documents[row] for row in known[::every]}
+        rows = ((row.id, row.text) for row in snapshot.rows_with_ids(list(compared)))
+        require_same_texts(self.name, task.name, compared, rows)
 
 
 @dataclass(frozen=True)
@@ -210,8 +201,3 @@ def _described(name: str, record: EvaluatedIndex) -> str:
 def _data_id(name: str) -> str:
     """The id of a document of an index as data sets have it: without white space around it."""
     return exported_id(name).strip()
-
-
-def _letters(text: str) -> str:
-    """A text without its spaces, which an index changes where it splits the text into passages."""
-    return "".join(text.split())
