@@ -26,6 +26,7 @@ from opencse.search.passages import PassageSplitter
 from opencse.text.corpus_documents import documents_of
 from opencse.text.documents import GivenDocument
 from opencse.text.given import open_texts
+from opencse.text.lists import read_list
 from opencse.text.stems import LANGUAGES
 
 
@@ -160,12 +161,17 @@ def _prompt(options: AskingOptions) -> QuestionPrompt:
         except (OSError, ValueError) as error:
             raise UserError(f"--template {where}: cannot be read ({reason(error)}); give a text file") from None
     examples = options["examples"]
-    rows = [] if examples is None else open_texts(examples).read().rows
+    if examples is None:
+        queries = []
+    elif isinstance(examples, str | Path):
+        queries = read_list(str(examples))
+    else:
+        queries = [row[0] for row in open_texts(examples).read().rows]
     language = (options["language"] or "").strip()
     return QuestionPrompt(
         template,
         options["per_document"],
-        tuple(dict.fromkeys(" ".join(row[0].split()) for row in rows)),
+        tuple(dict.fromkeys(" ".join(query.split()) for query in queries)),
         LANGUAGES.get(language.lower(), language).capitalize(),
         where,
     )

@@ -24,7 +24,7 @@ from opencse.numerals import number_of
 from opencse.outputs import paths_of, require_apart
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
-from opencse.text.readers import Source
+from opencse.text.lists import read_list
 
 OUT = "queries"
 """The folder of labels, by default."""
@@ -157,7 +157,7 @@ def _query_texts(queries: str | Path | Sequence[str] | None) -> list[str]:
     if queries is None:
         return []
     if isinstance(queries, str | Path):
-        texts, source = [row[0] for row in Source(str(queries)).read().rows], f"{queries}, query"
+        texts, source = read_list(str(queries)), f"{queries}, query"
     else:
         texts, source = list(queries), "query"
     for number, text in enumerate(texts, start=1):

@@ -206,14 +206,11 @@ def typed_and_read(typed: list[str] | None, file: Path | None) -> list[str]:
         UserError: if standard input is named twice, or a file cannot be read.
     """
     from opencse.errors import UserError
-    from opencse.text.readers import Source
+    from opencse.text.lists import read_list
 
     texts = [*(typed or [])]
     if texts.count("-") + (str(file) == "-") > 1:
         raise UserError("standard input (-) is named twice; it can be read once")
 
-    def read(name: str) -> list[str]:
-        return [row[0] for row in Source(name).read().rows]
-
-    typed_texts = [text for one in texts for text in (read(one) if one == "-" else [one])]
-    return typed_texts if file is None else [*typed_texts, *read(str(file))]
+    typed_texts = [text for one in texts for text in (read_list(one) if one == "-" else [one])]
+    return typed_texts if file is None else [*typed_texts, *read_list(str(file))]

@@ -30,7 +30,7 @@ def require_same_texts(
         >>> try:
         ...     require_same_texts("notes", "labels", {"1": "Snow fell."}, [("1", "The kettle boils.")])
         ... except UserError as error:
-        ...     print(f"{str(error)[:101]} ...")
+        ...     print(f"{str(error)[:100]} ...")
         notes: 1 of 1 relevant documents of labels are other texts in this index ('1' is 'Snow fell.' there, ...
 
     Raises:
