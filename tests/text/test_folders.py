@@ -12,7 +12,7 @@ def test_files_of_a_folder_by_name_without_hidden_ones(tmp_path: Path) -> None:
     for name in ("b.md", "a/c.txt", ".hidden/d.txt", "a/.e.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    assert [path.relative_to(tmp_path).as_posix() for path in files_in(tmp_path)] == ["a/c.txt", "b.md"]
+    assert [path.relative_to(tmp_path).as_posix() for path in files_in(tmp_path).files] == ["a/c.txt", "b.md"]
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])

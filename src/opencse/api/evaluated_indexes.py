@@ -10,8 +10,8 @@ from opencse.api.options.evaluation import SuiteOptions
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.index_rows import SearchedIndex
 from opencse.evaluation.retrieval.score import Retrieval
+from opencse.folder_kinds import is_index
 from opencse.home import in_home
-from opencse.search.folder import is_index
 from opencse.search.index import Index
 from opencse.text.stems import AUTO
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opencse.errors import UserError, reason
+from opencse.folder_kinds import kind_of_folder
 from opencse.home import in_home
 
 BUILTIN = "opencse-mini"
@@ -56,6 +57,8 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
             return folder
         if (folder / "export.json").is_file():
             raise UserError(f"{model}: is an export (ONNX); give the folder of the model that was exported")
+        if kind := kind_of_folder(folder):
+            raise UserError(f"{model}: is {kind}, not a model; give the folder of a model")
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")
     if str(model) == BAG_OF_WORDS or (":" in str(model) and str(model).startswith((WORDS, *DITTO))):
         raise UserError(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from opencse.crash_safe import append_lines
 from opencse.errors import UserError, reason
+from opencse.folder_kinds import is_index, kind_of_folder
 from opencse.io import remove, write_text
 from opencse.outputs import foreign_files_message, held_lock, names_in
 from opencse.search.row_database import damage_error, how_to_rebuild, write_errors
@@ -43,6 +44,8 @@ def current_database(folder: Path) -> str:
             raise UserError(
                 f"{folder}: this index is not finished; run the same opencse index build again to continue"
             ) from None
+        if kind := kind_of_folder(folder):
+            raise UserError(f"{folder}: is {kind}, not an index; make one with opencse index build") from None
         raise UserError(f"{folder}: holds no index (no {NAMES}); make one with opencse index build") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path}: damaged or not of an index ({reason(error)}); {how_to_rebuild(folder)}") from None
@@ -71,18 +74,6 @@ def require_own(folder: Path) -> None:
     names = names_in(folder) - {LOCK}
     if names and not (names & {NAMES, BUILDING} and is_index(folder)) and not listed(folder):
         raise UserError(foreign_files_message(folder, names, "INDEX"))
-
-
-def is_index(folder: Path) -> bool:
-    """Whether ``index.json`` or ``building.json`` in the folder was written for an index, of any version."""
-    for name in (NAMES, BUILDING):
-        try:
-            value = json.loads((folder / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        if isinstance(value, dict) and "rows" in value:
-            return True
-    return False
 
 
 def listed(folder: Path) -> set[str]:

@@ -184,7 +184,9 @@ class Collection:
             for source in self._source.files:
                 yield source, None
             return
-        files_there = files_in(path)
+        files_there, without_text = files_in(path)
+        for folder, of_folder in without_text.items():
+            notes.leave_out_folder(folder.relative_to(path).as_posix(), of_folder)
         files = [file for file in files_there if file.stat().st_size]
         if len(files) < len(files_there):
             notes.left_out["empty file", ""] += len(files_there) - len(files)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from opencse.errors import UserError
+from opencse.folder_kinds import folders_without_text
 from opencse.io import is_folder
 from opencse.text.files.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known, recognise
 from opencse.text.files.lines import COMPRESSED, suffix_of
@@ -19,17 +21,42 @@ _TRAINING = {"train", "training"}
 _EVALUATION = {"test", "testing", "eval", "evaluation", "dev", "valid", "val", "validation"}
 
 
-def files_in(folder: Path) -> list[Path]:
-    """All files in a folder and its subfolders, sorted by name, without hidden ones."""
+class FolderFiles(NamedTuple):
+    """The files of a folder and its subfolders.
+
+    Attributes:
+        files: sorted by name, without hidden ones and those of models, indexes and other folders without text.
+        without_text: such folders in it, each with its kind.
+    """
+
+    files: list[Path]
+    without_text: dict[Path, str]
+
+
+def files_in(folder: Path) -> FolderFiles:
+    """Finds the files in a folder and its subfolders.
+
+    Raises:
+        UserError: where the folder itself is a model, an index or another folder that commands write.
+    """
     visible = (
         path for path in folder.rglob("*") if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
-    return sorted(path for path in visible if path.is_file())
+    files = sorted(path for path in visible if path.is_file())
+    without_text = folders_without_text(files)
+    if folder in without_text:
+        raise UserError(f"{folder}: is {without_text[folder]}, not text; give a file or a folder of documents")
+    if without_text:
+        files = [file for file in files if without_text.keys().isdisjoint(file.parents)]
+    outermost = {one: kind for one, kind in without_text.items() if without_text.keys().isdisjoint(one.parents)}
+    return FolderFiles(files, outermost)
 
 
 def tables_in(folder: Path) -> list[Path]:
     """The files with columns in a folder (tables, JSON, Parquet, XML), sorted by name, without empty ones."""
-    known = (file for file in files_in(folder) if is_known(suffix_of(file)) and not how_to_convert(suffix_of(file)))
+    known = (
+        file for file in files_in(folder).files if is_known(suffix_of(file)) and not how_to_convert(suffix_of(file))
+    )
     return [file for file in known if file.stat().st_size and recognise(file).name not in PROSE]
 
 
@@ -65,7 +92,7 @@ def holds_prose(location: str | Path) -> bool:
     if not is_folder(path) or find_corpus(path) != path:
         return False
     prose = {suffix for suffix, kind in SUFFIXES.items() if kind in PROSE}
-    return any(suffix_of(file) in prose and file.stat().st_size for file in files_in(path))
+    return any(suffix_of(file) in prose and file.stat().st_size for file in files_in(path).files)
 
 
 def holds_documents(location: str | Path) -> bool:

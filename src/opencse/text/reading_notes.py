@@ -44,6 +44,10 @@ class ReadingNotes:
         """Counts a document without a title and a text."""
         self.left_out[_EMPTY] += 1
 
+    def leave_out_folder(self, name: str, kind: str) -> None:
+        """Counts a folder in the folder that holds no text, such as a model."""
+        self.left_out["folder", f"that is {kind} ({name})"] += 1
+
     def leave_out_file_without_text(self) -> None:
         """Counts a file of prose in which nothing is text, such as a page that a script fills in a browser."""
         self.left_out[_NO_TEXT] += 1
