@@ -33,7 +33,7 @@ def read_list(location: str) -> list[str]:
     source = Source(location)
     if source.is_file and source.kind.name not in (*SECTIONED, "text"):
         present = source.present()
-        column = next((found for name in COLUMNS if (found := column_like(name, present))), None)
+        column = next((match for name in COLUMNS if (match := column_like(name, present))), None)
         if column is None:
             raise UserError(
                 f"{source.name}: a table with the columns {names_listed(present)}, none of which is called "
