@@ -99,7 +99,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         seeds=number_of(len(sts.scores[BASE]), "seed"),
         systems=systems_table(sts, dev, pairs, gains, verdicts),
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
-        best_rates=at_best_rates(parts) if "best_rates" in parts else None,
+        best_rates=at_best_rates(parts, published) if "best_rates" in parts else None,
         picture=GAINS,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
@@ -108,28 +108,30 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
     )
 
 
-def at_best_rates(parts: Mapping[str, Comparison]) -> dict[str, Any]:
+def at_best_rates(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, Any]:
     """Each system at the learning rate that is best for it on one seed's dev pairs, compared with SimCSE's best."""
     tried = dev_by_rate(parts)
     best = {recipe: max(scores, key=lambda rate: scores[rate]) for recipe, scores in tried.items()}
-    scores = {recipe: scores_at(parts, recipe, rate) for recipe, rate in best.items()}
+    at_best = {recipe: scores_at(parts, recipe, rate) for recipe, rate in best.items()}
     all_rates = sorted({rate for by_rate in tried.values() for rate in by_rate}, key=float)
-    known = {recipe: seeds for recipe, seeds in scores.items() if seeds}
-    sts = Comparison({**parts["best_rates"].record, "scores": known})
-    pairs = sts.adjusted(list(known), BASE)
+    sts = Comparison({**parts["best_rates"].record, "scores": {name: runs for name, runs in at_best.items() if runs}})
+    gains, pairs = published_gains(published), sts.adjusted(list(sts.scores), BASE)
     rows = []
     for recipe, by_rate in tried.items():
-        cells = [
-            f"**{by_rate[rate]:.1f}**" if rate == best[recipe] else f"{by_rate[rate]:.1f}" if rate in by_rate else ""
-            for rate in all_rates
-        ]
-        measured_at = [sts.mean(recipe) if recipe in known else "", brief(pairs[recipe]) if recipe in pairs else ""]
-        rows.append([f"`{recipe}`", *cells, *measured_at])
+        cells = [f"{by_rate[rate]:.1f}" if rate in by_rate else "" for rate in all_rates]
+        cells[all_rates.index(best[recipe])] = f"**{by_rate[best[recipe]]:.1f}**"
+        gain = [f"{gains[recipe]:+.2f}" if recipe in gains else "", brief(pairs[recipe]) if recipe in pairs else ""]
+        known = recipe in pairs and recipe in gains
+        rows.append(
+            [f"`{recipe}`", *cells, sts.mean(recipe) if recipe in sts.scores else "", *gain]
+            + [verdict(pairs[recipe], gains[recipe]) if known else ""]
+        )
+    head = ["", *(f"dev, {rate}" for rate in all_rates), "seven STS tasks", "published gain", "gain here", "verdict"]
     return {
         "best": best[BASE],
-        "gain": brief(paired_seeds(known[BASE], dict.fromkeys(known[BASE], sts.start))),
+        "gain": brief(paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))),
         "gains": [(recipe, brief(pair)) for recipe, pair in pairs.items()],
-        "table": markdown(["", *all_rates, "seven STS tasks", "gain"], rows),
+        "table": markdown(head, rows),
     }
 
 
