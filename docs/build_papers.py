@@ -120,12 +120,9 @@ def at_best_rates(parts: Mapping[str, Comparison], published: Mapping[str, Any])
     for recipe, by_rate in tried.items():
         cells = [f"{by_rate[rate]:.1f}" if rate in by_rate else "" for rate in all_rates]
         cells[all_rates.index(best[recipe])] = f"**{by_rate[best[recipe]]:.1f}**"
-        gain = [f"{gains[recipe]:+.2f}" if recipe in gains else "", brief(pairs[recipe]) if recipe in pairs else ""]
-        known = recipe in pairs and recipe in gains
-        rows.append(
-            [f"`{recipe}`", *cells, sts.mean(recipe) if recipe in sts.scores else "", *gain]
-            + [verdict(pairs[recipe], gains[recipe]) if known else ""]
-        )
+        known, pair = f"{gains[recipe]:+.2f}" if recipe in gains else "", pairs.get(recipe)
+        here = ["", ""] if pair is None else [brief(pair), verdict(pair, gains[recipe]) if known else ""]
+        rows.append([f"`{recipe}`", *cells, sts.mean(recipe) if recipe in sts.scores else "", known, *here])
     head = ["", *(f"dev, {rate}" for rate in all_rates), "seven STS tasks", "published gain", "gain here", "verdict"]
     return {
         "best": best[BASE],
