@@ -199,8 +199,12 @@ def has_fields(value: object, cls: Any) -> bool:  # noqa: ANN401 - any dataclass
     return has_keys(value, [field.name for field in fields(cls)])
 
 
-def names_in(folder: Path) -> set[str]:
+def names_in(folder: Path, option: str = "--out") -> set[str]:
     """The names in ``folder``, without unfinished files of our killed processes; empty if it does not exist.
+
+    Args:
+        folder: where something is to be written.
+        option: the option or argument that names it, for messages.
 
     Raises:
         UserError: if it is a file or cannot be read.
@@ -209,17 +213,17 @@ def names_in(folder: Path) -> set[str]:
         names = {path.name for path in folder.iterdir()}
     except FileNotFoundError:
         if folder.is_symlink():
-            raise UserError(f"{folder}: is a link to a missing path; choose another --out") from None
+            raise UserError(f"{folder}: is a link to a missing path; choose another {option}") from None
         if any(one.name == ".." and not one.exists() for one in (folder, *folder.parents)):
             # once its parents are made, it could be a folder that holds files
             raise UserError(f"{folder}: a folder before '..' does not exist; write the path without '..'") from None
         return set()
     except NotADirectoryError:
         if folder.is_file() or folder.is_symlink():
-            raise UserError(f"{folder}: is a file; choose another --out") from None
+            raise UserError(f"{folder}: is a file; choose another {option}") from None
         raise UserError(f"{folder}: the folder cannot be made (a part of its path is a file)") from None
     except OSError as error:
-        raise UserError(f"{folder}: cannot be read ({reason(error)}); choose another --out") from None
+        raise UserError(f"{folder}: cannot be read ({reason(error)}); choose another {option}") from None
     works = set(work_folders(folder))
     ours = {name for name in names if name == LOCK or folder / name in works or io.unfinished_name(folder / name)}
     return names - ours - {name for work in works for name in half_moved(work)}

@@ -32,6 +32,9 @@ DEVICES = [
 USAGE = [
     Case("nope", ("unknown command 'nope'",)),
     Case("trian", ("did you mean 'train'",)),
+    Case("query good.txt", ("unknown command 'query'; did you mean opencse index query?",)),
+    Case("onnx tiny", ("did you mean opencse export onnx?",)),
+    Case("index build good.txt opencse-mini new", ("good.txt: is a file; choose another INDEX",)),
     Case("--nope", ("--nope",)),
     *(Case(command, ("Missing argument",)) for command in ("train", "evaluate", "encode", "check", "static", "whiten")),
     *(Case(f"{command} good.txt", ("Missing option",)) for command in ("train", "pretrain", "static")),

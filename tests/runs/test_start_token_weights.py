@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,18 @@ def test_the_weights_are_those_of_the_text(start: Path, tmp_path: Path, capsys: 
     assert torch.equal(found.weights, expected.weights)
     assert len(set(found.weights.tolist())) > 2
     assert any(line.startswith("weights ") for line in result.plan.lines())
+
+
+def test_weights_of_the_start_are_named_where_it_is_compared_as_it_is(start: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(["the one", "the two", "the three", "a long lake"]) + "\n")
+    train(text, tmp_path / "weighed", model=str(start), settings=QUICK, dev="none")
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("1\tthe one\tthe two\n2\tthe three\ta lake\n3\ta long lake\ta lake\n")
+    for model, weights in ((start, ", all tokens weighted equally"), (tmp_path / "weighed", " and weights of tokens")):
+        train(text, tmp_path / "out", model=str(model), settings=QUICK, dev=pairs, overwrite=True)
+        given = json.loads((tmp_path / "out" / "run.json").read_text())["given"]
+        assert given["pooling"] == f"mean{weights}"
 
 
 @pytest.mark.slow

@@ -46,7 +46,7 @@ def merge(adapters: str | Path, out: str | Path, **options: Unpack[ProgressOptio
         raise UserError(f"{adapters}: holds no adapters (adapter_config.json); it is a complete model already")
     encoder = SentenceEncoder.load(adapters, device="cpu")
     encoder.save(folder, card=merged_card(str(adapters), adapter.base, encoder))
-    progress.say(f"merged     {adapters} into {adapter.base}")
+    progress.say(f"merged     {adapters} with {adapter.base}")
     return encoder
 
 

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from opencse.cli.examples import epilog_of
+from opencse.cli.examples import EXAMPLES, epilog_of
 from opencse.cli.typed import TypedCommand
 from opencse.errors import UserError, require_known
 from opencse.processes import started
@@ -84,6 +84,8 @@ class Commands(TyperGroup):
         Raises:
             UserError: if there is none.
         """
+        if cmd_name not in COMMANDS and (whole := [words for words in EXAMPLES if words.split()[1:] == [cmd_name]]):
+            raise UserError(f"unknown command {cmd_name!r}; did you mean opencse {whole[0]}?")
         require_known(cmd_name, list(COMMANDS), "command")
         if cmd_name not in _IN_SEVERAL and started().several:
             raise UserError(

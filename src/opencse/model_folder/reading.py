@@ -255,7 +255,13 @@ def _find(folder: Path) -> _Sources:
     adapters = read_adapters(local)
     if adapters is None:
         return _Sources(folder, modules, local, local)
-    base = locate(adapters.base)
+    try:
+        base = locate(adapters.base)
+    except UserError as error:
+        raise UserError(
+            f"{adapters.folder}: holds adapters alone, and their model cannot be opened ({error}); bring it back, or "
+            "name where it is now as base_model_name_or_path in adapter_config.json"
+        ) from None
     below = list_modules(base)
     if below is not None and below.table:
         raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")

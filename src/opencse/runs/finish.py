@@ -68,7 +68,9 @@ def start_score(
     if record.start is None:
         encoder = _with_own_pooling(plan)
         if encoder is not None:
-            weights = "" if plan.token_weights is None else ", all tokens weighted equally"
+            weights = "" if encoder.token_weights is None else " and weights of tokens"
+            if plan.token_weights is not None and encoder.token_weights is None:
+                weights = ", all tokens weighted equally"
             value = evaluate_together(encoder, world, plan.dev.score).value
             record.given = OwnPoolingScore(f"{encoder.pooling}{weights}", value)
         record.start = replace(start, cosines=None)

@@ -71,7 +71,7 @@ def require_own(folder: Path) -> None:
     Raises:
         UserError: naming the fix.
     """
-    names = names_in(folder) - {LOCK}
+    names = names_in(folder, "INDEX") - {LOCK}
     if names and not (names & {NAMES, BUILDING} and is_index(folder)) and not listed(folder):
         raise UserError(foreign_files_message(folder, names, "INDEX"))
 
