@@ -84,8 +84,8 @@ class Commands(TyperGroup):
         Raises:
             UserError: if there is none.
         """
-        if cmd_name not in COMMANDS and (whole := [words for words in EXAMPLES if words.split()[1:] == [cmd_name]]):
-            raise UserError(f"unknown command {cmd_name!r}; did you mean opencse {whole[0]}?")
+        if cmd_name not in COMMANDS and (matches := [words for words in EXAMPLES if words.split()[1:] == [cmd_name]]):
+            raise UserError(f"unknown command {cmd_name!r}; did you mean opencse {matches[0]}?")
         require_known(cmd_name, list(COMMANDS), "command")
         if cmd_name not in _IN_SEVERAL and started().several:
             raise UserError(
