@@ -156,6 +156,21 @@ def test_two_settings_that_do_not_go_together_are_both_named() -> None:
     assert str(caught.value).startswith("--set training.batch_tokens=130 and --set data.max_length=140: ")
 
 
+def test_a_fault_that_hides_another_one_is_blamed_on_its_own_settings() -> None:
+    settings = (
+        "training.batch_size=7",
+        "objective.matryoshka.dimensions=[8]",
+        "objective.learned_temperature=true",
+        "objective.view.rates=[0.1, 0.3]",
+        'objective.negatives=[{ kind = "in_batch", of = { kind = "mean" } }]',
+    )
+    with pytest.raises(UserError) as caught:
+        resolve_recipe("simcse", overrides=settings)
+    blamed, _, fault = str(caught.value).partition(": ")
+    assert {*blamed.split(" and ")} == {f"--set {settings[1]}", f"--set {settings[2]}"}
+    assert fault.startswith("objective.matryoshka normalises truncated vectors again")
+
+
 def test_a_change_without_which_others_lead_nowhere_is_not_blamed() -> None:
     longer = 'objective.negatives=[{ kind = "in_batch" }, { kind = "in_batch" }]'
     with pytest.raises(UserError, match=r"^--set training\.batch_tokens=130: "):

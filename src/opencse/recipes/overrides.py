@@ -195,7 +195,7 @@ def _at_fault(
         return inside[-1:]
     around = [change for change in changes if _leads_to(location, _with_positions(tree, change.path))] or list(changes)
     before = {_key(each) for each in _errors(cls, build, changes)}
-    guilty = []
+    guilty, lifting = [], []
     for change in around:
         try:
             after = {_key(each) for each in _errors(cls, build, [other for other in changes if other is not change])}
@@ -203,7 +203,9 @@ def _at_fault(
             continue
         if after <= before - {_key(error)}:
             guilty.append(change)
-    return guilty or around[:1]
+        if _key(error) not in after:  # another fault that this one hid may come up
+            lifting.append(change)
+    return guilty or lifting or around[:1]
 
 
 def _key(error: ErrorDetails) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Prompts
 from opencse.objective.teachers.teacher import TaughtVectors, Teacher, TeacherSettings, TeacherVectors, TextsOf
 from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.represent import represent
@@ -133,6 +134,30 @@ def test_another_tokenizer_reads_the_decoded_texts(
     read = SentenceEncoder(tmp_path / "other", device="cpu")
     torch.testing.assert_close(vectors.anchor, torch.from_numpy(read.encode(texts)), rtol=1e-4, atol=1e-5)
     assert vectors.anchor.std(dim=0).min() > 0
+
+
+def test_a_template_or_prompt_of_its_own_is_around_the_texts(
+    encoder: SentenceEncoder, folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    templated = SentenceEncoder(folder, template='The text "{text}" is {mask}.', pooling="mask", device="cpu")
+    templated.save(tmp_path / "templated")
+    prompted = SentenceEncoder(folder, device="cpu")
+    prompted.prompts = Prompts({"any": "search: "}, "any")
+    prompted.save(tmp_path / "prompted")
+    inputs = step(encoder, sentences)
+    texts = encoder.tokenizer.hf.batch_decode(inputs.anchors.input_ids, skip_special_tokens=True)
+    for name in ("templated", "prompted"):
+        vectors = taught(encoder, inputs, begun(encoder, tmp_path / name), "views")
+        wanted = torch.from_numpy(SentenceEncoder(tmp_path / name, device="cpu").encode(texts))
+        torch.testing.assert_close(vectors.anchor, wanted, rtol=1e-4, atol=1e-5)
+        assert (vectors.anchor - taught(encoder, inputs, begun(encoder, folder), "views").anchor).abs().max() > 1e-3
+    inside = step(templated, sentences)
+    same(
+        taught(templated, inside, begun(templated, tmp_path / "templated"), "anchors").anchor, templated, inside.anchors
+    )
+    other = SentenceEncoder(folder, template="{text} is {mask}.", pooling="mask", device="cpu")
+    with pytest.raises(UserError, match="the teacher of the test has a template of its own"):
+        begun(other, tmp_path / "templated")
 
 
 def test_of_a_folder_the_state_has_the_fingerprint_alone(

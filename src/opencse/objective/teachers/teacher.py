@@ -56,9 +56,11 @@ class WeightedTeacherSettings(TeacherSettings):
 class Teacher(nn.Module):
     """An encoder that is never trained and gives vectors of the texts of a step, without dropout and gradient.
 
-    It reads the ids of the step where its vocabulary is that of the encoder in training. Otherwise the ids are decoded
-    and tokenised again, as sentence-transformers' ``GISTEmbedLoss`` does: what the encoder's tokenizer drops (capital
-    letters of an uncased one, what is beyond ``data.max_length``) the teacher does not see either.
+    It reads the ids of the step where its vocabulary is that of the encoder in training, and it has no prompt or
+    template that these lack. Otherwise the ids are decoded and tokenised again, as sentence-transformers'
+    ``GISTEmbedLoss`` does, with its prompt or in its template: what the encoder's tokenizer drops (capital letters of
+    an uncased one, what is beyond ``data.max_length``) the teacher does not see either. Where the encoder in training
+    has a template, the teacher reads the texts in it.
 
     The copy of the start is in the state, so a resumed run has the same one. A folder is opened again, and the state
     has its fingerprint alone: another model in its place is refused.
@@ -89,7 +91,7 @@ class Teacher(nn.Module):
         """Copies ``encoder``, or opens the folder on its device.
 
         Raises:
-            UserError: if there is no such model.
+            UserError: if there is no such model, or it has another template than ``encoder``.
         """
         settings = self.settings
         if settings.model == START:
@@ -100,10 +102,25 @@ class Teacher(nn.Module):
             return
         model = SentenceEncoder(settings.model, pooling=settings.pooling, device=encoder.device)
         self._opened = [model.requires_grad_(False).eval()]
-        shares_ids = model.tokenizer.hf.get_vocab() == encoder.tokenizer.hf.get_vocab()
-        self._decoder = None if shares_ids else encoder.tokenizer
+        self._decoder = None if self._reads_ids(model, encoder) else encoder.tokenizer
         identity = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=encoder.device)
         self.register_buffer("identity", identity)
+
+    def _reads_ids(self, model: SentenceEncoder, encoder: SentenceEncoder) -> bool:
+        """Whether the ids of a step are those that ``model`` itself makes of the texts.
+
+        Raises:
+            UserError: for texts that would be in two templates.
+        """
+        frame, in_training = model.tokenizer.frame, encoder.tokenizer.frame
+        same_vocabulary = model.tokenizer.hf.get_vocab() == encoder.tokenizer.hf.get_vocab()
+        same = same_vocabulary and frame == in_training
+        if frame is not None and in_training is not None and not same:
+            raise UserError(
+                f"{self.settings.model}: the teacher of the {self.reader} has a template of its own, and the texts are "
+                "in that of the encoder in training; choose a teacher without one, or leave encoder.template out"
+            )
+        return same_vocabulary and (frame is None or same) and not model.prompts.requested(Role.PLAIN)
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:  # noqa: ANN401
         """Refuses the state of a run with another model in the teacher's folder."""
