@@ -93,5 +93,5 @@ def test_half_of_a_surrogate_pair_in_documents(opencse: Run, tmp_path: Path) -> 
         assert "line 2: 'text' holds half of a surrogate pair" in err
     with pytest.raises(UserError, match="document 1: 'text' holds half of a surrogate pair"):
         adapt(["Half \ud83d"], tmp_path / "o")
-    with pytest.raises(TypeError, match="corpus is a path, not NoneType"):
+    with pytest.raises(TypeError, match=r"corpus is a path, or a list of texts .*, not NoneType"):
         adapt(None, tmp_path / "o")  # type: ignore[arg-type]

@@ -191,8 +191,8 @@ def adapt(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
-    if not isinstance(corpus, Sequence):
-        _require_path(corpus, "corpus")
+    if not isinstance(corpus, Sequence | Path):
+        raise TypeError(f"corpus is a path, or a list of texts or of (title, text), not {type(corpus).__name__}")
     _require_path(out, "out")
     _require_path(options["model"], "model")
     _require_writable(out, options, corpus, options["pairs"], options["questions"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,10 +110,15 @@ def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) 
     return batches
 
 
+def is_list(values: object) -> TypeGuard[Iterable[Any]]:
+    """Whether the members of ``values`` are one after another; not those of sets, mappings and tables."""
+    flat = getattr(values, "ndim", 1) == 1  # a table's members are its columns
+    return isinstance(values, Iterable) and flat and not isinstance(values, bytes | bytearray | Mapping | Set)
+
+
 def as_list(texts: object) -> list[Any]:
     """The members of ``texts`` as a list; refuses values without an order, such as sets and mappings."""
-    flat = getattr(texts, "ndim", 1) == 1  # a table's members are its columns
-    if isinstance(texts, Iterable) and flat and not isinstance(texts, bytes | bytearray | Mapping | Set):
+    if is_list(texts):
         return list(texts)
     raise UserError(f"texts: a string or a list of strings is expected, not {type(texts).__name__}")
 

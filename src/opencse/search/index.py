@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.batches import as_list
 from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
@@ -393,7 +394,8 @@ class Index:
             return queries
         if isinstance(queries, str):
             raise UserError("queries: give a list of texts, or an array of vectors")
-        return self.encoder.encode(list(queries), prompt=self.encoder.prompts.of(role)) if len(queries) else None
+        texts = as_list(queries)
+        return self.encoder.encode(texts, prompt=self.encoder.prompts.of(role)) if texts else None
 
 
 def _source(rows: Iterable[RowLike] | RowSource) -> RowSource:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
+from opencse.encoder.batches import is_list
 from opencse.errors import UserError
 from opencse.text.scripts import is_unicode
 from opencse.text.values import require_filled
@@ -53,8 +54,9 @@ def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[Index
         TypeError: for an object that is no row.
         UserError: for an empty text or id, an id that occurs twice, or a value that cannot be stored, naming the row.
     """
-    if isinstance(rows, str | Mapping):
-        raise TypeError(f"{where} is a list of texts or rows, not {type(rows).__name__}")
+    if isinstance(rows, str) or not is_list(rows):
+        table = "; of a table give its rows, as to_dict('records') of pandas does" if hasattr(rows, "columns") else ""
+        raise TypeError(f"{where} is a list of texts or rows, not {type(rows).__name__}{table}")
     ids = UniqueIds(f"{where}[{{}}]")
     for number, item in enumerate(rows):
         row = checked(_row(item, f"{where}[{number}]"), f"{where}[{number}]")

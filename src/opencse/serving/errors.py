@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from fastapi import FastAPI, Request
@@ -56,15 +56,15 @@ class ApiError(Exception):
         return JSONResponse({"error": content}, self.status, self.headers)
 
 
-def invalid(error: ValidationError) -> ApiError:
-    """The error for an invalid body: its first fault, as pydantic reports it."""
+def invalid(error: ValidationError, keys: Iterable[str]) -> ApiError:
+    """The error for an invalid body, whose possible ``keys`` are listed where one is unknown: its first fault."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not JSON ({shortened(first['msg'], 160)})", code="invalid_json")
     problem = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        problem = "there is no such key"
+        problem = f"there is no such key; known: {', '.join(keys)}"
     key = shortened(key)
     message = f"{key}: {problem}" if key else f"the body: {problem}"
     return ApiError(400, shortened(message, 300), param=key or None, code="invalid_value")

@@ -95,7 +95,7 @@ async def parse(body: bytes, kind: type[B]) -> B:
             return await asyncio.to_thread(kind.model_validate_json, body)
         return kind.model_validate_json(body)
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid(error, kind.model_fields) from None
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
