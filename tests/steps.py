@@ -62,13 +62,21 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         'components=2}, {kind="noisy_anchor", pool=3}]',
     ),
     "side-rates": ("objective.view.rates=[0.05,0.3]",),
-    "both-learned": (
+    "combined": (
+        'objective.negatives=[{kind="in_batch", hardness=9, guide={strategy="relative", margin=0.2}}, '
+        '{kind="layers", average_with_plain=true}, {kind="memory_bank"}, {kind="mixed", columns="all", mirrored=true}]',
+        'objective.terms=[{kind="dcl"}]',
         'objective.directions="both"',
         'objective.partition="joint"',
         "objective.learned_temperature=true",
     ),
-    "mixed": ('objective.negatives=[{kind="in_batch", hardness=9}, {kind="mixed", columns="all", mirrored=true}]',),
-    "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
+    "template": (
+        "encoder.template='Text \"{text}\" is {mask}.'",
+        "encoder.pooling=mask",
+        "encoder.subtract_template=padding",
+        'objective.view={kind="repeat_subwords"}',
+        'objective.negatives=[{kind="in_batch"}, {kind="momentum_queue"}, {kind="rewritten", change="negated"}]',
+    ),
 }
 """What no recipe has on its own, as settings of simcse."""
 SMALL: dict[str, tuple[str, ...]] = {

@@ -30,7 +30,7 @@ from steps import VARIANTS, parts_of, prepared
 
 WAITING = {
     *{"fitted"},  # scikit-learn fits a mixture on the CPU
-    *{"promptbert", "cot-bert", "denosent"},  # one template row for each length of the batch
+    *{"promptbert", "cot-bert", "denosent", "template"},  # one template row for each length of the batch
     *{"tsdae", "denoising-untied"},  # only real tokens go through the decoder's head
     *{"hardest"},  # the nearest of a pool are chosen chunk by chunk
 }

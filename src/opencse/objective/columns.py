@@ -171,6 +171,7 @@ class VectorColumns:
         column_keys: (K, C) hashes of the texts of each column, any of which makes it a duplicate; None if a column has
             no text.
         false: columns to leave out by a teacher's judgement, an anchor's own among them; None for none.
+        stretch: scalar that the left vectors were multiplied by, without gradient; None for 1. Nearness is without it.
     """
 
     left: Tensor
@@ -182,11 +183,17 @@ class VectorColumns:
     anchor_keys: Tensor | None = None
     column_keys: Tensor | None = None
     false: FalseNegatives | None = None
+    stretch: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         """(N, K)."""
         return len(self.left), len(self.right)
+
+    @property
+    def similarity_per_logit(self) -> Tensor | float:
+        """What a logit is multiplied by to be the similarity that nearness is measured by."""
+        return self.scoring.temperature if self.stretch is None else self.scoring.temperature / self.stretch
 
     @property
     def by_nearness(self) -> bool:
@@ -231,7 +238,7 @@ class VectorColumns:
         duplicates = None if self.texts is None else same_text(*self.texts)
         false = None if self.false is None else self.false.rows(slice(0, n))
         if self.own is None:
-            nearness = hardness_log_weight(logits * self.scoring.temperature, self.hardness) if self.hardness else 0.0
+            nearness = hardness_log_weight(logits * self.similarity_per_logit, self.hardness) if self.hardness else 0.0
             return LogitColumns(logits, self.log_weight + nearness, false, duplicates)
         is_own = torch.eye(n, dtype=torch.bool, device=logits.device).repeat(1, k // n)
         if duplicates is not None and not self.own.texts:
@@ -241,7 +248,7 @@ class VectorColumns:
             weight = self.log_weight + self.own.log_weight * is_own.to(logits.dtype)
         if self.by_nearness:
             strength = self.hardness + (self.own.hardness - self.hardness) * is_own.to(logits.dtype)
-            weight = weight + hardness_log_weight(logits * self.scoring.temperature, strength)
+            weight = weight + hardness_log_weight(logits * self.similarity_per_logit, strength)
         excluded = is_own if self.own.excluded else None
         if false is not None:
             excluded = false if excluded is None else excluded | false

@@ -67,10 +67,6 @@ class LearnedTemperature(nn.Module):
                 right_of[id(vectors)] = plain(vectors)
             return right_of[id(vectors)]
 
-        def nearness(hardness: float) -> float:
-            """The same weights of near columns, whose similarities are ``exp(s)`` times as large."""
-            return hardness / float(scale.detach()) if hardness else 0.0
-
         scaled: list[AnyColumns] = []
         for source in columns:
             if isinstance(source, VectorColumns):
@@ -80,8 +76,7 @@ class LearnedTemperature(nn.Module):
                         left=left(source.left),
                         right=right(source.right),
                         scoring=scoring,
-                        hardness=nearness(source.hardness),
-                        own=None if source.own is None else replace(source.own, hardness=nearness(source.own.hardness)),
+                        stretch=scale.detach(),  # near columns have the same weights at any scale
                     )
                 )
             else:

@@ -297,7 +297,7 @@ class _Tiles:
         counted -= out.counts(logits)
         figures = torch.stack([sums.sum(), duplicates])
         total = sums + columns.log_weight * counted
-        by_anchor, tau = columns.own, columns.scoring.temperature
+        by_anchor, tau = columns.own, columns.similarity_per_logit
         if columns.by_nearness:  # h * sim = (h * tau) * logit; no gradient goes through the weights
             mine = None if by_anchor is None else logits[columns.own_columns(rows)] * (1.0 + by_anchor.hardness * tau)
             logits.mul_(1.0 + columns.hardness * tau)
