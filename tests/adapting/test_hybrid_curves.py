@@ -111,6 +111,16 @@ def test_queries_about_other_documents_are_refused(index: Index, mini: SentenceE
         fit_index_to_queries(snapshot, mini, UserQueries(other))
 
 
+def test_too_few_queries_are_refused_as_such(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
+    task = queries.task
+    few = replace(task, query_ids=task.query_ids[:19], queries=task.queries[:19], judged=task.judged[:19])
+    with (
+        index.snapshot() as snapshot,
+        pytest.raises(UserError, match=r"has 19 queries with a relevant document; .* at least 20: label more queries$"),
+    ):
+        fit_index_to_queries(snapshot, mini, UserQueries(few))
+
+
 def test_ids_of_other_texts_are_refused(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
     task = queries.task
     with index.snapshot() as snapshot:

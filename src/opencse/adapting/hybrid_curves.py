@@ -135,6 +135,11 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
     known = set(ids.values())
     judged = [{task.document_ids[row]: level for row, level in levels.items()} for levels in task.judged]
     answered = [n for n, levels in enumerate(judged) if any(v > 0 and name in known for name, v in levels.items())]
+    if len(task.queries) < FEWEST:
+        raise UserError(
+            f"{task.name}: has {number_of(len(task.queries), 'query', 'queries')} with a relevant document; a weight "
+            f"needs at least {FEWEST}: label more queries"
+        )
     if len(answered) < FEWEST:
         raise UserError(
             f"{task.name}: {len(answered):,} of {len(task.queries):,} queries have a relevant document in "
