@@ -8,9 +8,9 @@ import pkgutil
 import subprocess
 import sys
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast, get_args
 
 import pytest
 
@@ -84,6 +84,24 @@ def test_paths_begin_with_the_home_folder_and_other_values_do_not(monkeypatch: p
     expected = "/home/anna/out", ["~/text"], ["/home/anna/m"], "/home/anna/dev", ["/home/anna/a", Path("~/b"), "c"]
     assert values == (*expected, "~/name", "/home/anna/text")
     assert packed(Path("~/out"), (), "~/m")[:3] == (Path("~/out"), (), "~/m")
+
+
+class Kitchen(TypedDict, total=False):
+    """Options of the function below."""
+
+    settings: Annotated[Iterable[str], Option((), "Settings.", keyed=True)]
+    names: Annotated[Iterable[str], Option((), "Names.")]
+
+
+@public
+def cooked(**options: Unpack[Kitchen]) -> dict[str, object]:
+    return {name: list(cast(Iterable[str], value)) for name, value in options.items()}
+
+
+def test_settings_may_be_a_dictionary() -> None:
+    expected = {"settings": ["stove.heat=2.5", 'stove.fuel="gas"'], "names": ["a"]}
+    assert cooked(settings={"stove": {"heat": 2.5}, "stove.fuel": "gas"}, names={"a": 1}) == expected
+    assert cooked(settings=["stove.heat=2.5"])["settings"] == ["stove.heat=2.5"]
 
 
 def test_unknown_options_and_trust_by_a_word_are_refused() -> None:

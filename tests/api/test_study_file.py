@@ -69,6 +69,15 @@ def test_a_grid_given_beside_it_takes_the_setting_of_the_file(file: Path) -> Non
     assert options["settings"] == ('encoder.pooling="cls"', "training.max_steps=100")
 
 
+def test_parts_of_an_objective_are_settings_too(file: Path) -> None:
+    from opencse.recipes.recipe import resolve_recipe
+
+    file.write_text(WHOLE + 'objective.terms = [{ kind = "dcl", weight = 0.5 }]\n')
+    recipe = resolve_recipe("simcse", overrides=read_study(file, {}).options()["settings"]).recipe
+    dcl = recipe.objective.terms[0].model_dump()
+    assert (dcl["kind"], dcl["weight"]) == ("dcl", 0.5)
+
+
 def test_a_setting_given_beside_it_takes_the_grid_of_the_file(file: Path) -> None:
     file.write_text(WHOLE + "[grid]\ntraining.batch_size = [32, 64]\ntraining.warmup = [0.0, 0.1]\n")
     options = read_study(file, {"settings": ["training.batch_size=16"]}).options()

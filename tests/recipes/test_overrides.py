@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from fuzzing import examples
 from opencse.errors import UserError
-from opencse.recipes.overrides import Change, blame, changed, flatten, in_order, parse_override
+from opencse.recipes.overrides import Change, as_overrides, blame, changed, flatten, in_order, parse_override
 from opencse.recipes.recipe import load_recipe, resolve_recipe
 
 TREE: dict[str, Any] = {"a": {"b": 1, "c": [{"kind": "x", "w": 1}, {"kind": "y"}]}, "d": 2}
@@ -337,9 +338,31 @@ def test_a_whole_part_of_a_new_kind_is_added_to_a_list() -> None:
             changed(tree, [Change("--set", "terms.y", value)])
 
 
-@pytest.mark.parametrize("settings", [{"training.max_steps": 10}, "training.max_steps=10"])
-def test_settings_are_a_list(settings: Any) -> None:
+def test_settings_are_a_list() -> None:
     with pytest.raises(
         UserError, match=r"settings is a list of texts, for instance settings=\['training.max_steps=60'\]"
     ):
-        load_recipe("simcse", overrides=settings)
+        load_recipe("simcse", overrides="training.max_steps=10")
+
+
+def test_settings_of_a_dictionary_are_those_that_are_typed() -> None:
+    terms = [{"kind": "dcl", "weight": 0.5}, {"kind": "mlm"}]
+    tables = {
+        "training": {"max_steps": np.int64(7), "learning_rate": 1e-5},
+        "objective.terms": terms,
+        "encoder": {"head": {"kind": "none"}, "freeze_embeddings": True},
+        "title": 'A "title" of \\ and ☕',
+    }
+    written = as_overrides(tables)
+    read = dict(map(parse_override, written))
+    assert read == {
+        "training.max_steps": 7,
+        "training.learning_rate": 1e-5,
+        "objective.terms": terms,
+        "encoder.head.kind": "none",
+        "encoder.freeze_embeddings": True,
+        "title": 'A "title" of \\ and ☕',
+    }
+    assert load_recipe("simcse", overrides=tables) == load_recipe("simcse", overrides=written)
+    with pytest.raises(UserError, match=r"settings: training.max_steps is None; .* Leave it out for its default"):
+        as_overrides({"training": {"max_steps": None}})

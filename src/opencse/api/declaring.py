@@ -34,7 +34,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType, UnionType
@@ -167,7 +167,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     A ``trust_remote_code`` that is no bool is refused before anything is done, because words such as ``"false"`` count
     as true in Python, and a stranger's code would be run. The options of its group get their defaults. What the
     operating system refuses (a full disk, ...) is raised as a `opencse.UserError`; see `opencse.errors.plain_failures`.
-    Paths may begin with ``~``; see `opencse.home`.
+    Paths may begin with ``~``; see `opencse.home`. Settings may be a dictionary, with tables or dotted keys.
 
     Raises:
         TypeError: when the function is called with an unknown option.
@@ -188,6 +188,11 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
             if name not in kinds:
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
         values = {name: _with_home(value, kinds[name]) for name, value in {**defaults, **kwargs}.items()}
+        for name, value in kwargs.items():
+            if name in declared and declared[name].option.keyed and isinstance(value, Mapping):
+                from opencse.recipes.overrides import as_overrides
+
+                values[name] = as_overrides(value)
         positional = [_with_home(value, kind) for value, kind in zip(args, kinds.values(), strict=False)]
         return cast(Callable[..., R], function)(*positional, *args[len(positional) :], **values)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,7 +15,7 @@ from opencse.api.declaring import Declared, declared_in
 from opencse.api.options.studies import CompareOptions
 from opencse.errors import UserError, reason, shortened
 from opencse.numerals import whole_number
-from opencse.recipes.overrides import flatten
+from opencse.recipes.overrides import as_overrides, as_toml, flatten
 from opencse.settings import Settings, validate
 
 _MOST_SEEDS = 10_000
@@ -49,7 +48,7 @@ def _settings(value: object) -> object:
     """A table of settings as a list of ``key.path=value``."""
     if not isinstance(value, dict):
         return value
-    return [f"{key}={json.dumps(value, default=str)}" for key, value in flatten(value).items()]
+    return as_overrides(value)
 
 
 def _grid(value: object) -> object:
@@ -57,7 +56,7 @@ def _grid(value: object) -> object:
     if not isinstance(value, dict):
         return value
     lists = {key: values if isinstance(values, list) else [values] for key, values in flatten(value).items()}
-    return [f"{key}={','.join(json.dumps(one, default=str) for one in values)}" for key, values in lists.items()]
+    return [f"{key}={','.join(as_toml(one, key) for one in values)}" for key, values in lists.items()]
 
 
 _TABLES: dict[str, Callable[[Any], object]] = {"settings": _settings, "grid": _grid, "tune": _grid}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -54,6 +57,43 @@ def parse_override(override: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # not TOML, or a number or nesting too large for Python
         return key.strip(), text.strip()
+
+
+def as_overrides(settings: Mapping[str, Any]) -> list[str]:
+    """Writes settings, in tables or by dotted keys, as `parse_override` reads them.
+
+    Example:
+        >>> as_overrides({"training": {"epochs": 2}, "objective.terms": [{"kind": "dcl", "weight": 0.5}]})
+        ['training.epochs=2', 'objective.terms=[{"kind" = "dcl", "weight" = 0.5}]']
+
+    Raises:
+        UserError: for a value that a recipe cannot hold, such as None.
+    """
+    return [f"{key}={as_toml(value, key)}" for key, value in flatten(settings).items()]
+
+
+def as_toml(value: object, key: str) -> str:
+    """Writes the value of ``key`` as TOML.
+
+    Raises:
+        UserError: for a value that a recipe cannot hold, such as None.
+    """
+    if isinstance(value, Mapping):
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(name, ensure_ascii=False)} = {as_toml(one, key)}" for name, one in value.items())
+            + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(as_toml(one, key) for one in value) + "]"
+    if isinstance(value, str | Path):
+        return json.dumps(str(value), ensure_ascii=False)
+    if isinstance(value, Real):
+        return str(value).lower()  # also true, nan and inf
+    raise UserError(
+        f"settings: {key} is {value!r}; a setting is a number, a text, true, false, or a list or table of these. Leave "
+        "it out for its default"
+    )
 
 
 def require_keys_once(overrides: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from opencse.recipes.data_sets import DataSetSettings, check_data_sets
 from opencse.recipes.data_settings import DataSettings
 from opencse.recipes.encoder_settings import EncoderSettings
 from opencse.recipes.outline import Family
-from opencse.recipes.overrides import Change, blame, changed, flatten, in_order, parse_override
+from opencse.recipes.overrides import Change, as_overrides, blame, changed, flatten, in_order, parse_override
 from opencse.recipes.presets import CODE_PRESETS, Preset, PresetSort, choose, preset_changes, preset_for, sort_of
 from opencse.recipes.recipe_files import split_name
 from opencse.recipes.recipe_tables import RecipeTables, recipe_tables
@@ -186,8 +186,10 @@ def resolve_recipe(
         presets += preset.split(":")
     applied = choose(written.presets, name, presets, model)
     of_presets = preset_changes(written.presets, name, applied)
-    if isinstance(overrides, str | Mapping):
+    if isinstance(overrides, str):
         raise UserError("settings is a list of texts, for instance settings=['training.max_steps=60']")
+    if isinstance(overrides, Mapping):
+        overrides = as_overrides(overrides)
     user_changes = [Change(f"--set {shortened(text)}", *parse_override(text)) for text in overrides]
     changes = [*of_presets, *tables.changes, *in_order(user_changes)]
     plain = written.model_dump(mode="json", exclude={"presets"})

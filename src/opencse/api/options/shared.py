@@ -178,8 +178,8 @@ class SettingOptions(TypedDict, total=False):
             repeated=True,
             keyed=True,
             rank=3,
-            in_python="settings of the recipe to change, ``key.path=value`` each; they come last. Of one key the last "
-            "counts.",
+            in_python="settings of the recipe to change, ``key.path=value`` each, or a dictionary; they come last. Of "
+            "one key the last counts.",
         ),
     ]
 
