@@ -85,7 +85,10 @@ def list_modules(folder: Path) -> Modules | None:
             folders[name] = path
         last = name
     if "Transformer" not in folders or "Pooling" not in folders:
-        raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
+        raise UserError(
+            f"{folder}: modules.json lacks a Transformer or a Pooling module, so this gives no vectors of texts; a "
+            "cross-encoder re-ranks, by --rerank"
+        )
     normalize = layers.pop().folder if layers and layers[-1].name == "Normalize" else None
     return Modules(
         transformer=folders["Transformer"],
