@@ -62,7 +62,18 @@ def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> N
     shape, packages = done.stdout.splitlines()
     assert shape == "(2, 448)"
     encoding = ["encoder", "kernels", "model_folder", "modules", "text"]
-    ground = ["arrays", "environment", "errors", "foreign", "home", "io", "markdown", "moving_in", "numerals"]
+    ground = [
+        "arrays",
+        "environment",
+        "errors",
+        "folder_kinds",
+        "foreign",
+        "home",
+        "io",
+        "markdown",
+        "moving_in",
+        "numerals",
+    ]
     expected = sorted([*encoding, *ground, "processes", "progress", "settings", "version", "workers"])
     assert packages.split() == expected, "nothing of training, objective, evaluation"
 
