@@ -98,6 +98,10 @@ def constant(value: Any) -> Constant:
         ({"negatives": [DCL()]}, "negatives: a NegativeSource is expected, not a DCL"),
         ({"terms": [InBatch()]}, "terms: a Term is expected, not a InBatch"),
         ({"terms": [Weightless()]}, "the term weightless has no weight in its Settings"),
+        (
+            {"negatives": [], "terms": [DCL()], "temperature": 0.1, "loss": "binary"},
+            "objective: temperature and loss are read by a contrast alone, and there are no negatives",
+        ),
         ({"terms": [Named()]}, "a term of the kind 'contrast' would take the place of the contrastive loss"),
     ],
 )

@@ -11,7 +11,7 @@ from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, LogitColumns
 from opencse.objective.interface import weight_fault
 from opencse.objective.part import Part
-from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.settings import ObjectiveSettings, unread_fault
 from opencse.objective.terms.base import Term
 from opencse.settings import PartSettings, validate
 
@@ -29,6 +29,19 @@ def require_values(**values: Any) -> None:  # noqa: ANN401 - of several types
         UserError: naming the argument, and what it can be.
     """
     validate(ObjectiveSettings, values, "objective")
+
+
+def require_read(**values: object) -> None:
+    """Refuses values that only a contrast reads, for an objective that has none.
+
+    Example:
+        >>> require_read(temperature=0.05)
+
+    Raises:
+        UserError: for a value that is not its default.
+    """
+    if fault := unread_fault(values):
+        raise UserError(f"objective: {fault}")
 
 
 def require_parts(role: str, parts: Iterable[object], base: type[Part]) -> None:

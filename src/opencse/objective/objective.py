@@ -12,7 +12,14 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.arguments import CONTRAST, checked_columns, checked_loss, require_parts, require_values
+from opencse.objective.arguments import (
+    CONTRAST,
+    checked_columns,
+    checked_loss,
+    require_parts,
+    require_read,
+    require_values,
+)
 from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.context import Context
 from opencse.objective.contrast import TILE_BYTES, Contrast, ContrastLoss, Directions, Partition, contrast
@@ -123,6 +130,11 @@ class Objective(nn.Module):
         super().__init__()
         require_values(similarity=similarity, temperature=temperature, label_smoothing=label_smoothing, loss=loss)
         require_values(directions=directions, partition=partition, saved_encoder=saved_encoder, tile_bytes=tile_bytes)
+        if terms and not negatives:
+            require_read(
+                similarity=similarity, temperature=temperature, learned_temperature=learned_temperature,
+                partition=partition, loss=loss, label_smoothing=label_smoothing, mask_duplicates=mask_duplicates,
+            )  # fmt: skip
         require_parts("view", [view], View)
         require_parts("negatives", negatives, NegativeSource)
         require_parts("terms", terms, Term)

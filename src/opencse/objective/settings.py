@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -106,16 +107,8 @@ class ObjectiveSettings(Settings):
 
     @model_validator(mode="after")
     def _contrast_reads_its_settings(self) -> ObjectiveSettings:
-        if self.terms and not self.negatives:
-            now, default = self._of_contrast(), ObjectiveSettings()._of_contrast()
-            changed = [name for name, value in now.items() if value != default[name]]
-            if changed:
-                verb = "are" if len(changed) > 1 else "is"
-                raise ValueError(
-                    f"{' and '.join(changed)} {verb} read by a contrast alone, and there are no negatives; add the "
-                    "in_batch negatives, or keep the default: "
-                    + ", ".join(f"{name} = {default[name]}" for name in changed)
-                )
+        if self.terms and not self.negatives and (fault := unread_fault(self._of_contrast())):
+            raise ValueError(fault)
         if self.partition == "joint" and self.directions != "both":
             raise ValueError("partition = joint is of two directions; set directions = both, or leave it out")
         return self
@@ -124,3 +117,22 @@ class ObjectiveSettings(Settings):
         """The settings that a contrast alone reads, by their names in this table."""
         plain = self.model_dump(include={"positive", *_OF_CONTRAST})
         return {f"positive.{name}": value for name, value in plain.pop("positive").items()} | plain
+
+
+def unread_fault(values: Mapping[str, object]) -> str:
+    """What is wrong with settings that only a contrast reads, in an objective without one; empty if all have defaults.
+
+    Example:
+        >>> unread_fault({"temperature": 0.05})
+        ''
+    """
+    defaults = ObjectiveSettings()._of_contrast()
+    changed = [name for name, value in values.items() if value != defaults[name]]
+    if not changed:
+        return ""
+    verb = "are" if len(changed) > 1 else "is"
+    kept = ", ".join(f"{name} = {defaults[name]}" for name in changed)
+    return (
+        f"{' and '.join(changed)} {verb} read by a contrast alone, and there are no negatives; add the in_batch "
+        f"negatives, or keep the default: {kept}"
+    )
