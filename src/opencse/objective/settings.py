@@ -131,8 +131,8 @@ def unread_fault(values: Mapping[str, object]) -> str:
     if not changed:
         return ""
     verb = "are" if len(changed) > 1 else "is"
-    wanted = ", ".join(f"{name} = {defaults[name]}" for name in changed)
+    settings = ", ".join(f"{name} = {defaults[name]}" for name in changed)
     return (
         f"{' and '.join(changed)} {verb} read by a contrast alone, and there are no negatives; add the in_batch "
-        f"negatives, or keep the default: {wanted}"
+        f"negatives, or keep the default: {settings}"
     )
