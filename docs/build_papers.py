@@ -20,11 +20,13 @@ import argparse
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from best_rates import at_best_rates, best_rates, dev_by_rate
 from combinations import UNTRAINED, combinations_page
 from comparisons import BASE, DEV, FIGURES, RESULTS, STS, Comparison, Scores, added, markdown, of_paper, scores_of
 from templates import filled
@@ -42,8 +44,6 @@ PUBLISHED = Path(__file__).parent / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
 GROWING = ("systems", "best-rates", "rates", "five-layers", "search", "sweeps")
 """Comparisons whose new runs are added to those of the record; those of others replace them."""
-STUDY_RATE = "3e-5"
-"""The learning rate of benchmarks/studies/papers.toml."""
 
 
 def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         seeds=number_of(len(sts.scores[BASE]), "seed"),
         systems=systems_table(sts, dev, pairs, gains, verdicts),
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
-        best_rates=at_best_rates(parts, published) if "best_rates" in parts else None,
+        best_rates=best_rates_section(parts, published) if "best_rates" in parts else None,
         picture=GAINS,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
@@ -108,47 +108,28 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
     )
 
 
-def at_best_rates(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, Any]:
+def best_rates_section(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, Any]:
     """Each system at the learning rate that is best for it on one seed's dev pairs, compared with SimCSE's best."""
-    tried = dev_by_rate(parts)
-    best = {recipe: max(scores, key=lambda rate: scores[rate]) for recipe, scores in tried.items()}
-    at_best = {recipe: scores_at(parts, recipe, rate) for recipe, rate in best.items()}
-    all_rates = sorted({rate for by_rate in tried.values() for rate in by_rate}, key=float)
-    sts = Comparison({**parts["best_rates"].record, "scores": {name: runs for name, runs in at_best.items() if runs}})
+    tried, best, sts = dev_by_rate(parts), best_rates(parts), at_best_rates(parts)
+    several = Counter(rate for by_rate in tried.values() for rate in by_rate)
+    shared = sorted((rate for rate, count in several.items() if count > 1), key=float)
     gains, pairs = published_gains(published), sts.adjusted(list(sts.scores), BASE)
+    verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items()}
     rows = []
-    for recipe, by_rate in tried.items():
-        cells = [f"{by_rate[rate]:.1f}" if rate in by_rate else "" for rate in all_rates]
-        cells[all_rates.index(best[recipe])] = f"**{by_rate[best[recipe]]:.1f}**"
-        known, pair = f"{gains[recipe]:+.2f}" if recipe in gains else "", pairs.get(recipe)
-        here = ["", ""] if pair is None else [brief(pair), verdict(pair, gains[recipe]) if known else ""]
-        rows.append([f"`{recipe}`", *cells, sts.mean(recipe) if recipe in sts.scores else "", known, *here])
-    head = ["", *(f"dev, {rate}" for rate in all_rates), "seven STS tasks", "published gain", "gain here", "verdict"]
+    for name in [BASE, *pairs]:
+        scores = {rate: f"{score:.1f}" for rate, score in tried[name].items()}
+        scores[best[name]] = f"**{scores[best[name]]}**"
+        here = ["", "", ""] if name == BASE else [f"{gains[name]:+.2f}", brief(pairs[name]), verdicts[name]]
+        rows.append([f"`{name}`", *(scores.get(rate, "") for rate in shared), sts.mean(name), *here])
+    head = ["", *(f"dev, {rate}" for rate in shared), "seven STS tasks", "published gain", "gain here", "verdict"]
     return {
         "best": best[BASE],
         "gain": brief(paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))),
-        "gains": [(recipe, brief(pair)) for recipe, pair in pairs.items()],
+        "gains": [(name, brief(pair)) for name, pair in pairs.items()],
+        "hold": [name for name in pairs if verdicts[name] == VERDICTS[0]],
+        "rates": [(rate, f"{tried[BASE][rate]:.1f}") for rate in sorted(tried[BASE], key=float)],
         "table": markdown(head, rows),
     }
-
-
-def dev_by_rate(parts: Mapping[str, Comparison]) -> dict[str, dict[str, float]]:
-    """Dev scores at the one seed of the search, by recipe and learning rate; the studies' own rate is in the search."""
-    tried: dict[str, dict[str, float]] = {}
-    for name, seeds in parts["rates"].scores.items():
-        recipe, rate = name.removesuffix(")").split(" (learning_rate=")
-        tried.setdefault(recipe, {})[rate] = next(iter(seeds.values()))
-    for recipe, by_rate in tried.items():
-        if STUDY_RATE not in by_rate and recipe in parts["search_dev"].scores:
-            by_rate[STUDY_RATE] = next(iter(parts["search_dev"].scores[recipe].values()))
-    return tried
-
-
-def scores_at(parts: Mapping[str, Comparison], recipe: str, rate: str) -> dict[int, float]:
-    """A recipe's scores at a rate by seed; empty where it was not run."""
-    if rate == STUDY_RATE:
-        return parts["systems"].scores.get(recipe, {})
-    return parts["best_rates"].scores.get(f"{recipe} (learning_rate={rate})", {})
 
 
 def published_gains(published: Mapping[str, Any]) -> dict[str, float]:

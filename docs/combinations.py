@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from comparisons import Comparison, markdown
+from best_rates import at_best_rates, best_rates
+from comparisons import BASE, Comparison, markdown
 from templates import filled
 
 from opencse.statistics import brief, paired_seeds
@@ -21,6 +22,9 @@ def combinations_page(parts: Mapping[str, Comparison], published: Mapping[str, A
         search=searched(parts["search"]) if "search" in parts else None,
         without_head=without_head(parts, published),
         two_starts=two_starts(parts, published) if "five_layers" in parts else None,
+        best_rate=over_best_rate(parts, published)
+        if "best_rates" in parts and "systems_transformed" in parts
+        else None,
         made=parts["systems"].made(published["machines"]["systems"]),
     )
 
@@ -81,6 +85,17 @@ def over_best_single(one: Comparison, combination: str, combined: Mapping[str, A
         single = dict.fromkeys(scores, single[UNTRAINED])
     gain = paired_seeds(scores, single)
     return f"{brief(gain)} above {combined['rows'][best]} ({gain.over()})"
+
+
+def over_best_rate(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
+    """Gains of the combinations, trained at the studies' rate, over the best single system at the rate best for it."""
+    singles, here = at_best_rates(parts), with_transformed(parts, "systems")
+    name = max((name for name in (BASE, *published["systems"]) if name in singles.scores), key=singles.average)
+    gains = []
+    for combination in (*published["two_starts"]["combinations"], "esimcse++:no-mlp"):
+        gain = paired_seeds(here.scores[combination], singles.scores[name])
+        gains.append(f"{published['two_starts']['rows'].get(combination, f'`{combination}` alone')} {brief(gain)}")
+    return {"single": name, "rate": best_rates(parts)[name], "mean": singles.mean(name), "gains": ", ".join(gains)}
 
 
 def with_transformed(parts: Mapping[str, Comparison], name: str) -> Comparison:
