@@ -27,9 +27,10 @@ def dev_by_rate(parts: Mapping[str, Comparison]) -> dict[str, dict[str, float]]:
     for name, seeds in parts["rates"].scores.items():
         recipe, rate = name.removesuffix(")").split(" (learning_rate=")
         tried.setdefault(recipe, {})[rate] = next(iter(seeds.values()))
+    found = parts["search_dev"].scores if "search_dev" in parts else {}
     for recipe, by_rate in tried.items():
-        if STUDY_RATE not in by_rate and recipe in parts["search_dev"].scores:
-            by_rate[STUDY_RATE] = next(iter(parts["search_dev"].scores[recipe].values()))
+        if STUDY_RATE not in by_rate and recipe in found:
+            by_rate[STUDY_RATE] = next(iter(found[recipe].values()))
     return tried
 
 

@@ -192,6 +192,15 @@ def test_a_combination_stands_next_to_its_parts_on_both_starts(
     scores = json.loads(json.dumps(script.gather(folders | files)))
     page = script.pages(scores, published)["combinations.md"]
     assert "| the start | 51.00 | 41.00 |" in page
+    assert "The best single system at its own rate" not in page
+    scores["rates"] = {**scores["sweeps"], "scores": {"simcse (learning_rate=4e-4)": {40: 80.0}}}
+    at_4 = {"simcse (learning_rate=4e-4)": {42: 62.42, 43: 62.43, 44: 62.41}}
+    scores["best_rates"] = {**scores["systems"], "scores": at_4}
+    at_best = script.pages(scores, published)["combinations.md"]
+    assert (
+        "**The best single system at its own rate**, `simcse` at 4e-4 on the first\nstart, has 62.42 ± 0.01;" in at_best
+    )
+    assert "`esimcse++:no-mlp` alone +1.01 ± 0.04 (p < .001)." in at_best
     assert "| all-but-the-top alone | 57.00 | 47.00 |" in page
     assert "| `simcse++` | 60.43 ± 0.01 | 50.43 ± 0.01 |" in page
     assert "| `esimcse++`, then all-but-the-top | 63.93 ± 0.51 | 53.93 ± 0.51 |" in page
