@@ -128,13 +128,14 @@ class Objective(nn.Module):
         matryoshka: Matryoshka | None = None,
     ) -> None:
         super().__init__()
-        require_values(similarity=similarity, temperature=temperature, label_smoothing=label_smoothing, loss=loss)
-        require_values(directions=directions, partition=partition, saved_encoder=saved_encoder, tile_bytes=tile_bytes)
+        of_contrast = {
+            "similarity": similarity, "temperature": temperature, "learned_temperature": learned_temperature,
+            "partition": partition, "loss": loss, "label_smoothing": label_smoothing,
+            "mask_duplicates": mask_duplicates,
+        }  # fmt: skip
+        require_values(**of_contrast, directions=directions, saved_encoder=saved_encoder, tile_bytes=tile_bytes)
         if terms and not negatives:
-            require_read(
-                similarity=similarity, temperature=temperature, learned_temperature=learned_temperature,
-                partition=partition, loss=loss, label_smoothing=label_smoothing, mask_duplicates=mask_duplicates,
-            )  # fmt: skip
+            require_read(**of_contrast)
         require_parts("view", [view], View)
         require_parts("negatives", negatives, NegativeSource)
         require_parts("terms", terms, Term)
