@@ -48,6 +48,22 @@ class PartSettings(Settings):
     part: ClassVar[Any] = None
 
 
+def nested_settings(value: object) -> Iterator[BaseModel]:
+    """``value`` and all settings within it, also in lists.
+
+    Example:
+        >>> from opencse.objective.settings import ObjectiveSettings
+        >>> len(list(nested_settings(ObjectiveSettings()))) > 3
+        True
+    """
+    inside: Iterable[object] = value if isinstance(value, tuple | list) else ()
+    if isinstance(value, BaseModel):
+        yield value
+        inside = [getattr(value, name) for name in type(value).model_fields]
+    for one in inside:
+        yield from nested_settings(one)
+
+
 @runtime_checkable
 class OpenChoice(Protocol):
     """Marks a field that takes the settings of any part of an open set, distinguished by their ``kind``."""

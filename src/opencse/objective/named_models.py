@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from opencse.encoder.fingerprint import hash_model
 from opencse.objective.teachers.teacher import START
-from opencse.settings import OF_A_MODEL
+from opencse.settings import OF_A_MODEL, nested_settings
 
 
 def hash_named_models(settings: BaseModel) -> dict[str, str]:
@@ -32,15 +32,9 @@ def hash_named_models(settings: BaseModel) -> dict[str, str]:
     return {f"{name}/{file}": digest for name in names for file, digest in hash_model(name).items()}
 
 
-def _names(value: object) -> Iterator[str]:
+def _names(settings: BaseModel) -> Iterator[str]:
     """What the fields for models hold, those of nested settings included."""
-    if isinstance(value, tuple | list):
-        for one in value:
-            yield from _names(one)
-    if isinstance(value, BaseModel):
-        for name, field in type(value).model_fields.items():
-            inside = getattr(value, name)
+    for one in nested_settings(settings):
+        for name, field in type(one).model_fields.items():
             if OF_A_MODEL in field.metadata:
-                yield inside
-            else:
-                yield from _names(inside)
+                yield getattr(one, name)

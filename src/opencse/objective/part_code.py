@@ -13,7 +13,7 @@ from types import ModuleType
 
 from pydantic import BaseModel
 
-from opencse.settings import PartSettings
+from opencse.settings import PartSettings, nested_settings
 
 _PACKAGE = __name__.partition(".")[0]
 _SCRIPT = "__main__"
@@ -49,16 +49,11 @@ def code_of_parts(settings: BaseModel) -> dict[str, str]:
     return dict(sorted(hashes.items()))
 
 
-def _parts(value: object) -> Iterator[type]:
-    """The classes of all parts whose settings are in ``value``, nested ones included."""
-    if isinstance(value, PartSettings) and value.part is not None:
-        yield value.part
-    if isinstance(value, BaseModel):
-        inside = [getattr(value, name) for name in type(value).model_fields]
-    else:
-        inside = list(value) if isinstance(value, tuple | list) else []
-    for one in inside:
-        yield from _parts(one)
+def _parts(settings: BaseModel) -> Iterator[type]:
+    """The classes of all parts whose settings are in ``settings``, nested ones included."""
+    for one in nested_settings(settings):
+        if isinstance(one, PartSettings) and one.part is not None:
+            yield one.part
 
 
 def _is_foreign(module: str, part: type) -> bool:

@@ -31,25 +31,46 @@ def current_contents(study: Study) -> dict[str, Contents]:
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
 
 
-def finished_record(
-    study: Study, run: RunSpec, request: dict[str, Any], contents: Contents, suites: Suites
-) -> StudyRecord | None:
-    """The record of a finished run whose request and contents are the same; None for an unfinished run.
+def finished_records(
+    study: Study, requests: Mapping[RunSpec, dict[str, Any]], contents: Mapping[str, Contents], suites: Suites
+) -> dict[RunSpec, StudyRecord | None]:
+    """The record of each finished run whose request and contents are the same; None for an unfinished run.
 
     It names its run as this study does: of fewer pairs of seeds, for instance, the run's had another number.
+
+    Args:
+        study: the comparison.
+        requests: its runs, and everything that determines the results of each.
+        contents: by start; see `current_contents`.
+        suites: that are evaluated.
+
+    Raises:
+        UserError: for a record of another request or content.
     """
-    folder = study.folder(run)
-    record = StudyRecord.read(folder)
-    if record is None:
-        return None
-    require_same_request(record, request, folder)
+    of_recipes: dict[tuple[str, str], dict[str, Any]] = {}
+    records: dict[RunSpec, StudyRecord | None] = {}
+    for run, request in requests.items():
+        folder = study.folder(run)
+        records[run] = record = StudyRecord.read(folder)
+        if record is None:
+            continue
+        require_same_request(record, request, folder)
+        key = (run.start, run.recipe)  # all seeds have the same
+        if key not in of_recipes:
+            of_recipes[key] = _contents_of_recipe(study, run)
+        require_same_content(record, contents[run.start].model_copy(update=of_recipes[key]), suites, folder)
+        records[run] = record.model_copy(update=run.names())
+    return records
+
+
+def _contents_of_recipe(study: Study, run: RunSpec) -> dict[str, Any]:
+    """What the recipe of a run adds to the contents of its start, by the fields of `Contents`."""
     job = study.job(run)
     recipe = job.resolved.recipe
-    of_run: dict[str, Any] = {"parts": code_of_parts(recipe), "models": hash_named_models(recipe)}
+    of_recipe: dict[str, Any] = {"parts": code_of_parts(recipe), "models": hash_named_models(recipe)}
     if job.training_text is not study.text or job.further:  # with labels, or of several data sets
-        of_run["text"] = job.fingerprint_of_text()
-    require_same_content(record, contents.model_copy(update=of_run), suites, folder)
-    return record.model_copy(update=run.names())
+        of_recipe["text"] = job.fingerprint_of_text()
+    return of_recipe
 
 
 def require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:

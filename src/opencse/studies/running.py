@@ -17,7 +17,7 @@ from opencse.progress import Progress, Silent
 from opencse.runs.folder import FolderState, RunFolder, locked
 from opencse.runs.lock import require_free, was_locked
 from opencse.studies.comparison import TUNING
-from opencse.studies.earlier_records import Suites, current_contents, finished_record
+from opencse.studies.earlier_records import Suites, current_contents, finished_records
 from opencse.studies.judging import judge_start, open_suites, run_one
 from opencse.studies.record import StudyRecord
 from opencse.studies.study import RunSpec, Study, no_score
@@ -60,11 +60,8 @@ def plan_lines(study: Study) -> list[str]:
     """
     requests = {run: study.request_of(run) for run in study.runs()}
     contents, suites = current_contents(study), open_suites(study)
-    finished = [
-        run
-        for run, request in requests.items()
-        if finished_record(study, run, request, contents[run.start], suites) is not None
-    ]
+    records = finished_records(study, requests, contents, suites)
+    finished = [run for run, record in records.items() if record is not None]
     draws = ("pair of seeds", "pairs of seeds") if study.pairs else ("seed", "seeds")
     sizes = [(study.recipes, ("recipe", "recipes")), (study.starts, ("start", "starts")), (study.seeds, draws)]
     crossed = " x ".join(f"{len(values)} {names[len(values) != 1]}" for values, names in sizes)
@@ -105,7 +102,7 @@ def _holds_only_scores(folder: Path) -> bool:
 def _run_missing(study: Study, workers: int | None, engine: Engine, progress: Progress) -> list[StudyRecord]:
     requests = {run: study.request_of(run) for run in study.runs()} if study.judged.trained else {}
     contents, suites = current_contents(study), open_suites(study)
-    records = {run: finished_record(study, run, requests[run], contents[run.start], suites) for run in requests}
+    records = finished_records(study, requests, contents, suites)
     starts = [
         judge_start(study, start, reading, contents[start], suites, progress)
         for start in study.starts
