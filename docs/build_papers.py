@@ -1,15 +1,15 @@
 """Writes docs/results/papers.md, ablations.md and combinations.md, the papers' tables compared with ours.
 
-    python docs/build_papers.py [--systems FOLDER] [--rates FOLDER] [--best-rates FOLDER] [--systems-transformed FILE]
-        [--five-layers FOLDER] [--five-layers-transformed FILE] [--search FOLDER] [--tuned FOLDER]
-        [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
+    python docs/build_papers.py [--best-rates FOLDER] [--five-layers-best-rates FOLDER] [--processor FOLDER]
+        [--systems FOLDER] [--systems-transformed FILE] [--five-layers FOLDER] [--five-layers-transformed FILE]
+        [--search FOLDER] [--tuned FOLDER] [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
 
-The folders are those of the comparisons of benchmarks/studies/papers.toml (systems; several learning rates at a seed of
-their own; systems at the best of these; systems from a second start of five layers; the search for a combination with
-other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml,
-papers-tuned.toml with encoder.layers=3, and papers-sweeps.toml. The files are what `opencse evaluate MODELS --transform
-KIND --json FILE` writes about the last/ encoders of a comparison's runs. Their scores are first put into
-docs/results/records/papers-scores.json; runs of the systems, the search and the ablations are added to it, and a run
+The folders are those of the comparisons of benchmarks/studies/papers.toml (with `--tune training.learning_rate=...`,
+from both starts; some of these runs again on a processor; all at one rate, from both starts; the search for a
+combination with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml, papers-tuned.toml with
+encoder.layers=3, and papers-sweeps.toml. The files are what `opencse evaluate MODELS --transform KIND --json FILE`
+writes about the last/ encoders of a comparison's runs. Their scores are first put into
+docs/results/records/papers-scores.json; runs at one rate, of the search and of the ablations are added to it, and a run
 that it already has is replaced. The pages are docs/papers.md.jinja and those of the other names, filled from that file
 and from docs/papers.toml, which lists the published tables and a verdict on each.
 """
@@ -20,19 +20,18 @@ import argparse
 import json
 import math
 import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from best_rates import at_best_rates, best_rates, dev_by_rate
+from best_rates import at_best_rates, best_rates, by_rate
 from combinations import UNTRAINED, combinations_page
 from comparisons import BASE, DEV, FIGURES, RESULTS, STS, Comparison, Scores, added, markdown, of_paper, scores_of
 from templates import filled
 
 from opencse.analysis.figures import standalone
-from opencse.analysis.figures.base import AFTER, INK, THIRD, new_figure, to_svg
+from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, new_figure, to_svg
 from opencse.evaluation import spearman
 from opencse.evaluation.sts.result import StsResult
 from opencse.numerals import number_of
@@ -42,7 +41,7 @@ from opencse.statistics import PairedSeeds, brief, paired_seeds
 SCORES = RESULTS / "records" / "papers-scores.json"
 PUBLISHED = Path(__file__).parent / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
-GROWING = ("systems", "best-rates", "rates", "five-layers", "search", "sweeps")
+GROWING = ("systems", "five-layers", "search", "sweeps", "processor")
 """Comparisons whose new runs are added to those of the record; those of others replace them."""
 
 
@@ -54,10 +53,12 @@ def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
             continue
         if name.endswith("_transformed"):
             scores[name] = transformed_scores(path)
-        elif name in ("sweeps", "rates"):
+        elif name == "sweeps":
             scores[name] = scores_of(path, DEV)
         else:
             scores |= {name: scores_of(path, STS), f"{name}_dev": scores_of(path, DEV)}
+        if name.endswith("best_rates"):
+            scores[f"{name}_tried"] = scores_of(path / "tuning", DEV)
     return scores
 
 
@@ -86,50 +87,47 @@ def pages(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
 
 def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
     """The page of the papers' systems."""
-    sts, dev, tuned = parts["systems"], parts["systems_dev"], parts["tuned"]
-    gains, pairs = published_gains(published), gains_here(sts, published)
+    sts, dev, tuned = at_best_rates(parts["best_rates"]), at_best_rates(parts["best_rates_dev"]), parts["tuned"]
+    gains, at_one_rate = published_gains(published), gains_here(parts["systems"], published)
+    pairs = gains_here(sts, published)
     verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items()}
-    start = paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))
+    others = [name for name in sts.scores if name not in pairs and name != BASE]
     before = gains_here(tuned, published)
     return filled(
         "papers.md.jinja",
         start=f"{sts.start:.2f}",
         dev_start=f"{dev.start:.2f}",
-        simcse=brief(start),
+        simcse=brief(over_start(sts)),
+        at_one_rate=brief(over_start(parts["systems"])),
         seeds=number_of(len(sts.scores[BASE]), "seed"),
-        systems=systems_table(sts, dev, pairs, gains, verdicts),
+        systems=systems_table(parts, pairs, gains, verdicts, at_one_rate),
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
-        best_rates=best_rates_section(parts, published) if "best_rates" in parts else None,
+        hold_at_one_rate=[name for name, pair in at_one_rate.items() if verdict(pair, gains[name]) == VERDICTS[0]],
+        others=[(name, brief(paired_seeds(sts.scores[name], sts.scores[BASE]))) for name in others],
+        rates=list(next(iter(by_rate(parts["best_rates_tried"]).values()))),
+        best=best_rates(parts["best_rates"])[BASE],
+        processor=[(run, parts["processor"].mean(run)) for run in parts["processor"].scores],
+        five=five_layers(parts, published),
         picture=GAINS,
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
         tuned_gain=brief(max(before.values(), key=lambda pair: pair.difference)),
-        made=sts.made(published["machines"]["systems"]),
+        made=parts["best_rates"].made(published["machines"]["best_rates"]),
+        made_at_one_rate=parts["systems"].made(published["machines"]["systems"]),
     )
 
 
-def best_rates_section(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, Any]:
-    """Each system at the learning rate that is best for it on one seed's dev pairs, compared with SimCSE's best."""
-    tried, best, sts = dev_by_rate(parts), best_rates(parts), at_best_rates(parts)
-    several = Counter(rate for by_rate in tried.values() for rate in by_rate)
-    shared = sorted((rate for rate, count in several.items() if count > 1), key=float)
-    gains, pairs = published_gains(published), sts.adjusted(list(sts.scores), BASE)
-    verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items()}
-    rows = []
-    for name in [BASE, *pairs]:
-        scores = {rate: f"{score:.1f}" for rate, score in tried[name].items()}
-        scores[best[name]] = f"**{scores[best[name]]}**"
-        here = ["", "", ""] if name == BASE else [f"{gains[name]:+.2f}", brief(pairs[name]), verdicts[name]]
-        rows.append([f"`{name}`", *(scores.get(rate, "") for rate in shared), sts.mean(name), *here])
-    head = ["", *(f"dev, {rate}" for rate in shared), "seven STS tasks", "published gain", "gain here", "verdict"]
-    return {
-        "best": best[BASE],
-        "gain": brief(paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))),
-        "gains": [(name, brief(pair)) for name, pair in pairs.items()],
-        "hold": [name for name in pairs if verdicts[name] == VERDICTS[0]],
-        "rates": [(rate, f"{tried[BASE][rate]:.1f}") for rate in sorted(tried[BASE], key=float)],
-        "table": markdown(head, rows),
-    }
+def over_start(sts: Comparison) -> PairedSeeds:
+    """SimCSE minus its start."""
+    return paired_seeds(sts.scores[BASE], dict.fromkeys(sts.scores[BASE], sts.start))
+
+
+def five_layers(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, Any]:
+    """The second start, SimCSE and the system that gains most over it there, each at its best rate."""
+    second = at_best_rates(parts["five_layers_best_rates"])
+    pairs = gains_here(second, published)
+    best = max(pairs, key=lambda name: pairs[name].difference)
+    return {"start": f"{second.start:.2f}", "simcse": second.mean(BASE), "best": best, "gain": brief(pairs[best])}
 
 
 def published_gains(published: Mapping[str, Any]) -> dict[str, float]:
@@ -153,19 +151,24 @@ def verdict(pair: PairedSeeds, gain: float) -> str:
 
 
 def systems_table(
-    sts: Comparison,
-    dev: Comparison,
+    parts: Mapping[str, Comparison],
     pairs: Mapping[str, PairedSeeds],
     gains: Mapping[str, float],
     verdicts: Mapping[str, str],
+    at_one_rate: Mapping[str, PairedSeeds],
 ) -> str:
-    """One row per system: its scores, the published gain over SimCSE, ours, and the verdict."""
-    rows = [["the start", "", f"{dev.start:.2f}", f"{sts.start:.2f}", "", "", ""]]
+    """One row per system: its best rate, its scores, the published gain over SimCSE, ours, the verdict; at one rate."""
+    sts, dev, rates = at_best_rates(parts["best_rates"]), parts["best_rates_dev"], best_rates(parts["best_rates"])
+    rows = [["the start", "", f"{dev.start:.2f}", f"{sts.start:.2f}", "", "", "", ""]]
     for name in [BASE, *pairs]:
-        gain = ["", "", ""] if name == BASE else [f"{gains[name]:+.2f}", brief(pairs[name]), verdicts[name]]
-        rows.append([f"`{name}`", str(len(sts.scores[name])), dev.mean(name), sts.mean(name), *gain])
-    head = ["system", "seeds", "STS-B dev", "seven STS tasks", "published gain", "gain here", "verdict"]
-    return markdown(head, rows)
+        gain = ["", "", "", ""]
+        if name != BASE:
+            before = at_one_rate.get(name)
+            same = "" if before is None else f"{brief(before)}, {verdict(before, gains[name])}"
+            gain = [f"{gains[name]:+.2f}", brief(pairs[name]), verdicts[name], same]
+        rows.append([f"`{name}`", rates[name], at_best_rates(dev).mean(name), sts.mean(name), *gain])
+    scores = ["system", "best rate", "STS-B dev", "seven STS tasks"]
+    return markdown([*scores, "published gain", "gain here", "verdict", "all at 3e-5"], rows)
 
 
 def ablations_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
@@ -222,26 +225,32 @@ def ablations_table(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> 
 
 def pictures(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
     """The pictures of both pages as SVG, by file name."""
-    sts, sweeps = Comparison(scores["systems"]), Comparison(scores["sweeps"])
-    tables = measured(sweeps, published)
-    return {GAINS: standalone(gains_picture(sts, published)), CURVES: standalone(curves_picture(sweeps, tables))}
+    parts = {name: Comparison(record) for name, record in scores.items()}
+    tables = measured(parts["sweeps"], published)
+    gains = gains_picture(at_best_rates(parts["best_rates"]), by_rate(parts["best_rates_tried"]), published)
+    return {GAINS: standalone(gains), CURVES: standalone(curves_picture(parts["sweeps"], tables))}
 
 
-def gains_picture(sts: Comparison, published: Mapping[str, Any]) -> str:
-    """Each system's gain over SimCSE with its 95% interval, and the published gain."""
+def gains_picture(sts: Comparison, tried: Mapping[str, Mapping[str, float]], published: Mapping[str, Any]) -> str:
+    """Each system's gain over SimCSE with its 95% interval, and the published gain; scores of some systems by rate."""
     gains, pairs = published_gains(published), gains_here(sts, published)
-    figure = new_figure(6.4, 0.9 + 0.3 * len(pairs))
-    axes = figure.subplots()
+    figure = new_figure(9.6, 0.9 + 0.3 * len(pairs))
+    axes, curves = figure.subplots(1, 2)
     for row, (name, pair) in enumerate(pairs.items()):
         if pair.interval is not None:
             axes.plot(pair.interval, [row, row], color=AFTER, linewidth=1.6)
         axes.plot([pair.difference], [row], "o", color=AFTER, markersize=6, label=None if row else "here, 95%")
         axes.plot([gains[name]], [row], "D", color=THIRD, markersize=5, label=None if row else "published")
     axes.axvline(0, color=INK, linewidth=0.7, alpha=0.6)
-    axes.set(title="Gain over SimCSE, seven STS tasks", xlabel=f"points above {BASE}")
+    axes.set(title="Gain over SimCSE, seven STS tasks", xlabel=f"points above {BASE}, each at its best rate")
     axes.set_yticks(range(len(pairs)), list(pairs))
     axes.invert_yaxis()
-    return to_svg(figure, {"loc": "lower right"})
+    for name, color in zip(published["by_rate"], (INK, AFTER, THIRD, BEFORE), strict=True):
+        rates = [float(rate) for rate in tried.get(name, {})]
+        curves.plot(rates, list(tried.get(name, {}).values()), "o-", color=color, markersize=4, label=name)
+    curves.set_xscale("log")
+    curves.set(title="STS-B dev by learning rate, one seed", xlabel="learning rate")
+    return to_svg(figure, {"loc": "lower left"})
 
 
 def curves_picture(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> str:
@@ -272,7 +281,8 @@ def curves_picture(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> s
 def main() -> None:
     """Gathers the scores of the folders that are given, and writes pages and pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in (*GROWING, "systems-transformed", "five-layers-transformed", "tuned", "combination", "second"):
+    alone = ("best-rates", "five-layers-best-rates", "tuned", "combination", "second")
+    for name in (*GROWING, *alone, "systems-transformed", "five-layers-transformed"):
         parser.add_argument(f"--{name}", type=Path)
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
     if new := gather(vars(parser.parse_args())):

@@ -20,11 +20,9 @@ def combinations_page(parts: Mapping[str, Comparison], published: Mapping[str, A
     return filled(
         "combinations.md.jinja",
         search=searched(parts["search"]) if "search" in parts else None,
-        without_head=without_head(parts, published),
+        training=training_alone(parts, published),
         two_starts=two_starts(parts, published) if "five_layers" in parts else None,
-        best_rate=over_best_rate(parts, published)
-        if "best_rates" in parts and "systems_transformed" in parts
-        else None,
+        made_at_best_rates=parts["best_rates"].made(published["machines"]["best_rates"]),
         made=parts["systems"].made(published["machines"]["systems"]),
     )
 
@@ -35,32 +33,44 @@ def searched(search: Comparison) -> list[tuple[str, str]]:
     return [(name, f"{scores[name]:.2f}") for name in sorted(scores, key=lambda name: -scores[name])]
 
 
-def without_head(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str] | None:
-    """Systems with and without their training head from both starts, and the best training; None where none was run."""
-    sts, second = parts["systems"], parts.get("five_layers")
-    without = {name: f"{name}:{published['without_head']['preset']}" for name in published["without_head"]["systems"]}
-    rows = [
-        [f"`{name}`", *head_cells(sts, name, bare), *(head_cells(second, name, bare) if second else [])]
-        for name, bare in without.items()
-        if bare in sts.scores
-    ]
-    if not rows:
-        return None
-    best = max((bare for bare in without.values() if bare in sts.scores), key=lambda name: sts.average(name))
-    single = max((name for name in published["systems"] if name in sts.scores), key=lambda name: sts.average(name))
-    gain = paired_seeds(sts.scores[best], sts.scores[single])
-    columns = ["with its head", "without", "difference"]
-    head = ["", *columns, *([f"five layers: {columns[0]}", *columns[1:]] if second else [])]
-    return {
-        "table": markdown(head, rows),
-        "gain": f"`{best}` is {brief(gain)} above `{single}` with its head ({gain.over()})",
+def training_alone(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
+    """Systems and combinations at the best rate of each from both starts, and the best combination's gain."""
+    tuned = [parts["best_rates"], parts["five_layers_best_rates"]]
+    rows = [["the start", *(cell for one in tuned for cell in ("", f"{one.start:.2f}", ""))]]
+    for name in (BASE, *published["training_alone"]["single"], *published["training_alone"]["combinations"]):
+        cells = [cell for one in tuned for cell in at_best_rate(one, name)]
+        if any(cells):
+            rows.append([f"`{name}`", *cells])
+    columns = ["best rate", "seven STS tasks", "above `simcse`"]
+    gains = [over_best_trained(one, published) for one in tuned]
+    return {"table": markdown(["", *columns, *(f"five layers: {name}" for name in columns)], rows)} | {
+        "first": gains[0],
+        "second": gains[1],
     }
 
 
-def head_cells(scores: Comparison, name: str, bare: str) -> list[str]:
-    """A system with its training head, without it, and the difference; empty where it was not run from this start."""
-    pair = scores.difference(bare, name)
-    return ["", "", ""] if pair is None else [scores.mean(name), scores.mean(bare), f"{brief(pair)}, {pair.over()}"]
+def at_best_rate(tuned: Comparison, name: str) -> list[str]:
+    """Rate, score and gain over SimCSE of a system; empty where it was not run."""
+    here = at_best_rates(tuned)
+    if name not in here.scores:
+        return ["", "", ""]
+    gain = "" if name == BASE else brief(paired_seeds(here.scores[name], here.scores[BASE]))
+    return [best_rates(tuned)[name], here.mean(name), gain]
+
+
+def over_best_trained(tuned: Comparison, published: Mapping[str, Any]) -> str:
+    """The best combination at its best rate, and its difference from the best single system at its own."""
+    here = at_best_rates(tuned)
+    together = max((n for n in published["training_alone"]["combinations"] if n in here.scores), key=here.average)
+    single = best_single(here, published)
+    gain = paired_seeds(here.scores[together], here.scores[single])
+    return f"`{together}` has {brief(gain)} over `{single}`, the best single system ({gain.over()})"
+
+
+def best_single(here: Comparison, published: Mapping[str, Any]) -> str:
+    """The best of the papers' systems."""
+    systems: list[str] = [BASE, *published["systems"]]
+    return max((name for name in systems if name in here.scores), key=here.average)
 
 
 def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
@@ -70,32 +80,25 @@ def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) ->
     with_transforms = [with_transformed(parts, name) for name in ("systems", "five_layers")]
     rows = [["the start", *(f"{one.start:.2f}" for one in with_transforms)]]
     rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in rows_in_words.items()]
-    gains = [
-        f"{rows_in_words[name]}: " + " and ".join(over_best_single(one, name, combined) for one in with_transforms)
-        for name in combined["combinations"]
-    ]
+    first, second = with_transforms
+    singles = at_best_rates(parts["best_rates"])
+    single = best_single(singles, published)
+    gains = []
+    for name in combined["combinations"]:
+        gain = paired_seeds(first.scores[name], singles.scores[single])
+        over_first = f"{brief(gain)} above `{single}` at its best rate ({gain.over()})"
+        gains.append(f"{rows_in_words[name]}: {over_first} and {over_best_single(second, name, combined)}")
     return {"table": markdown(["", "six layers", "five layers"], rows), "gains": "; ".join(gains)}
 
 
 def over_best_single(one: Comparison, combination: str, combined: Mapping[str, Any]) -> str:
-    """A combination's gain over the best single system from the same start; a start has one score for all seeds."""
+    """A combination's gain over the best without it from the same start; a start has one score for all seeds."""
     best = max(combined["single"], key=lambda name: one.average(name))
     scores, single = one.scores[combination], one.scores[best]
     if UNTRAINED in single:
         single = dict.fromkeys(scores, single[UNTRAINED])
     gain = paired_seeds(scores, single)
     return f"{brief(gain)} above {combined['rows'][best]} ({gain.over()})"
-
-
-def over_best_rate(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:
-    """Gains of the combinations, trained at the studies' rate, over the best single system at the rate best for it."""
-    singles, here = at_best_rates(parts), with_transformed(parts, "systems")
-    name = max((name for name in (BASE, *published["systems"]) if name in singles.scores), key=singles.average)
-    gains = []
-    for combination in (*published["two_starts"]["combinations"], "esimcse++:no-mlp"):
-        gain = paired_seeds(here.scores[combination], singles.scores[name])
-        gains.append(f"{published['two_starts']['rows'].get(combination, f'`{combination}` alone')} {brief(gain)}")
-    return {"single": name, "rate": best_rates(parts)[name], "mean": singles.mean(name), "gains": ", ".join(gains)}
 
 
 def with_transformed(parts: Mapping[str, Comparison], name: str) -> Comparison:

@@ -88,7 +88,7 @@ class Comparison:
     def made(self, machine: str) -> str:
         """When the comparison was made, with which versions and where."""
         versions = ", ".join(f"{key} {value}" for key, value in self.record["environment"].items())
-        return f"{self.record['date']}, {versions}, {machine}, one thread"
+        return f"{self.record['date']}, {versions}, {machine}"
 
     def known(self, table: Mapping[str, Any]) -> list[tuple[str, str]]:
         """The rows of a published table that have scores; none where its base has none."""

@@ -88,6 +88,25 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
         ).write(folder)  # fmt: skip
 
     put(tmp_path / "starts" / "m" / "cls", 50.0)
+    put(tmp_path / "tuned" / "starts" / "m" / "cls", 50.0)
+    put(tmp_path / "tuned" / "tuning" / "starts" / "m" / "cls", 50.0)
+    at_rates = {"simcse": {"3e-5": 70.0, "1e-5": 60.0}, "esimcse": {"3e-5": 71.0, "1e-5": 60.0}, "esimcse++": {}}
+    for number, (recipe, rates) in enumerate(at_rates.items()):
+        for rate, score in rates.items():
+            put(
+                tmp_path / "tuned" / "tuning" / "runs" / "m" / f"{recipe}{rate}" / "40",
+                score,
+                f"{recipe} (learning_rate={rate})",
+                40,
+            )
+        for seed in (42, 43, 44):
+            name = f"{recipe} (learning_rate=3e-5)"
+            put(
+                tmp_path / "tuned" / "runs" / "m" / recipe / str(seed),
+                69.0 + 2 * number + number * seed / 100,
+                name,
+                seed,
+            )
     by_recipe = {"simcse": {42: 60.0, 43: 62.0, 44: 61.0}, "esimcse": {42: 63.0, 43: 65.1, 44: 63.9}}
     for recipe, seeds in by_recipe.items():
         for seed, score in seeds.items():
@@ -95,20 +114,36 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     put(tmp_path / "runs" / "m" / "simcse_dropout-0" / "42", 55.0, "simcse:dropout-0", 42)
 
     def gathered(*names: str) -> dict[str, Any]:
-        scores: dict[str, Any] = json.loads(json.dumps(script.gather(dict.fromkeys(names, tmp_path))))
+        folders = {name: tmp_path / "tuned" if name.endswith("best_rates") else tmp_path for name in names}
+        scores: dict[str, Any] = json.loads(json.dumps(script.gather(folders)))
         return scores
 
-    scores = gathered("systems", "tuned", "sweeps")
+    scores = gathered("systems", "tuned", "sweeps", "best_rates", "five_layers_best_rates", "processor")
     assert scores["sweeps"]["start"] == scores["systems"]["start"] - 1 == 50.0
     assert scores["sweeps"]["scores"]["esimcse"] == {"42": 63.0, "43": 65.1, "44": 63.9}
     assert script.gather({"systems": None, "sweeps": tmp_path}).keys() == {"sweeps"}
     systems, ablations, together = script.pages(scores, published).values()
-    assert "| the start |  | 50.00 | 51.00 |  |  |  |" in systems
-    assert "| `esimcse` | 3 | 64.00 ± 1.05 | 65.00 ± 1.05 | +2.02 | +3.00 ± 0.25 (p < .001) | holds |" in systems
+    assert "| the start |  | 50.00 | 51.00 |  |  |  |  |" in systems
+    assert "| `simcse` | 3e-5 | 69.00 ± 0.00 | 70.00 ± 0.00 |  |  |  |  |" in systems
     assert (
-        "SimCSE gains +11.00 ± 2.48 (p = .003) over its start (3 seeds). Of the published gains over it, those of "
-        "`esimcse` hold.\n" in systems
+        "| `esimcse` | 3e-5 | 71.43 ± 0.01 | 72.43 ± 0.01 | +2.02 | +2.43 ± 0.02 (p < .001) | holds "
+        "| +3.00 ± 0.25 (p < .001), holds |" in systems
     )
+    assert (
+        "each, SimCSE gains +19.00 over its start (3 seeds). Of the published gains over it, that of `esimcse` holds."
+        in systems
+    )
+    assert "too low for SimCSE (+11.00 ± 2.48 (p = .003)), those of `esimcse` hold.\n" in systems
+    assert "score among 1e-5, 3e-5, at\n" in systems
+    assert "not adjusted: `esimcse++` +4.86 ± 0.05 (p < .001)." in systems
+    assert "the first five layers made a language model in the same way (51.00)" in systems
+    assert "The processor gives the same: `esimcse` 65.00 ± 1.05, `simcse` 62.00 ± 1.00, " in systems
+    assert (
+        "`esimcse++` has +2.43 ± 0.02 (p < .001) over `esimcse`, the best single system (3 paired seeds). From"
+        in together
+    )
+    assert "| `esimcse++` | 3e-5 | 74.86 ± 0.02 | +4.86 ± 0.05 (p < .001) | 3e-5 | 74.86 ± 0.02 |" in together
+    assert "| `esimcse++:no-mlp` |" not in together
     assert "Two systems at once" not in together
     with_search = script.pages(scores | gathered("search"), published)["combinations.md"]
     assert "(40): `esimcse` 64.00, `simcse` 61.00, `simcse:dropout-0` 56.00.\n" in with_search
@@ -116,39 +151,12 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     assert "SimCSE, Table 1: augmentations;" in ablations.partition("- Not run: ")[2]
     assert list(script.pictures(scores, published)) == ["papers-gains.svg", "papers-ablations.svg"]
     assert "Two settings of two papers" not in ablations
-    assert "Without the training head" not in together
-    for seed, score in {42: 70.0, 43: 72.0, 44: 71.2}.items():
-        put(tmp_path / "runs" / "m" / "bare" / str(seed), score, "simcse:no-mlp", seed)
-    bare = script.pages(scores | gathered("systems"), published)["combinations.md"]
-    assert "| `simcse` | 62.00 ± 1.00 | 72.07 ± 1.01 | +10.07 ± 0.29 (p < .001), 3 paired seeds |" in bare
-    assert "`simcse:no-mlp` is +7.07 ± 0.52 (p < .001) above `esimcse` with its head (3 paired seeds)." in bare
     name = "simcse:temperature-0.01:delete-one-word-no-dropout"
     for seed in (42, 43):
         put(tmp_path / "runs" / "m" / "both" / str(seed), 60.0 + seed, name, seed)
     both = script.pages(scores | gathered("combination"), published)["ablations.md"]
     assert "above `simcse` at 2\n" in both.partition("Two settings of two papers")[2]
     assert "an AMD EPYC" in both.partition("Combination: ")[2]
-
-
-def test_systems_are_compared_at_the_best_rate_of_each(script: ModuleType, published: dict[str, Any]) -> None:
-    scores = json.loads(script.SCORES.read_text(encoding="utf-8"))
-    at_4 = {"simcse (learning_rate=4e-4)": {42: 70.0, 43: 70.4, 44: 70.2}}
-    rates = {
-        "simcse (learning_rate=4e-4)": 75.0,
-        "simcse (learning_rate=1e-3)": 73.0,
-        "simcse++ (learning_rate=1e-3)": 60,
-    }
-    scores["best_rates"] = {**scores["systems"], "scores": at_4}
-    scores["rates"] = {**scores["sweeps"], "scores": {name: {40: score} for name, score in rates.items()}}
-    scores["search_dev"]["scores"]["simcse++"] = {40: 80.0}
-    scores["systems"]["scores"]["simcse++"] = {42: 71.0, 43: 71.6, 44: 71.3, 45: 90.0}
-    whole = script.pages(scores, published)["papers.md"]
-    page = whole.partition("**Each at the learning rate that is best for it**")[2]
-    assert "`simcse` there: 75.0 at 4e-4, 73.0 at 1e-3.\n" in page
-    assert "|  | dev, 1e-3 | seven STS tasks | published gain | gain here | verdict |" in page
-    assert "| `simcse` | 73.0 | 70.20 ± 0.20 |  |  |  |" in page
-    assert "| `simcse++` | 60.0 | 75.97 ± 9.35 | +1.80 | +1.10 ± 0.25 (p = .003) | holds |" in page
-    assert "over that the gains of `simcse++` hold: `simcse++` +1.10 ± 0.25 (p = .003).\n" in whole
 
 
 def test_a_combination_stands_next_to_its_parts_on_both_starts(
@@ -190,26 +198,26 @@ def test_a_combination_stands_next_to_its_parts_on_both_starts(
     folders |= {"tuned": tmp_path / "systems", "sweeps": tmp_path / "systems"}
     files = {f"{name}_transformed": tmp_path / f"{name}.json" for name in ("systems", "five_layers")}
     scores = json.loads(json.dumps(script.gather(folders | files)))
+    at_4 = {
+        "simcse (learning_rate=4e-4)": {42: 62.42, 43: 62.43, 44: 62.41},
+        "esimcse (learning_rate=4e-4)": {42: 61.42, 43: 61.43, 44: 61.41},
+        "simcse++:no-mlp (learning_rate=3e-5)": {42: 61.0, 43: 61.2, 44: 61.4},
+        "esimcse++:no-mlp (learning_rate=3e-5)": {42: 63.42, 43: 63.45, 44: 63.39},
+    }
+    scores |= {name: {**scores["systems"], "scores": at_4} for name in ("best_rates", "best_rates_dev", "processor")}
+    scores["best_rates_tried"] = {**scores["systems"], "scores": {"simcse (learning_rate=4e-4)": {40: 80.0}}}
+    scores["five_layers_best_rates"] = scores["best_rates"]
     page = script.pages(scores, published)["combinations.md"]
     assert "| the start | 51.00 | 41.00 |" in page
-    assert "The best single system at its own rate" not in page
-    scores["rates"] = {**scores["sweeps"], "scores": {"simcse (learning_rate=4e-4)": {40: 80.0}}}
-    at_4 = {"simcse (learning_rate=4e-4)": {42: 62.42, 43: 62.43, 44: 62.41}}
-    scores["best_rates"] = {**scores["systems"], "scores": at_4}
-    at_best = script.pages(scores, published)["combinations.md"]
-    assert (
-        "**The best single system at its own rate**, `simcse` at 4e-4 on the first\nstart, has 62.42 ± 0.01;" in at_best
-    )
-    assert "`esimcse++:no-mlp` alone +1.01 ± 0.04 (p < .001)." in at_best
+    assert "first start: `esimcse++:no-mlp` has +1.00 ± 0.05 (p < .001) over `simcse`, the best single" in page
     assert "| all-but-the-top alone | 57.00 | 47.00 |" in page
     assert "| `simcse++` | 60.43 ± 0.01 | 50.43 ± 0.01 |" in page
     assert "| `esimcse++`, then all-but-the-top | 63.93 ± 0.51 | 53.93 ± 0.51 |" in page
-    assert "`esimcse++`, then all-but-the-top: +3.50 ± 1.24 (p = .007) above `simcse++` (3 paired seeds) and " in page
+    assert (
+        "`esimcse++`, then all-but-the-top: +1.51 ± 1.28 (p = .037) above `simcse` at its best rate (3 paired" in page
+    )
     assert "+2.93 ± 1.27 (p = .010) above whitening alone (3 paired seeds); " in page
     assert "| `esimcse++:no-mlp`, then all-but-the-top | 66.93 ± 1.51 |" in page
-    with_head = [line for line in page.splitlines() if line.startswith("| `esimcse++` | 61.43 ± 0.01 | 63.43 ± 0.01 |")]
-    assert len(with_head) == 1
-    assert with_head[0].endswith("| 51.43 ± 0.01 | 49.43 ± 0.01 | -2.00, 3 paired seeds |"), with_head
 
 
 @pytest.mark.parametrize(
