@@ -13,8 +13,9 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.kernels.precision import choose_precision
-from opencse.objective.objective import Objective, StepLosses
+from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.step_losses import StepLosses
 from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -31,6 +30,7 @@ from opencse.objective.part import Part
 from opencse.objective.positive import Positive
 from opencse.objective.registry import build
 from opencse.objective.settings import ObjectiveSettings, SavedEncoder
+from opencse.objective.step_losses import StepLosses
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.chunks import RowDisturb
 from opencse.objective.vectors.represent import Passes
@@ -40,34 +40,6 @@ from opencse.streams import seed_of
 from opencse.text.labels import LabelKind
 
 
-@dataclass(frozen=True)
-class StepLosses:
-    """The weighted losses of a step, whose sum is minimised, and its figures for the log."""
-
-    losses: dict[str, Tensor]
-    report: dict[str, Tensor]
-
-    @property
-    def total(self) -> Tensor:
-        """The scalar to differentiate."""
-        return torch.stack(list(self.losses.values())).sum()
-
-    def detached(self) -> StepLosses:
-        """The same without gradients."""
-        return StepLosses({name: loss.detach() for name, loss in self.losses.items()}, self.report)
-
-    @classmethod
-    def mean(cls, outcomes: Sequence[StepLosses]) -> StepLosses:
-        """The mean of each loss and each figure over the batches of a step."""
-        if len(outcomes) == 1:
-            return outcomes[0]
-        first = outcomes[0]
-        return cls(
-            {name: torch.stack([o.losses[name] for o in outcomes]).mean() for name in first.losses},
-            {name: torch.stack([o.report[name] for o in outcomes]).mean() for name in first.report},
-        )
-
-
 class Objective(nn.Module):
     """Composes parts into the loss of a run; the parts' state is in ``state_dict``.
 
@@ -75,6 +47,7 @@ class Objective(nn.Module):
     an objective of a recipe's table. The ``name`` of each part is set as recipes write it: ``negatives.in_batch``.
 
     Example:
+        >>> import torch
         >>> from opencse.objective.negatives.in_batch import InBatch
         >>> from opencse.objective.terms.dcl import DCL
         >>> from opencse.objective.views.dropout import Dropout

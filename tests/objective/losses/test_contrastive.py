@@ -25,8 +25,9 @@ from opencse.objective.losses import (
 )
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.objective import Objective, StepLosses
+from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.step_losses import StepLosses
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 

@@ -17,8 +17,9 @@ from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.negatives.layers import Layers
-from opencse.objective.objective import Objective, StepLosses
+from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.step_losses import StepLosses
 from opencse.objective.vectors.requests import Layer, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import DerivesPositives

@@ -18,8 +18,9 @@ from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
-from opencse.objective.objective import Objective, StepLosses
+from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.step_losses import StepLosses
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import validate
 from opencse.training.optimizer import build_optimizer
