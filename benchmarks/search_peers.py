@@ -86,7 +86,7 @@ def both(kind: str, vectors: NDArray[np.float32], breadth: int) -> tuple[Search,
             inner.add(np.ascontiguousarray(vectors[start : start + _BLOCK]))
     seconds = time.perf_counter() - began
     stored = vectors.nbytes
-    sizes = {"flat": (stored, stored), "hnsw": (stored, 0), "ivfpq": (stored, stored)}[kind]
+    sizes = {"flat": (stored, stored), "hnsw": (0, 0), "ivfpq": (stored, stored)}[kind]
     index = 0 if kind == "flat" else written(faiss, inner)
     told = {
         "build_seconds": seconds,

@@ -10,6 +10,8 @@ import pytest
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.modules.similarity import Similarity
+from opencse.ranking import nearest_prepared
 from opencse.search import approximate
 from opencse.search.approximate import IndexKind
 from opencse.search.building import BuildSettings
@@ -70,6 +72,22 @@ def test_hits_are_nearly_those_of_the_exact_search(
     index.add(["A last one."])
     index.delete(["401"])
     assert index.search(["A last one."], 1)[0][0].text == "A last one."
+
+
+@pytest.mark.parametrize("similarity", [Similarity.COSINE, Similarity.EUCLIDEAN])
+def test_an_hnsw_index_scores_by_the_vectors_that_it_stores(similarity: Similarity) -> None:
+    random = np.random.default_rng(0)
+    vectors = similarity.prepared(random.standard_normal((300, 8), dtype=np.float32))
+    inner = approximate.empty_index(faiss, "hnsw", vectors, similarity)
+    inner.add(vectors)
+    index = approximate.ApproximateIndex(inner, similarity)
+    unread = np.full_like(vectors, np.nan)
+    rows, scores = index.search(vectors[:20] + np.float32(0.01), unread, 5, np.arange(40, 300))
+    exact_rows, exact = nearest_prepared(
+        vectors[:20] + np.float32(0.01), vectors, 5, np.arange(40, 300), similarity=similarity
+    )
+    assert np.array_equal(rows, exact_rows)
+    assert np.array_equal(scores, exact)
 
 
 def test_too_few_rows_and_damage(tmp_path: Path, tiny: SentenceEncoder) -> None:

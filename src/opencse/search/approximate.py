@@ -60,6 +60,7 @@ class ApproximateIndex:
     def __init__(self, inner: Any, similarity: Similarity = Similarity.COSINE) -> None:  # noqa: ANN401 - faiss is untyped
         self._inner = inner
         self._similarity = similarity
+        self._stored = _stored_vectors(inner)
 
     @classmethod
     def read(cls, path: Path, slots: int, similarity: Similarity = Similarity.COSINE) -> ApproximateIndex:
@@ -85,6 +86,8 @@ class ApproximateIndex:
     ) -> tuple[Integers, Floats]:
         """Finds about the k most similar rows to each query, scored by their exact vectors.
 
+        An HNSW index stores these itself, and the search has just read them there, so the vector file is not read.
+
         Args:
             queries: (n, d) prepared for the index.
             vectors: (slots, d) the vector file.
@@ -107,9 +110,20 @@ class ApproximateIndex:
         else:
             parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=max(BREADTH_SEARCH, 2 * most))
         _, positions = self._inner.search(np.ascontiguousarray(queries), most, params=parameters)
-        exact = similarities(queries, vectors, np.maximum(positions, 0), self._similarity)
+        exact_vectors = vectors if self._stored is None else self._stored
+        exact = similarities(queries, exact_vectors, np.maximum(positions, 0), self._similarity)
         exact[positions < 0] = -np.inf
         return best_candidates(positions, exact, k)
+
+
+def _stored_vectors(inner: Any) -> PreparedVectors | None:  # noqa: ANN401 - faiss is untyped
+    """(slots, d) the vectors that an HNSW index stores, in its own memory; None for other kinds."""
+    faiss = require_faiss()
+    if not isinstance(inner, faiss.IndexHNSW):
+        return None
+    values = faiss.rev_swig_ptr(faiss.downcast_index(inner.storage).get_xb(), inner.ntotal * inner.d)
+    stored: PreparedVectors = values.reshape(inner.ntotal, inner.d)
+    return stored
 
 
 def update_approximate_index(writer: Writer, progress: Progress) -> None:
