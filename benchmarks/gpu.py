@@ -1,12 +1,13 @@
 r"""Measures training, encoding and the loss on a GPU, next to sentence-transformers: one command, one record.
 
-    python benchmarks/gpu.py train encode loss --text wiki100k.txt --tokenizer FOLDER --json gpu.json
+    python benchmarks/gpu.py train kernels encode loss --text wiki100k.txt --tokenizer FOLDER --json gpu.json
 
 ``train``: steps of SimCSE on a BERT of base shape with random weights (pairs of a text with itself, batch 64, at most
 32 ids, [CLS] with the head of training, AdamW, gradients clipped, bf16), by `opencse.runs.job.TrainJob` as `opencse
 train` does, in four ways: by transformers' layers, by ours, with recorded steps, and with compiled layers too; and by
 sentence-transformers' loss with torch's AdamW under bf16 autocast, texts tokenised before. ``--epoch`` makes all steps
-of an epoch of a million sentences the last way. ``encode``: texts to vectors, tokenising included, in bf16, compared
+of an epoch of a million sentences the last way. ``kernels``: what the GPU does in ten recorded steps, by kind of
+kernel. ``encode``: texts to vectors, tokenising included, in bf16, compared
 with sentence-transformers' `encode` as it is by default (float32, 32 texts at a time) and at its best (bf16, 512).
 ``loss``: memory and time of the contrastive loss and its gradient at 65,536 pairs of 768 dimensions.
 """
@@ -17,6 +18,7 @@ import argparse
 import json
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,20 @@ WAYS = {
     "recorded steps, compiled layers": ("training.compile=true",),
 }
 WARM_UP = 40
+PROFILED = 100
+"""The step after which kernels are recorded: the steps of all lengths are recorded by then."""
+KERNELS = {
+    "matrix products": ("nvjet", "gemm", "cutlass"),
+    "AdamW and clipping": ("multi_tensor_apply", "NormTwo"),
+    "casts and copies": ("copy", "Memcpy"),
+    "query, key and value joined": ("CatArray",),
+    "LayerNorm": ("layer_norm", "GammaBeta"),
+    "GELU": ("Gelu",),
+    "dropout": ("dropout", "masked_scale"),
+    "softmax": ("softmax",),
+    "sums (of biases' gradients)": ("reduce_kernel",),
+}
+"""Parts of the names of torch's kernels."""
 
 
 class Clock(Silent):
@@ -69,6 +85,12 @@ class Clock(Silent):
 def our_steps(model: str, text: str, steps: int, settings: tuple[str, ...], out: Path) -> tuple[float, float]:
     """Milliseconds of a step, and seconds of the whole run with its start, its steps and its saving."""
     clock = Clock()
+    seconds = recorded_run(model, text, steps, settings, out, clock)
+    return clock.milliseconds(), seconds
+
+
+def recorded_run(model: str, text: str, steps: int, settings: tuple[str, ...], out: Path, clock: Clock) -> float:
+    """Makes a run that ``clock`` watches; its seconds."""
     asked = (
         f"training.max_steps={steps}",
         f"training.batch_size={BATCH}",
@@ -79,7 +101,41 @@ def our_steps(model: str, text: str, steps: int, settings: tuple[str, ...], out:
     job = TrainJob(text=Source(text), recipe="simcse", model=model, settings=(*asked, *kept, *settings), dev=None)
     began = time.perf_counter()
     job.run(out, progress=clock)
-    return clock.milliseconds(), time.perf_counter() - began
+    return time.perf_counter() - began
+
+
+class Profile(Clock):
+    """Records the kernels of ten steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Starts before the ten steps, and stops after them."""
+        if note and done == PROFILED:
+            self.profile.start()
+        if note and done == PROFILED + 10:
+            torch.cuda.synchronize()
+            self.profile.stop()
+
+    def by_kind(self) -> dict[str, float]:
+        """Milliseconds of a step by kind of kernel, the most first."""
+        found: Counter[str] = Counter()
+        for event in self.profile.events() or ():  # type: ignore[no-untyped-call]
+            if str(event.device_type).endswith("CUDA"):
+                kind = next(
+                    (kind for kind, parts in KERNELS.items() if any(p in event.name for p in parts)), "the rest"
+                )
+                found[kind] += event.device_time / 1e3 / 10
+        return {kind: round(milliseconds, 3) for kind, milliseconds in found.most_common()}
+
+
+def kernels(model: str, text: str, folder: Path) -> dict[str, float]:
+    """Milliseconds of a recorded step by kind of kernel."""
+    clock = Profile()
+    recorded_run(model, text, PROFILED + 20, (), folder / "profiled", clock)
+    return clock.by_kind()
 
 
 def their_steps(model: str, texts: list[str], steps: int) -> float:
@@ -182,7 +238,7 @@ def loss(pairs: int = 65_536, dimensions: int = 768) -> dict[str, float]:
 def main() -> None:
     """Measures, prints, and writes the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", nargs="+", choices=("train", "encode", "loss"))
+    parser.add_argument("work", nargs="+", choices=("train", "kernels", "encode", "loss"))
     parser.add_argument("--text", required=True, help="a sentence a line")
     parser.add_argument("--tokenizer", default=BUILTIN, help="folder of a model with a WordPiece tokenizer")
     parser.add_argument("--sentences", type=int, default=1_000_000, help="to encode")
@@ -199,6 +255,8 @@ def main() -> None:
         model = shaped("base", Path(folder) / "base", options.tokenizer)
         if "loss" in options.work:
             found["loss"] = loss()
+        if "kernels" in options.work:
+            found["kernels, ms a step"] = kernels(model, options.text, Path(folder))
         if "encode" in options.work:
             found["encode"] = encode(model, options.text, options.sentences)
         print(json.dumps(found, indent=1), flush=True)
