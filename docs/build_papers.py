@@ -41,7 +41,8 @@ from opencse.statistics import PairedSeeds, brief, paired_seeds
 SCORES = RESULTS / "records" / "papers-scores.json"
 PUBLISHED = Path(__file__).parent / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
-GROWING = ("systems", "five-layers", "search", "sweeps", "processor")
+TRANSFORMED = ("systems-transformed", "five-layers-transformed")
+GROWING = ("systems", "five-layers", "search", "sweeps", "processor", *TRANSFORMED)
 """Comparisons whose new runs are added to those of the record; those of others replace them."""
 
 
@@ -63,14 +64,19 @@ def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
 
 
 def transformed_scores(file: Path) -> dict[str, Any]:
-    """The averages of a comparison's encoders under a transform, by recipe with its name and seed."""
+    """The averages of a comparison's encoders under a transform, by recipe with its name and seed.
+
+    Recipes and rates are read from the names of folders, which have _ for colons and brackets.
+    """
     by_recipe: dict[str, dict[int, float]] = {}
     for line in json.loads(file.read_text(encoding="utf-8")):
         record = StsResult.model_validate(line)
         path, _, transform = (record.model or "").partition(" + ")
         parts = Path(path).parts
-        recipe, seed = parts[-3:-1] if "runs" in parts else ("start", UNTRAINED)
-        name = f"{recipe.replace('_', ':')} + {transform.partition(' (')[0]}"  # a folder's name has no colon
+        folder, seed = parts[-3:-1] if "runs" in parts else ("start", UNTRAINED)
+        recipe, _, rate = folder.partition("_learning_rate_")
+        name = recipe.replace("_", ":") + (f" (learning_rate={rate.removesuffix('_')})" if rate else "")
+        name += f" + {transform.partition(' (')[0]}"
         by_recipe.setdefault(name, {})[int(seed)] = round(record.values()[STS], 4)
     return {"metric": STS, "scores": by_recipe}
 
@@ -282,7 +288,7 @@ def main() -> None:
     """Gathers the scores of the folders that are given, and writes pages and pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     alone = ("best-rates", "five-layers-best-rates", "tuned", "combination", "second")
-    for name in (*GROWING, *alone, "systems-transformed", "five-layers-transformed"):
+    for name in (*GROWING, *alone):
         parser.add_argument(f"--{name}", type=Path)
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
     if new := gather(vars(parser.parse_args())):

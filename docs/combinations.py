@@ -79,7 +79,8 @@ def two_starts(parts: Mapping[str, Comparison], published: Mapping[str, Any]) ->
     rows_in_words: Mapping[str, str] = combined["rows"]
     with_transforms = [with_transformed(parts, name) for name in ("systems", "five_layers")]
     rows = [["the start", *(f"{one.start:.2f}" for one in with_transforms)]]
-    rows += [[label, *(one.mean(name) for one in with_transforms)] for name, label in rows_in_words.items()]
+    for name, label in rows_in_words.items():
+        rows.append([label, *(one.mean(name) if name in one.scores else "" for one in with_transforms)])
     first, second = with_transforms
     singles = at_best_rates(parts["best_rates"])
     single = best_single(singles, published)

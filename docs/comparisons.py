@@ -39,7 +39,7 @@ def scores_of(folder: Path, metric: str) -> dict[str, Any]:
 
 def added(old: Scores, new: Scores) -> dict[str, Any]:
     """The scores of both, by recipe and seed; the new one where a run is in both."""
-    both = {**old, "date": max(old["date"], new["date"])}
+    both = {**old, **({"date": max(old["date"], new["date"])} if "date" in old else {})}
     joined: dict[str, dict[int, Any]] = {}
     for part in (old, new):
         for name, seeds in part["scores"].items():

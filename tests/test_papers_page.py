@@ -235,6 +235,33 @@ def test_the_verdict(script: ModuleType, gains: list[float], published: float, w
     assert script.verdict(pair, published) == wanted
 
 
+def test_encoders_under_a_transform_have_the_names_of_their_runs(script: ModuleType, tmp_path: Path) -> None:
+    models = {
+        "runs/m/esimcse++_no-mlp/42/last": 70.0,
+        "runs/m/esimcse_learning_rate_2e-4_/43/last": 71.0,
+        "START": 50.0,
+    }
+    lines = [
+        StsResult(
+            model=f"{model} + whitening (target)", data=DataRecord(source="d", text="raw", sha256={}),
+            environment=Environment.here("cpu"), seconds=1.0, sts=StsScores(tasks={}, average=score),
+        ).to_dict()
+        for model, score in models.items()
+    ]  # fmt: skip
+    save_json(tmp_path / "file.json", lines)
+    found = script.transformed_scores(tmp_path / "file.json")
+    assert found == {
+        "metric": "sts.average",
+        "scores": {
+            "esimcse++:no-mlp + whitening": {42: 70.0},
+            "esimcse (learning_rate=2e-4) + whitening": {43: 71.0},
+            "start + whitening": {0: 50.0},
+        },
+    }
+    further = {"metric": "sts.average", "scores": {"start + whitening": {0: 51.0}}}
+    assert script.added(found, further)["scores"]["start + whitening"] == {0: 51.0}
+
+
 def test_further_seeds_are_added(script: ModuleType) -> None:
     old = {"start": 50.0, "date": "2026-01-02", "scores": {"a": {"42": 1.0}, "b": {"42": 2.0}}}
     new = {"start": 51.0, "date": "2026-01-01", "scores": {"a": {42: 9.0, 43: 3.0}}}
