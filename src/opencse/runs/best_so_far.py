@@ -16,7 +16,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import LmHead
 from opencse.recipes.recipe import Recipe
 from opencse.runs.card import model_card, score_lines
-from opencse.runs.finish import add_masked_lm_head, keeps_head
+from opencse.runs.finish import add_masked_lm_head, keeps_head, save_model
 from opencse.runs.folder import RunFolder
 from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_start, load_with_own_pooling, put_weights
@@ -106,14 +106,14 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
     best = choose_so_far(stopped.record, History.read(values["history"]), int(values["step"]))
     stopped = replace(stopped, model=start_of(run, stopped.record))
     if last:
-        stopped.save(stopped.trained("encoder"), run.last, best, "last")
+        stopped.save(stopped.trained("encoder"), best, "last", last=True)
     if best.kept == "best":
         encoder = stopped.trained("best")
     elif best.kept == "last":
         encoder = stopped.trained("encoder")
     else:
         encoder = stopped.untrained(best.kept)
-    stopped.save(encoder, run.path, best, best.kept)
+    stopped.save(encoder, best, best.kept)
     return best
 
 
@@ -259,11 +259,10 @@ class _StoppedRun:
             add_masked_lm_head(encoder, model, trust_remote_code=trust)
         return encoder
 
-    def save(self, encoder: SentenceEncoder, folder: Path, best: BestSoFar, which: str) -> None:
-        """Saves an encoder of the run with its card, without a hybrid weight, which was fitted to the start."""
-        encoder.hybrid_weight = None
-        masked_lm = keeps_head(Objective.from_settings(self.recipe.objective))
-        encoder.save(folder, card=self._card(encoder, best, which), masked_lm=masked_lm)
+    def save(self, encoder: SentenceEncoder, best: BestSoFar, which: str, *, last: bool = False) -> None:
+        """Saves an encoder of the run with its card; see `save_model`."""
+        objective = Objective.from_settings(self.recipe.objective)
+        save_model(self.folder, encoder, objective, self._card(encoder, best, which), last=last)
 
     def _card(self, encoder: SentenceEncoder, best: BestSoFar, which: str) -> str:
         record, recipe = self.record, self.recipe

@@ -99,8 +99,7 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
         choice = _choose(trainer, plan.dev, plan, record.given)
         which, verdict = choice.kept, choice.verdict
     card = _card(plan, record, scores, encoder, "last", verdict)
-    encoder.hybrid_weight = None  # it was fitted for the vectors of the start
-    encoder.eval().save(folder.last, card=card, masked_lm=keeps_head(trainer.objective))
+    save_model(folder, encoder, trainer.objective, card, last=True)
     kept_encoder = encoder
     if which == "best":
         encoder.load_state_dict(trainer.evaluations.best)
@@ -108,9 +107,8 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
         kept_encoder = _untrained(plan, which)
     if kept_encoder is not encoder and keeps_head(trainer.objective):
         add_masked_lm_head(kept_encoder, plan.model, trust_remote_code=bool(plan.code))
-    kept_encoder.hybrid_weight = None
     card = _card(plan, record, scores, kept_encoder, which, verdict)
-    kept_encoder.save(folder.path, card=card, masked_lm=keeps_head(trainer.objective))
+    save_model(folder, kept_encoder, trainer.objective, card)
     last = trainer.last_step
     step = {"best": history.best_step, "last": last, "start": 0}.get(which)
     record.result = Outcome(
@@ -120,6 +118,28 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
     folder.write(record)
     folder.remove_checkpoints()
     progress.say(verdict)
+
+
+def save_model(
+    run: RunFolder, encoder: SentenceEncoder, objective: Objective, card: str, *, last: bool = False
+) -> None:
+    """Saves a model of a run to the folder of the run, without a hybrid weight, which was fitted to the start.
+
+    Weights that are the same in several models of the run take the disk space of one; see `RunFolder.share_weights`.
+
+    Args:
+        run: that the model belongs to.
+        encoder: with the masked-LM head where `keeps_head`.
+        objective: of the run.
+        card: of the model.
+        last: save it to ``last/``, as the encoder of the last step; otherwise it is the one that is kept.
+
+    Raises:
+        UserError: if it cannot be written.
+    """
+    encoder.hybrid_weight = None
+    encoder.eval().save(run.last if last else run.path, card=card, masked_lm=keeps_head(objective))
+    run.share_weights()
 
 
 def _card(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatch
@@ -283,6 +284,17 @@ class RunFolder:
         """
         lock.require_free(self._lock)
 
+    def share_weights(self) -> None:
+        """Makes weights in ``last/`` and ``start/`` that equal those of the kept model hard links to the same file.
+
+        A comparison keeps the last step of every run, so the same weights were on the disk twice. Files that differ,
+        and file systems without hard links, stay as they are. Models are replaced by new files (`opencse.moving_in`),
+        so replacing or removing one of them leaves the others as they are.
+        """
+        for folder in (self.last, self.start):
+            for copy in sorted(folder.rglob("*.safetensors")):
+                _link_equal(self.path / copy.relative_to(folder), copy)
+
     def remove_checkpoints(self) -> None:
         """Removes the state of a run that has finished."""
         for folder in folder_versions(self.checkpoint):
@@ -336,6 +348,15 @@ def locked(folder: Path, progress: Progress) -> Iterator[None]:
         if previous is not None:
             progress.say(f"taken over {folder} from a process that has ended ({previous})")
         yield
+
+
+def _link_equal(file: Path, copy: Path) -> None:
+    """Replaces ``copy`` by a hard link to ``file`` where both have the same content, if the file system has links."""
+    if not file.is_file() or file.samefile(copy) or file.stat().st_size != copy.stat().st_size:
+        return
+    if io.hash_file(file) == io.hash_file(copy):
+        with suppress(OSError), io.writing(copy) as link:
+            os.link(file, link)
 
 
 def _endangers(out: Path, start: Path, overwrite: bool) -> bool:
