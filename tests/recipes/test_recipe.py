@@ -250,3 +250,53 @@ def test_the_name_of_a_preset_names_its_model() -> None:
         assert model_named(recipe, "bert-base") == "google-bert/bert-base-uncased"
         assert model_named(recipe, "crop-10") == "crop-10"
         assert resolve_recipe(recipe, model="bert-base").model == "google-bert/bert-base-uncased"
+
+
+ADAPTERS = "encoder.lora.rank=4"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "rate"),
+    [
+        ("simcse", [], 3e-5),
+        ("simcse", [ADAPTERS], 3e-4),
+        ("simcse:roberta-base", ["encoder.lora={alpha=8}"], 1e-4),
+        ("adapt", [ADAPTERS], 5e-4),
+        ("adapt:whole", [ADAPTERS], 2e-4),
+        ("adapt:opencse-mini", [ADAPTERS], 3e-2),
+        ("adapt", [ADAPTERS, "training.learning_rate=5e-5"], 5e-5),
+    ],
+)
+def test_adapters_get_ten_times_the_rate_of_a_whole_model_unless_it_is_set(
+    recipe: str, settings: list[str], rate: float
+) -> None:
+    resolved = resolve_recipe(recipe, overrides=settings)
+    assert resolved.recipe.training.learning_rate == rate
+    lines = [line for line in resolved.replaced if "not for adapters" in line]
+    assert len(lines) == (len(settings) == 1), "only where the rate is raised"
+    assert all(f"learning_rate = {rate:g} (10 times" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("more", "preset", "rate"),
+    [
+        ("[encoder.lora]\nrank = 2\n", None, 3e-4),
+        ("[encoder.lora]\nrank = 2\n[training]\nlearning_rate = 1e-3\n", None, 1e-3),
+        ('[presets]\nslim = { settings = { "encoder.lora.rank" = 2 } }\n', "slim", 3e-4),
+        (
+            '[presets]\nslim = { settings = { "encoder.lora.rank" = 2, "training.learning_rate" = 2e-4 } }\n',
+            "slim",
+            2e-4,
+        ),
+    ],
+)
+def test_the_rate_that_a_file_or_a_preset_sets_for_adapters_is_kept(
+    more: str, preset: str | None, rate: float, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('name = "mine"\ntitle = "A recipe"\n' + more, encoding="utf-8")
+    resolved = resolve_recipe(str(file), preset=preset).recipe
+    assert resolved.training.learning_rate == rate
+    written = tmp_path / "written.toml"
+    written.write_text(to_toml(resolved), encoding="utf-8")
+    assert load_recipe(str(written)) == resolved.model_copy(update={"presets": {}}), "the rate is not raised again"

@@ -43,7 +43,8 @@ class EncoderSettings(Settings):
         head: the projection head of training.
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
         layers: how many of the backbone's layers are used, from the first on (0: only its embeddings); unset uses all.
-        lora: train adapters and freeze the backbone; unset trains the backbone. See `LoraSettings`.
+        lora: train adapters and freeze the backbone, at ten times the recipe's learning rate unless you set the rate;
+            unset trains the backbone. See `LoraSettings`.
         freeze_embeddings: leave the backbone's embeddings (of tokens and positions, and their LayerNorm) as they are.
         token_weights: weight of each token in a mean; ``idf`` gives rare tokens more (see
             `opencse.modules.token_weights`); ``own``, or unset, keeps the start's.

@@ -26,6 +26,10 @@ from opencse.settings import Settings, described, validate
 from opencse.training.mixture import Mixing
 from opencse.training.settings import TrainingSettings
 
+_RATE = "training.learning_rate"
+_RATE_OF_ADAPTERS = 10
+"""How many times the learning rate of a whole model adapters get, unless the user sets the rate; see docs/lora.md."""
+
 
 class Recipe(Settings):
     """A training method: every setting of data, encoder, objective and training.
@@ -122,7 +126,7 @@ class Resolved:
         presets: the applied ones, in the order of application.
         model: the requested model; its Hub id where a preset's name was given; None if none was requested.
         explicit: dotted keys that presets, overrides and a recipe file set; not those of a recipe in the package.
-        replaced: a line for each setting of a preset that an override replaces.
+        replaced: a line for each setting of a preset that an override replaces, and for the learning rate of adapters.
         user_keys: dotted keys that overrides and a recipe file set: those of the user, without presets.
     """
 
@@ -164,7 +168,8 @@ def resolve_recipe(
     """Loads a recipe, applies presets and overrides, and says what was applied.
 
     First the preset for the backbone is applied, then ``paper`` or ``reference``, then the other presets in their
-    order, then what a file with a ``base`` sets, then all overrides, whose order does not matter.
+    order, then what a file with a ``base`` sets, then all overrides, whose order does not matter. Where these add
+    adapters (``encoder.lora``) and leave the learning rate as it is, it is ten times that of the recipe.
 
     Args:
         recipe: a name or the path of a TOML file, either with presets after colons (``simcse:bert-base:crop-10``).
@@ -206,7 +211,33 @@ def resolve_recipe(
     user_keys = tables.explicit.union(key for change in [*tables.changes, *user_changes] for key in _flat(change))
     explicit = user_keys.union(key for change in of_presets for key in _flat(change))
     replaced = _replaced(of_presets, [*tables.changes, *user_changes])
+    of_recipe = written.encoder.lora is not None and not name.endswith(".toml")  # its rate is that of its adapters
+    if resolved.encoder.lora is not None and not of_recipe and _RATE not in user_keys:
+        resolved, line = _at_the_rate_of_adapters(resolved, of_presets)
+        replaced += line
     return Resolved(resolved, tuple(applied), requested_model, explicit, replaced, user_keys)
+
+
+def _at_the_rate_of_adapters(recipe: Recipe, of_presets: Iterable[Change]) -> tuple[Recipe, tuple[str, ...]]:
+    """The recipe, whose rate is for a whole model, with the rate that adapters want; and a line for the user.
+
+    A preset that sets both the adapters and the rate means the rate of adapters.
+    """
+    keys_by_preset: dict[str, set[str]] = {}
+    for change in of_presets:
+        keys_by_preset.setdefault(change.where, set()).update(_flat(change))
+    if any(_RATE in keys and any(map(_is_of_adapters, keys)) for keys in keys_by_preset.values()):
+        return recipe, ()
+    rate_before = recipe.training.learning_rate
+    rate = float(f"{_RATE_OF_ADAPTERS * rate_before:.6g}")
+    training = recipe.training.model_copy(update={"learning_rate": rate})
+    reason = f"{_RATE_OF_ADAPTERS} times {rate_before:g}, which is for a whole model and not for adapters"
+    line = f"{_RATE} = {rate:g} ({reason})"
+    return recipe.model_copy(update={"training": training}), (line,)
+
+
+def _is_of_adapters(key: str) -> bool:
+    return f"{key}.".startswith("encoder.lora.")
 
 
 def model_named(recipe: str, model: str) -> str:
