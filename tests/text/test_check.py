@@ -76,6 +76,48 @@ def test_a_language_the_model_does_not_know(tokenizer: Tokenizer) -> None:
     assert "unknown to the model's vocabulary" in found.advice[0]
 
 
+ENGLISH = "The function returns the rows of the table that the caller asks for, in their order."
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if (rows[i] > best[j]) { best[j] = rows[i]; }",
+        "def total_of(self, kept_rows: list[int]) -> dict[str, int]:",
+        "<T> Map<String, List<T>> groupBy(List<T> items, Function<T, String> keyOf)",
+        "$ jq '.items[] | {id, name}' < data.json | sort",
+        "the rate rises \u2191\u2191 then falls \u2193\u2193 \U0001f600\U0001f600",
+        "the \u03b1 of the \u03b2 sheet { } [ ] is high in the cells of the second group",
+    ],
+)
+def test_unknown_signs_in_text_of_a_known_language_are_no_other_language(code: str, tokenizer: Tokenizer) -> None:
+    found = check_corpus(texts([row for n in range(600) for row in (f"{n} {ENGLISH}", f"{code} {n}")]), tokenizer)
+    assert found.unknown is not None
+    assert found.unknown > 0.02, "the test would show nothing"
+    assert found.unknown_words == 0
+    assert not any("of this language" in line for line in found.advice)
+    (line,) = [line for line in found.advice if "most of them signs" in line]
+    assert found.unknown_signs[0] in code
+    assert found.unknown_signs[0] in line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\u042d\u0442\u043e \u043f\u0440\u0435\u0434\u043b\u043e\u0436\u0435\u043d\u0438\u0435 { x[0] > y }",
+        "\u4f60\u597d\uff0c\u4e16\u754c\u3002",
+        "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u0e04\u0e23\u0e31\u0e1a",
+        "\uc548\ub155\ud558\uc138\uc694 \uc138\uacc4 print(rows[0])",
+    ],
+)
+def test_unknown_words_are_another_language_with_and_without_code(line: str, tokenizer: Tokenizer) -> None:
+    found = check_corpus(texts([f"{line} {n}" for n in range(1200)]), tokenizer)
+    assert found.unknown_words is not None
+    assert found.unknown_words > 0.3
+    assert "start from a model of this language" in found.advice[0]
+    assert not any("most of them signs" in each for each in found.advice)
+
+
 def test_scripts() -> None:
     shares = script_shares(["abcdef", "абв", "漢"])
     assert list(shares) == ["LATIN", "CYRILLIC", "CJK"]

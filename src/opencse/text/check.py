@@ -6,7 +6,7 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -29,6 +29,9 @@ NEAR_EMPTY = 3
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 _MANY_DUPLICATES, _SOME_DUPLICATES = 0.05, 0.005
 _MANY_UNKNOWN = 0.02
+_WORD = re.compile(r"[^\W\d_]+")
+"""A run of letters: of an identifier of code, each of its words."""
+_LISTED_SIGNS = 5
 _MANY_TRUNCATED = 0.1
 _MANY_NEAR_EMPTY = 0.05
 _SECOND_SCRIPT = 0.05
@@ -56,6 +59,9 @@ class CorpusCheck(Settings):
         scripts: share of letters by script (``LATIN``, ``CYRILLIC``, ...) in a sample.
         sampled: texts looked at for scripts and tokens.
         unknown: share of tokens that the model's vocabulary does not know, in the sample; None without a model.
+        unknown_words: share of words (runs of letters, in scripts with at least 5% of the letters) with an unknown
+            token, in the sample; None without a model.
+        unknown_signs: the most frequent signs (punctuation, symbols) of the sample that the vocabulary does not know.
         cut: share of sampled texts that are longer than ``max_length``; None without a model.
         tokens_per_word: mean number of tokens per word in the sample; None without a model.
         max_length: ids that training reads of a text.
@@ -84,6 +90,8 @@ class CorpusCheck(Settings):
     cut: FiniteFloat | None
     tokens_per_word: FiniteFloat | None
     max_length: int
+    unknown_words: FiniteFloat | None = None
+    unknown_signs: list[str] = Field(default_factory=list)
     near_duplicates: FiniteFloat | None = None
     nearly_repeated: list[tuple[str, str]] = Field(default_factory=list)
     with_tags: FiniteFloat = 0.0
@@ -132,6 +140,7 @@ def check_corpus(
     sampled = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
     sample = [flat[i] for i in sampled]
     unknown, cut, per_word = _tokens(sample, lengths[sampled], tokenizer, max_length)
+    scripts = script_shares(sample)
     near = None if near_duplicates is None else find_near_duplicates(texts.rows, near_duplicates)
     result = CorpusCheck(
         source=texts.source,
@@ -143,9 +152,11 @@ def check_corpus(
         without_letters=sum(not any(c.isalpha() for c in text) for text in flat) / len(flat),
         duplicates=1 - len(seen) / len(flat),
         most_repeated=[(text[:80], count) for text, count in seen.most_common(5) if count > 1],
-        scripts=script_shares(sample),
+        scripts=scripts,
         sampled=len(sample),
         unknown=unknown,
+        unknown_words=None if tokenizer is None else _unknown_words(sample, tokenizer, scripts) if unknown else 0.0,
+        unknown_signs=_unknown_signs(sample, tokenizer) if tokenizer is not None and unknown else [],
         cut=cut,
         tokens_per_word=per_word,
         max_length=max_length,
@@ -224,6 +235,29 @@ def _tokens(
     return unknown / max(tokens, 1), truncated, per_word
 
 
+def _unknown_words(sample: Sequence[str], tokenizer: TokenCounter, scripts: Mapping[str, float]) -> float:
+    """Share of the words of the texts' scripts that have an unknown token, which a known language has few of.
+
+    Tokens also count signs: an English vocabulary without braces knows the words of code, and no one of Japanese.
+    """
+    counts = Counter(word for text in sample for word in _WORD.findall(text))
+    words = [word for word in counts if scripts.get(_script(word[0]), 0) >= _SECOND_SCRIPT]
+    total = sum(counts[word] for word in words)
+    return sum(counts[word] for word in _with_unknown(words, tokenizer)) / max(total, 1)
+
+
+def _unknown_signs(sample: Sequence[str], tokenizer: TokenCounter) -> list[str]:
+    """The most frequent signs that the vocabulary does not know."""
+    signs = Counter(c for text in sample for c in text if c.isprintable() and not c.isalnum() and not c.isspace())
+    return _with_unknown([sign for sign, _ in signs.most_common()], tokenizer)[:_LISTED_SIGNS]
+
+
+def _with_unknown(texts: Sequence[str], tokenizer: TokenCounter) -> list[str]:
+    """The texts that have an unknown token."""
+    ids = tokenizer.encode(texts, 512)
+    return [text for text, row in zip(texts, ids, strict=True) if bool((row == tokenizer.unknown_id).any())]
+
+
 def _advice(result: CorpusCheck, command: str) -> list[str]:
     advice: list[str] = []
     if result.wrongly_decoded > _SOME_DUPLICATES:
@@ -236,11 +270,19 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
             f"{result.with_tags:.1%} of the texts hold HTML tags: save the pages as .html files, or the texts as a "
             "table or JSON, of which tags are left out"
         )
-    if result.unknown is not None and result.unknown > _MANY_UNKNOWN and result.with_tags <= _SOME_DUPLICATES:
+    many_unknown = result.unknown is not None and result.unknown > _MANY_UNKNOWN
+    many_words = result.unknown_words is not None and result.unknown_words > _MANY_UNKNOWN
+    if many_unknown and result.with_tags <= _SOME_DUPLICATES and many_words:
         remedy = f", or make one: {_static(command)}" if result.rows >= _FEW else ""  # of fewer it would be a poor one
         advice.append(
             f"{result.unknown:.1%} of the tokens are unknown to the model's vocabulary: start from a model of this "
             f"language (--model){remedy}"
+        )
+    elif many_unknown and result.unknown_signs:
+        advice.append(
+            f"{result.unknown:.1%} of the tokens are unknown to the model's vocabulary, most of them signs "
+            f"({' '.join(result.unknown_signs)}): texts that differ in these alone have the same vector; where that "
+            "matters, as in code, start from another model (--model)"
         )
     if result.duplicates > _MANY_DUPLICATES:
         advice.append(
