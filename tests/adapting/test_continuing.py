@@ -57,8 +57,29 @@ def test_documents_are_known_by_their_words(tmp_path: Path) -> None:
 def test_a_folder_that_adapt_did_not_write_and_nothing_new_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no documents\.json, which opencse adapt writes"):
         KnownDocuments.read(tmp_path)
+    with pytest.raises(UserError, match=r"give the folder of a model that it wrote$"):
+        KnownDocuments.read(tmp_path / "nothing is here")
     with pytest.raises(UserError, match="all 5 documents were there when m was adapted; nothing is new"):
         Growth.of(OLD[:5], KNOWN, "m")
+
+
+@pytest.mark.parametrize("part", ["adapter", "last", "last/adapter", "start"])
+def test_a_part_of_the_folder_that_adapt_wrote_names_that_folder(part: str, tmp_path: Path) -> None:
+    run = tmp_path / "an adapted model"
+    (run / part).mkdir(parents=True)
+    for folder in (run, run / part):
+        (folder / "config.json").write_text("{}")
+        (folder / "model.safetensors").touch()
+    with pytest.raises(UserError, match=rf"to begin with this model, use --model '.*{part}'$"):
+        KnownDocuments.read(run / part)
+    KNOWN.write(run)
+    with pytest.raises(UserError, match=rf"to begin with this model, use --model '.*{part}'$"):
+        KnownDocuments.read(run / part)  # documents.json may be a file of documents of the user's
+    for name in ("run.json", "metrics.jsonl"):
+        (run / name).touch()
+    with pytest.raises(UserError, match=r"it is a part of (.*an adapted model): use --continue '\1'$"):
+        KnownDocuments.read(run / part)
+    assert KnownDocuments.read(run) == KNOWN
 
 
 def test_the_user_reads_what_is_new_and_what_is_missing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from opencse.adapting.text_questions import TextQuestions
 from opencse.adapting.trained_texts import rows_without
 from opencse.adapting.user_pairs import about_others
 from opencse.errors import UserError
+from opencse.folder_kinds import kind_of_folder
 from opencse.numerals import number_of
 from opencse.records import JsonRecord, read_record, save_json
 from opencse.text.documents import Document
@@ -51,12 +53,10 @@ class KnownDocuments(JsonRecord):
         """The documents that the model in ``folder`` was adapted to.
 
         Raises:
-            UserError: for a folder that `opencse.adapt` did not write.
+            UserError: for a folder that `opencse.adapt` did not write, with what to do instead.
         """
         if not (folder / FILE).is_file():
-            raise UserError(
-                f"{folder}: has no {FILE}, which opencse adapt writes; to begin with this model, use --model {folder}"
-            )
+            raise UserError(f"{folder}: has no {FILE}, which opencse adapt writes; {_what_to_continue(folder)}")
         return read_record(cls, folder / FILE)
 
     def write(self, folder: Path) -> None:
@@ -73,6 +73,18 @@ class KnownDocuments(JsonRecord):
         flags = [document.fingerprint in known for document in documents]
         new = [document for document, is_known in zip(documents, flags, strict=True) if not is_known]
         return new, [document for document, is_known in zip(documents, flags, strict=True) if is_known]
+
+
+def _what_to_continue(folder: Path) -> str:
+    """What to give instead of a folder without `FILE`: adapters and the last step are parts of the folder of a run."""
+    run = next(
+        (one for one in folder.parents if (one / FILE).is_file() and kind_of_folder(one) == "a run of training"), None
+    )
+    if run is not None:
+        return f"it is a part of {run}: use --continue {shlex.quote(str(run))}"
+    if kind_of_folder(folder) in ("a model", "a run of training"):
+        return f"to begin with this model, use --model {shlex.quote(str(folder))}"
+    return "give the folder of a model that it wrote"
 
 
 @dataclass(frozen=True)
