@@ -131,6 +131,6 @@ def test_first_dimensions_are_scored_of_vectors_that_are_made_once(encoder: Sent
         alone = opencse.evaluate(lambda texts, kept=kept: encoder.encode(texts)[:, :kept], small_sts)
         assert record.values() == pytest.approx(alone.values(), abs=1e-6)
     assert results["encode, 4 dimensions"].values() != results["encode, 32 dimensions"].values()
-    for dimensions, message in (([33], "has 32 dimensions, not 33"), ([0], "from 1 on")):
+    for dimensions, message in (([33], "from 1 to the 32 of encode, not 33"), ([0], "from 1 on")):
         with pytest.raises(UserError, match=message):
             list(opencse.evaluate_all([encode], small_sts, dimensions=dimensions))

@@ -160,7 +160,7 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
         levels = [judged[query].get(name, 0) for name in names[: queries.metric.k]]
         return queries.metric.of_ranking(levels, list(judged[query].values()))
 
-    vectors = snapshot.similarity.prepared(encoder.encode(texts, prompt=encoder.prompts.of(Role.QUERY)))
+    vectors = snapshot.manifest.prepared(encoder.encode(texts, prompt=encoder.prompts.of(Role.QUERY)))
     values = values_by_share(texts, vectors, snapshot, snapshot.keywords, score)
     curves = curves_of([(values, np.arange(len(texts)), True)])
     return fit_weight(curves, f"{number_of(len(texts), 'query')} of {task.name}")
@@ -217,9 +217,9 @@ def _of_own_texts(
     for row, _, rest in questions:
         changed[row] = rest
     rests = encoder.encode([rest for _, _, rest in questions], prompt=encoder.prompts.of(Role.DOCUMENT))
-    vectors[query_rows] = snapshot.similarity.prepared(rests)
+    vectors[query_rows] = snapshot.manifest.prepared(rests)
     sentences = [sentence for _, sentence, _ in questions]
-    queries = snapshot.similarity.prepared(encoder.encode(sentences, prompt=encoder.prompts.of(Role.QUERY)))
+    queries = snapshot.manifest.prepared(encoder.encode(sentences, prompt=encoder.prompts.of(Role.QUERY)))
     document = np.unique(ids, return_inverse=True)[1]
 
     def score(number: int, ranked: Integers) -> float:

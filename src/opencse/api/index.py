@@ -103,7 +103,13 @@ def build_index(
     if options["precision"] == "auto":
         progress.say(measured.line)
     settings = BuildSettings(
-        options["kind"], options["cut"], options["max_length"], options["overlap"], options["language"], measured.name
+        options["kind"],
+        options["cut"],
+        options["max_length"],
+        options["overlap"],
+        options["language"],
+        measured.name,
+        options["dimensions"],
     )
     with Index.build(
         folder,

@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, require_known
+from opencse.errors import require_known
+from opencse.modules.first_dimensions import first_of, require_dimensions
 from opencse.modules.similarity import unit_rows
 
 Numbers = Literal["float32", "float16", "int8", "binary"]
@@ -43,8 +44,7 @@ class Form:
     def require(self, dimension: int) -> None:
         """Refuses a form that vectors with ``dimension`` dimensions cannot have."""
         require_known(self.numbers, NUMBERS, "kind of numbers")
-        if self.dimensions is not None and not 1 <= self.dimensions <= dimension:
-            raise UserError(f"dimensions is from 1 to the {dimension} of this model, not {self.dimensions}")
+        require_dimensions(self.dimensions, dimension)
 
     @property
     def stored(self) -> np.dtype[Any]:
@@ -62,7 +62,7 @@ class Form:
 
     def of(self, vectors: NDArray[np.float32]) -> NDArray[Any]:
         """Converts (n, dimension) to (n, width), as written; values too large for float16 become infinite."""
-        reduced = vectors[:, : self.dimensions]
+        reduced = first_of(vectors, self.dimensions)
         if self.normalize:
             reduced = unit_rows(reduced)
         if self.numbers == "binary":

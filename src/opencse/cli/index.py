@@ -74,7 +74,7 @@ def build(
     info, recall = built.info, built.recall
     _write(json_file, {"info": asdict(info), "recall": None if recall is None else recall.at})
     passages = "" if info.rows == info.documents else f" in {number_of(info.rows, 'passage')}"
-    echo(f"{folder}: {number_of(info.documents, 'text')}{passages}, {info.dimension} dimensions, {info.kind}")
+    echo(f"{folder}: {number_of(info.documents, 'text')}{passages}, {info.dimensions}, {info.kind}")
     if recall is not None:
         echo(recall.line())
 
@@ -175,7 +175,7 @@ def info(folder: Folder, json_file: JsonOption = None) -> None:
     if data.max_length is not None:
         passages = f"passages of at most {data.max_length} tokens, overlap {data.overlap}"
     echo(f"texts      {data.documents:,}, {number_of(data.rows, 'row')}; {passages}")
-    size = f"{data.dimension} dimensions, {data.megabytes:,.1f} MB of vectors, computed in {data.precision}"
+    size = f"{data.dimensions}, {data.megabytes:,.1f} MB of vectors, computed in {data.precision}"
     echo(f"kind       {data.kind}, {data.similarity}, {size}")
     echo(f"model      {data.model or 'passed in Python'}, fingerprint {data.fingerprint}")
     if data.query_prompt or data.document_prompt:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
+from opencse.modules.first_dimensions import first_of, require_dimensions
 from opencse.modules.prompts import Role
 
 NO_LAYERS = "{}: has no layers to choose from; only an encoder of transformers' has"
@@ -71,9 +72,8 @@ def _first_of(model: EmbeddingModel, count: int) -> EmbeddingModel:
     def change(encode: Encode) -> Encode:
         def first(texts: Sequence[str]) -> Vectors:
             vectors = np.asarray(encode(texts))
-            if count > vectors.shape[1]:
-                raise UserError(f"{model.name}: has {vectors.shape[1]} dimensions, not {count}; give fewer")
-            return vectors[:, :count]
+            require_dimensions(count, vectors.shape[1], model.name)
+            return first_of(vectors, count)
 
         return first
 

@@ -14,6 +14,7 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.kernels.precision import PrecisionName
+from opencse.modules.first_dimensions import require_dimensions
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.outputs import made_folder
@@ -65,6 +66,8 @@ class BuildSettings:
         language: whose word stems a hybrid search compares: ``auto`` (the language of the texts, if it is clear),
             ``none``, or a language by name or code; see `opencse.text.stems`.
         precision: in which the texts are encoded; queries may be encoded in another one.
+        dimensions: only the first ones of each vector are kept, of texts and of queries, for models trained for it
+            (Matryoshka); None: all.
     """
 
     kind: IndexKind = "flat"
@@ -73,6 +76,7 @@ class BuildSettings:
     overlap: int = 0
     language: str = AUTO
     precision: PrecisionName = "float32"
+    dimensions: int | None = None
 
     def splitter(self, encoder: TextEncoder) -> PassageSplitter | None:
         """Splits long texts; None where texts are not split.
@@ -114,6 +118,7 @@ def build(
 ) -> None:
     """Builds an index in ``folder``; after an interruption the same call continues after the last complete window."""
     splitter = settings.splitter(encoder)
+    require_dimensions(settings.dimensions, encoder.dimension)
     language = None if settings.language == AUTO else language_named(settings.language)
     total = source.count  # reads and checks all rows
     if settings.kind != "flat":
@@ -146,6 +151,7 @@ def build(
 
 def _first_manifest(encoder: TextEncoder, settings: BuildSettings, origin: EncoderOrigin, text: str) -> Manifest:
     """The manifest of an index without rows; ``text`` is the fingerprint of those to come."""
+    dimension = settings.dimensions or encoder.dimension
     return Manifest(
         model=origin.model,
         fingerprint=fingerprint(encoder),
@@ -154,7 +160,8 @@ def _first_manifest(encoder: TextEncoder, settings: BuildSettings, origin: Encod
         precision=settings.precision,
         query_prompt=encoder.prompts.of(Role.QUERY),
         document_prompt=encoder.prompts.of(Role.DOCUMENT),
-        dimension=encoder.dimension,
+        dimension=dimension,
+        encoded_dimension=encoder.dimension if dimension < encoder.dimension else None,
         similarity=encoder.similarity_fn_name,
         **weight_fields(encoder.hybrid_weight),
         kind=settings.kind,
@@ -198,8 +205,8 @@ def _interrupted_build(folder: Path, manifest: Manifest, progress: Progress) -> 
     return None
 
 
-_SAME = {"source": "text", "model": "model", "fingerprint": "model", "pooling": "model", "dimension": "model"}
-_SAME |= {key: key for key in ("similarity", "kind", "max_length", "overlap", "precision")}
+_SAME = {"source": "text", "model": "model", "fingerprint": "model", "pooling": "model"}
+_SAME |= {key: key for key in ("dimension", "similarity", "kind", "max_length", "overlap", "precision")}
 """Fields of the manifest that an interrupted build must have in common with the call that continues it, and what they
 are called in messages."""
 

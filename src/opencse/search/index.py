@@ -104,7 +104,7 @@ class Index:
             folder: created if it does not exist; an index in it is replaced when the new one is complete.
             rows: texts, `IndexRow`s, mappings with ``text``, maybe ``id``, and columns of metadata; or a `RowSource`.
             encoder: encodes them, and later the queries.
-            how: the kind of index, and how long texts are split; by default exact, and passages of the model's length.
+            how: the kind of index, passages and dimensions; by default exact, of the model's length, and all of them.
             model: name or folder from which the encoder was loaded; empty: queries need a loaded encoder.
             model_files: the `hash_files` of the files that the encoder was opened from; empty: not known.
             pooling: replaced the model's own pooling when it was loaded.
@@ -220,7 +220,7 @@ class Index:
         Of a document with several passages, the best one is returned.
 
         Args:
-            queries: texts, or (n, d) vectors.
+            queries: texts, or (n, d) vectors of the index's or all dimensions of its model.
             k: number of hits for each query.
             threshold: lowest similarity; None: any.
             where: conditions on metadata, which all hits meet; see `opencse.search.filters`.

@@ -18,17 +18,20 @@ from opencse.search.snapshots import Snapshot
 
 
 def prepare_queries(vectors: NDArray[np.floating] | None, manifest: Manifest) -> PreparedVectors:
-    """Checks the vectors of queries and prepares them like those of the index; None gives (0, d)."""
+    """Checks the vectors of queries and prepares them like those of the index; None gives (0, d).
+
+    Of an index that keeps the first dimensions, vectors of all dimensions of the model are truncated.
+    """
     if vectors is None:
         return np.zeros((0, manifest.dimension), dtype=np.float32)
     rows = np.atleast_2d(vectors)
-    if rows.ndim != 2 or rows.dtype.kind not in "fiu" or rows.shape[1] != manifest.dimension:
-        raise UserError(
-            f"queries are a (n, {manifest.dimension}) array of numbers, not {vectors.dtype} of {vectors.shape}"
-        )
+    widths = [width for width in (manifest.dimension, manifest.encoded_dimension) if width is not None]
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu" or rows.shape[1] not in widths:
+        shapes = " or ".join(f"(n, {width})" for width in widths)
+        raise UserError(f"queries are a {shapes} array of numbers, not {vectors.dtype} of {vectors.shape}")
     if not np.isfinite(rows).all():
         raise UserError("queries: a vector holds NaN or infinity; the model's weights are damaged, or the array")
-    return manifest.similarity.prepared(rows)
+    return manifest.prepared(rows)
 
 
 def search_vectors(

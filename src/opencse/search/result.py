@@ -74,6 +74,7 @@ class IndexInfo:
         language: whose word stems a hybrid search compares; None: no stemming.
         precision: in which the texts were encoded: float32 or bf16.
         hybrid: weight of the vectors in a hybrid search, and what it was fitted on.
+        encoded_dimension: of the model's vectors, whose first ``dimension`` the index keeps; None: all are kept.
     """
 
     folder: str
@@ -95,6 +96,13 @@ class IndexInfo:
     language: str | None = None
     precision: str = "float32"
     hybrid: HybridWeight = field(default_factory=HybridWeight)
+    encoded_dimension: int | None = None
+
+    @property
+    def dimensions(self) -> str:
+        """How many dimensions the vectors have, in words."""
+        of_all = "" if self.encoded_dimension is None else f"the first {self.dimension} of {self.encoded_dimension}"
+        return f"{of_all or self.dimension} dimensions"
 
 
 def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
@@ -106,6 +114,7 @@ def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
         rows=manifest.rows,
         documents=documents,
         dimension=manifest.dimension,
+        encoded_dimension=manifest.encoded_dimension,
         model=manifest.model,
         fingerprint=manifest.fingerprint,
         pooling=manifest.pooling,

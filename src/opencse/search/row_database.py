@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from opencse.arrays import Vectors
 from opencse.errors import OutdatedError, UserError, reason
 from opencse.kernels.precision import PrecisionName
+from opencse.modules.first_dimensions import first_of
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.similarity import Similarity
 from opencse.search.rows import Value
@@ -46,6 +48,7 @@ class Manifest(Settings):
         query_prompt: prefix of queries.
         document_prompt: prefix of the texts of the index.
         dimension: of a vector.
+        encoded_dimension: of the model's vectors, whose first ``dimension`` are kept; None: all are.
         similarity: how vectors are compared; the model's function.
         kind: flat, hnsw or ivfpq.
         columns: of metadata, each with the type of its values: number, text or mixed.
@@ -73,6 +76,7 @@ class Manifest(Settings):
     query_prompt: str = ""
     document_prompt: str = ""
     dimension: int
+    encoded_dimension: int | None = None
     similarity: Similarity = Similarity.COSINE
     kind: str = "flat"
     columns: dict[str, str] = Field(default_factory=dict)
@@ -96,6 +100,13 @@ class Manifest(Settings):
         if self.hybrid_weight is None:
             return HybridWeight()
         return HybridWeight(self.hybrid_weight, self.hybrid_source)
+
+    def prepared(self, vectors: Vectors) -> NDArray[np.float32]:
+        """The model's (n, d) vectors as the index compares them: their first dimensions, L2-normalised for the cosine.
+
+        Vectors that are truncated already stay as they are.
+        """
+        return self.similarity.prepared(first_of(vectors, self.dimension))
 
 
 class StoredRow(NamedTuple):

@@ -70,7 +70,7 @@ class RowEncoder:
                 precision=self._writer.manifest.precision,
                 progress=lambda count, _, before=start: self._progress.advance(done + int(share * (before + count))),  # type: ignore[misc]
             )
-            self._writer.append(block, self._writer.manifest.similarity.prepared(vectors))
+            self._writer.append(block, self._writer.manifest.prepared(vectors))
 
 
 def windows(source: RowSource, before: int = 0) -> Iterator[list[IndexRow]]:

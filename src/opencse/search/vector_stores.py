@@ -76,6 +76,9 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
         )
     if to in FOLDERS and not target.startswith(_REMOTE):
         _require_folder(Path(target), index.folder, FOLDERS[to])
+    info = index.info()
+    if info.encoded_dimension is not None:
+        how += f"; query it with the first {info.dimension} of the model's {info.encoded_dimension} dimensions"
     safe_target = masked(target, target)
     try:
         rows = STORES[to](index, target, name)

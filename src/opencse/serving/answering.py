@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from fastapi import Response
 
+from opencse.modules.first_dimensions import first_of
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity, unit_rows
 from opencse.numerals import number_of
@@ -36,7 +37,7 @@ async def embeddings(service: Service, body: EmbeddingsRequest) -> Response:
     texts = await _tokens(service, model, body.input, body.role, body.truncate)
     vectors = await model.vectors(texts)
     if body.dimensions is not None:
-        vectors = unit_rows(vectors[:, : body.dimensions])
+        vectors = unit_rows(first_of(vectors, body.dimensions))
     values: list[Any]
     if body.encoding_format == "base64":
         values = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]

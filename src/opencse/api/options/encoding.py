@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import DocumentOptions, EngineOptions, ModelOptions, PrecisionOptions
+from opencse.api.options.shared import DimensionOptions, DocumentOptions, EngineOptions, ModelOptions, PrecisionOptions
 
 
-class InMemoryOptions(DocumentOptions, PrecisionOptions, ModelOptions, total=False):
+class InMemoryOptions(DocumentOptions, DimensionOptions, PrecisionOptions, ModelOptions, total=False):
     """How texts are encoded into memory."""
 
     column: Annotated[
@@ -32,15 +32,6 @@ class InMemoryOptions(DocumentOptions, PrecisionOptions, ModelOptions, total=Fal
         Option(None, "Text to put before each text instead of a prompt of the model.", quoted=True, rank=4),
     ]
     normalize: Annotated[bool, Option(False, "L2-normalise the vectors.", rank=4)]
-    dimensions: Annotated[
-        int | None,
-        Option(
-            None,
-            "Keep only the first N dimensions of each vector, for models trained for it (Matryoshka); by default all.",
-            least=1,
-            rank=4,
-        ),
-    ]
     overwrite: Annotated[
         bool,
         Option(

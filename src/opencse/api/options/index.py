@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 from opencse.api.declaring import Option
 from opencse.api.options.shared import (
     DeviceOptions,
+    DimensionOptions,
     DocumentOptions,
     IdenticalIdOptions,
     ModelOptions,
@@ -74,7 +75,7 @@ class ConditionOptions(TypedDict, total=False):
     ]
 
 
-class BuildOptions(RowOptions, PrecisionOptions, ModelOptions, total=False):
+class BuildOptions(RowOptions, DimensionOptions, PrecisionOptions, ModelOptions, total=False):
     """How an index is built."""
 
     kind: Annotated[

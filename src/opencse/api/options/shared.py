@@ -93,6 +93,20 @@ class PrecisionOptions(TypedDict, total=False):
     ]
 
 
+class DimensionOptions(TypedDict, total=False):
+    """How many dimensions of each vector are kept."""
+
+    dimensions: Annotated[
+        int | None,
+        Option(
+            None,
+            "Keep only the first N dimensions of each vector, for models trained for it (Matryoshka); by default all.",
+            least=1,
+            rank=4,
+        ),
+    ]
+
+
 class ColumnOptions(TypedDict, total=False):
     """Which columns of a file or data set are read, each text by itself."""
 

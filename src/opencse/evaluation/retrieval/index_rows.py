@@ -68,6 +68,7 @@ class SearchedIndex:
             model=info.model,
             kind=info.kind,
             precision=info.precision,
+            dimensions=None if info.encoded_dimension is None else info.dimension,
             documents=info.documents,
             passages=info.rows,
             max_length=info.max_length,
@@ -192,9 +193,10 @@ def rows_of_index(
 
 def _described(name: str, record: EvaluatedIndex) -> str:
     passages = "" if record.passages == record.documents else f" in {number_of(record.passages, 'passage')}"
+    dimensions = "" if record.dimensions is None else f", the first {record.dimensions} dimensions"
     return (
         f"{name}: index of {number_of(record.documents, 'document')}{passages} by {record.model or 'a loaded model'}, "
-        f"{record.kind}, {record.precision}"
+        f"{record.kind}, {record.precision}{dimensions}"
     )
 
 

@@ -112,6 +112,7 @@ class EvaluatedIndex(Settings):
         model: that made its vectors.
         kind: flat, hnsw or ivfpq.
         precision: in which its texts were encoded.
+        dimensions: how many of the first dimensions of the model's vectors it keeps; None: all.
         documents: number of its documents.
         passages: number of its rows, into which long documents are split.
         max_length: tokens of the longest passage; None: texts are not split.
@@ -124,6 +125,7 @@ class EvaluatedIndex(Settings):
     model: str
     kind: str
     precision: str
+    dimensions: int | None = None
     documents: int
     passages: int
     max_length: int | None

@@ -1,0 +1,155 @@
+"""Indexes of the first dimensions of a model's vectors: queries and further rows are truncated as its rows are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opencse
+from helpers import Heard, Run, refused
+from opencse.adapting.hybrid_curves import fit_to_index
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.modules.prompts import Role
+from opencse.modules.similarity import unit_rows
+from opencse.ranking import Measure
+from opencse.search import vector_stores
+from opencse.search.building import BuildSettings
+from opencse.search.index import Index
+from opencse.text import sample
+from search_texts import TEXTS
+
+KEPT = 24
+MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:120]
+QUERIES = ["a dog in the snow", "trains that are late", "hot tea"]
+
+
+def truncated(encoder: SentenceEncoder, texts: list[str]) -> np.ndarray:
+    return unit_rows(encoder.encode(texts)[:, :KEPT])
+
+
+@pytest.fixture
+def short(tmp_path: Path, mini: SentenceEncoder) -> Index:
+    return Index.build(tmp_path / "short", MANY, mini, how=BuildSettings(dimensions=KEPT), model="opencse-mini")
+
+
+def test_rows_and_queries_are_truncated_and_normalised(short: Index, mini: SentenceEncoder) -> None:
+    assert np.abs(short.vectors() - truncated(mini, MANY)).max() < 1e-6
+    scores = truncated(mini, QUERIES) @ truncated(mini, MANY).T
+    best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
+    full = mini.encode(QUERIES)
+    assert not np.array_equal(best, np.argsort(-(unit_rows(full) @ unit_rows(mini.encode(MANY)).T), axis=1)[:, :5])
+    for queries, vectors in ((QUERIES, None), (full, None), (QUERIES, full), (full[:, :KEPT], None)):
+        hits = short.search(queries, 5, vectors=vectors)
+        assert [[hit.id for hit in each] for each in hits] == best.astype(str).tolist()
+        assert [hit.score for hit in hits[0]] == pytest.approx(scores[0][best[0]].tolist(), abs=1e-5)
+    assert short.encode(QUERIES, Role.QUERY).shape == (3, KEPT)
+    with pytest.raises(UserError, match=rf"queries are a \(n, {KEPT}\) or \(n, {mini.dimension}\) array"):
+        short.search(full[:, : KEPT + 1], 5)
+
+
+def test_it_is_saved_and_used_for_what_is_added(short: Index, mini: SentenceEncoder) -> None:
+    short.close()
+    with Index.open(short.folder) as index:
+        index.add(["A new text about boats."])
+        assert np.abs(index.vectors()[-1:] - truncated(mini, ["A new text about boats."])).max() < 1e-6
+        info = index.info()
+        assert (info.dimension, info.encoded_dimension) == (KEPT, mini.dimension)
+        assert info.dimensions == f"the first {KEPT} of {mini.dimension} dimensions"
+        assert info.megabytes == pytest.approx(4e-6 * (len(MANY) + 1) * KEPT)
+        assert index.search(["boats"], 1, hybrid=True)[0][0].text == "A new text about boats."
+    assert opencse.check_index(short.folder).faults == ()
+
+
+def test_all_dimensions_are_those_of_an_index_without_the_setting(tmp_path: Path, mini: SentenceEncoder) -> None:
+    with Index.build(tmp_path / "all", TEXTS, mini, how=BuildSettings(dimensions=mini.dimension)) as index:
+        assert index.info().encoded_dimension is None
+        assert index.info().dimensions == f"{mini.dimension} dimensions"
+
+
+@pytest.mark.parametrize("dimensions", [0, -3, 100_000])
+def test_more_than_the_model_has_are_refused_before_rows_are_read(
+    dimensions: int, tmp_path: Path, mini: SentenceEncoder
+) -> None:
+    message = rf"dimensions is from 1 to the {mini.dimension} of this model, not {dimensions}"
+    with pytest.raises(UserError, match=message):
+        Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(dimensions=dimensions))
+    with pytest.raises(UserError, match=message):
+        opencse.build_index(tmp_path / "i", mini, TEXTS, dimensions=dimensions)
+    assert not (tmp_path / "i").exists()
+
+
+def test_an_interrupted_build_of_other_dimensions_starts_again(
+    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opencse.search import building
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "_append_rows", stop)
+        with pytest.raises(KeyboardInterrupt):
+            Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(dimensions=KEPT))
+    heard = Heard()
+    Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(dimensions=8), progress=heard).close()
+    assert any(f"had another dimension ({KEPT}, now 8); starting again" in line for line in heard.said)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "flat"])
+def test_the_commands(opencse: Run, tmp_path: Path, mini: SentenceEncoder, kind: str) -> None:
+    if kind == "hnsw":
+        pytest.importorskip("faiss")
+    text, folder = tmp_path / "text.txt", tmp_path / "i"
+    text.write_text("\n".join(MANY) + "\n", encoding="utf-8")
+    build = ("index", "build", folder, "opencse-mini", text, "--kind", kind)
+    refused(opencse(*build, "--dimensions", "300000"), f"from 1 to the {mini.dimension} of this model, not 300000")
+    told = f"the first {KEPT} of {mini.dimension} dimensions"
+    assert told in opencse(*build, "--dimensions", str(KEPT))[1]
+    assert opencse("index", "query", folder, QUERIES[0], "-k", "1", "--json", tmp_path / "hits.json")[0] == 0
+    ((hit,),) = (each["hits"] for each in json.loads((tmp_path / "hits.json").read_text())["queries"])
+    scores = truncated(mini, QUERIES[:1]) @ truncated(mini, MANY).T
+    assert hit["id"] == str(scores[0].argmax())
+    assert hit["score"] == pytest.approx(float(scores.max()), abs=1e-5)
+    assert told in opencse("index", "info", folder)[1]
+    (tmp_path / "more.txt").write_text("Boats sail.\n")
+    refused(opencse("index", "add", folder, tmp_path / "more.txt", "--dimensions", "8"), "--dimensions")
+    assert opencse("index", "add", folder, tmp_path / "more.txt")[0] == 0
+    assert told in opencse("index", "info", folder)[1]
+
+
+def test_the_weight_is_fitted_by_truncated_vectors(tmp_path: Path, mini: SentenceEncoder) -> None:
+    texts = [f"{one} {two}" for one, two in zip(MANY[::2], MANY[1::2], strict=True)]
+    how = BuildSettings(dimensions=KEPT)
+    with Index.build(tmp_path / "i", texts, mini, how=how) as index, index.snapshot() as snapshot:
+        fitted = fit_to_index(snapshot, mini, Measure.parse("ndcg@10"))
+    assert 0 <= fitted.weight.value <= 1
+
+
+def test_an_export_says_how_to_query_it(short: Index, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vector_stores.STORES, "pgvector", lambda index, _, name: index.info().rows)
+    done = vector_stores.export(short, "pgvector", "postgresql://localhost", "texts")
+    assert done.how.endswith(f"; query it with the first {KEPT} of the model's {mini.dimension} dimensions")
+
+
+def test_an_evaluation_scores_what_the_index_delivers(tmp_path: Path, mini: SentenceEncoder) -> None:
+    data, queries = tmp_path / "data", [text.split()[0] + " " + text.split()[-1] for text in MANY[::6]]
+    (data / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", MANY), ("queries", queries)):
+        lines = [json.dumps({"_id": f"{name[0]}{row}", "text": text}) for row, text in enumerate(texts)]
+        (data / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (data / "qrels" / "test.tsv").write_text("".join(f"q{row}\tc{6 * row}\t1\n" for row in range(len(queries))))
+    scores = []
+    for name, dimensions in (("short", KEPT), ("full", None)):
+        opencse.build_index(tmp_path / name, "opencse-mini", data / "corpus.jsonl", dimensions=dimensions, device="cpu")
+        record = opencse.evaluate(tmp_path / name, data, "retrieval")
+        assert record.index is not None
+        assert record.index.dimensions == dimensions
+        scores.append(record.retrieval["data"].ndcg_at_10)
+        opencse.tune_index(tmp_path / name, dev=data, device="cpu")
+    alone = opencse.evaluate("opencse-mini", data, "retrieval", dimensions=KEPT).retrieval["data"].ndcg_at_10
+    assert scores[0] == pytest.approx(alone, abs=0.1)
+    assert scores[0] != scores[1]
