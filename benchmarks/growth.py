@@ -37,7 +37,7 @@ class Panel:
 def panels(records: Path) -> list[Panel]:
     """The pictures that the records in a folder give, those without a curve left out."""
     scale, speed = _read(records / "scale.json"), _read(records / "speed.json")
-    search, serving = _read(records / "search-peers.json"), _read(records / "serving-peers.json")
+    search, serving = _read(records / "search-peers.json"), _read(records / "serving-clients.json")
     every = [
         Panel("Training, by batch", "batch", "examples/s", _training(scale)),
         Panel("Training, by length", "ids of a text", "ids/s", {"bf16": _column(speed, "length", 2)}),

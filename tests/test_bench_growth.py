@@ -30,13 +30,13 @@ def test_the_picture_shows_every_curve_that_has_a_record(growth: Any) -> None:
         for name in panel.curves:
             assert f">{name}<" in text, "run benchmarks/growth.py (the command is on docs/results/scale.md)"
     assert ("Search, by rows" in text) == (RECORDS / "search-peers.json").exists()
-    assert ("Server, by clients" in text) == (RECORDS / "serving-peers.json").exists()
+    assert ("Server, by clients" in text) == (RECORDS / "serving-clients.json").exists()
 
 
 def test_curves_are_the_numbers_of_the_records(growth: Any, tmp_path: Path) -> None:
     shutil.copy(RECORDS / "scale.json", tmp_path)
     rates = [{"server": "a", "settings": "", "clients": c, "rate": r} for c, r in ((4, 9), (1, 3), (4, 11), (1, 5))]
-    (tmp_path / "serving-peers.json").write_text(json.dumps({"rows": rates}))
+    (tmp_path / "serving-clients.json").write_text(json.dumps({"rows": rates}))
     sizes = [{"kind": "flat", "rows": n, "one": {"ours": n + 1, "peer": n + 2}} for n in (10, 20)]
     (tmp_path / "search-peers.json").write_text(json.dumps({"rows": sizes}))
     curves = {panel.title: panel.curves for panel in growth.panels(tmp_path)}
