@@ -16,6 +16,7 @@ _ABBREVIATIONS = (
     "mme|mlle|p\\.ex|sr|sra|srta|dra|pág|núm|uds|p\\.ej|sig|dott|pag|ecc|bijv|blz",  # Romance languages, Dutch
 )
 _SHORT = re.compile(rf"(?:^|[\s(])(?:[A-Za-zÀ-ÖØ-öø-ÿ]|{'|'.join(_ABBREVIATIONS)})\.$", re.IGNORECASE)
+_WORD = re.compile(r"\w")
 _LONGEST = 10
 """Number of last characters that are examined for an abbreviation: longer than the longest with its full stop."""
 
@@ -23,19 +24,33 @@ _LONGEST = 10
 def split_sentences(text: str) -> list[str]:
     """Splits a text after ``.``, ``!``, ``?`` and similar marks, but not after initials and abbreviations.
 
-    White space is collapsed; nothing else is changed, and the sentences joined by spaces are the text again.
+    White space is collapsed; nothing else is changed, and the sentences joined by spaces are the text again. Marks
+    without a letter or digit between them (``. . .``, the dots in a table of contents) end the sentence before them.
 
     Example:
         >>> split_sentences("Ask Dr. Gray. She knows!")
         ['Ask Dr. Gray.', 'She knows!']
+        >>> split_sentences("Preface . . . . 3 Index")
+        ['Preface . . . .', '3 Index']
     """
     joined = " ".join(text.split())
-    sentences: list[str] = []
+    ranges: list[tuple[int, int]] = []
     start = 0
+
+    def add(end: int) -> None:
+        if ranges and _WORD.search(joined, start, end) is None:
+            ranges[-1] = (ranges[-1][0], end)
+        else:
+            ranges.append((start, end))
+
     for match in _END.finditer(joined):
         end = match.start() + len(match["close"] or "")
         if end == start or (joined[end - 1] == "." and _SHORT.search(joined[max(start, end - _LONGEST) : end])):
             continue
-        sentences.append(joined[start:end])
+        if not ranges and _WORD.search(joined, start, end) is None:
+            continue  # marks before the first word
+        add(end)
         start = match.end()
-    return [*sentences, joined[start:]] if joined[start:] else sentences
+    if start < len(joined):
+        add(len(joined))
+    return [joined[first:last] for first, last in ranges]
