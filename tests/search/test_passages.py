@@ -55,6 +55,22 @@ def test_a_sentence_that_is_too_long_is_split_inside(mini: SentenceEncoder, text
     assert "".join("".join(passages).split()) == "".join(text.split())
 
 
+@pytest.mark.parametrize("before", ["", "It rains. "])
+@pytest.mark.parametrize("words", [29, 30, 31, 40, 57, 58, 60])
+def test_the_last_words_of_a_long_sentence_are_no_passage(mini: SentenceEncoder, before: str, words: int) -> None:
+    text = before + "word " * words + "file."
+    (passages,) = PassageSplitter(mini, 32).split([text])
+    assert " ".join(passages) == text
+    lengths = [len(ids) - 2 for ids in mini.tokenizer.encode(passages, None)]
+    assert len(lengths) == -(-sum(lengths) // 30)
+    assert max(lengths[-2:]) - min(lengths[-2:]) <= 2
+
+
+def test_a_short_last_sentence_stays_a_passage(mini: SentenceEncoder) -> None:
+    (passages,) = PassageSplitter(mini, 32).split(["word " * 28 + "end. It rains."])
+    assert passages[-1] == "It rains."
+
+
 def test_invalid_lengths_are_refused(mini: SentenceEncoder) -> None:
     for length, overlap in ((mini.max_length + 1, 0), (2, 0), (32, 30), (32, -1)):
         with pytest.raises(UserError):

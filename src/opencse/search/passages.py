@@ -18,7 +18,8 @@ class PassageSplitter:
     """Splits texts at the ends of sentences, into as few passages as possible.
 
     A sentence that is too long is split between words, and a word that is too long (in a language without spaces)
-    between characters. A text that fits is left as it is; in one that is split, white space is collapsed.
+    between characters; where the rest of one is the end of the text, its last two passages have about the same length.
+    A text that fits is left as it is; in one that is split, white space is collapsed.
 
     Example:
         >>> from opencse.encoder.encoder import SentenceEncoder
@@ -67,8 +68,10 @@ class PassageSplitter:
             start += len(sentence) + 1
         units = self._fitting(joined, ranges)
         lengths = self._lengths([joined[a:b] for a, b in units])
+        begins = {first for first, _ in ranges}
+        runs = _balanced_end(_packed(lengths, self.room, self.overlap), lengths, [a in begins for a, _ in units])
         passages: list[str] = []
-        for first, last in _packed(lengths, self.room, self.overlap):
+        for first, last in runs:
             passages += self._short_enough(joined, units[first:last])
         return passages
 
@@ -119,3 +122,20 @@ def _packed(lengths: Sequence[int], room: int, overlap: int) -> list[tuple[int, 
             shared += lengths[begin]
         first = begin
     return runs
+
+
+def _balanced_end(
+    runs: list[tuple[int, int]], lengths: Sequence[int], begins_sentence: Sequence[bool]
+) -> list[tuple[int, int]]:
+    """The runs, with the last two of about the same length where their border is within a sentence.
+
+    Otherwise the last words of a text could be a passage (``the file``), nearer to a short query than any text.
+    """
+    if len(runs) < 2 or runs[-2][1] != runs[-1][0] or begins_sentence[runs[-1][0]]:
+        return runs
+    (first, border), (_, end) = runs[-2:]
+    earliest = border
+    while not begins_sentence[earliest] and earliest - 1 > first:
+        earliest -= 1
+    middle = min(range(earliest, border + 1), key=lambda unit: abs(sum(lengths[first:unit]) - sum(lengths[unit:end])))
+    return [*runs[:-2], (first, middle), (middle, end)]
