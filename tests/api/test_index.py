@@ -47,6 +47,42 @@ def test_conditions_are_checked_before_a_model_is_loaded(tmp_path: Path, tiny_fo
     assert opencse.delete_from_index(tmp_path / "i", where="year>=2020") == 1
 
 
+def test_added_files_are_read_with_the_columns_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("first.csv").write_text("_id,text,lang,year\na,A cat sleeps.,en,2001\n", encoding="utf-8")
+    Path("folder").mkdir()
+    Path("folder/table.csv").write_text("_id,text,year\nb,A dog sleeps.,2002\n", encoding="utf-8")
+    Path("folder/page.md").write_text("# Cows\n\nA cow sleeps.\n", encoding="utf-8")
+    Path("late.jsonl").write_text('{"_id": "c", "text": "Pigs."}\n' + '{"text": "x", "_id": "d", "lang": "fr"}\n')
+    Path("line.txt").write_text("Sheep.\n", encoding="utf-8")
+    opencse.build_index("i", "opencse-mini", "first.csv", metadata=["lang", "year"], device="cpu")
+    heard = Heard()
+    opencse.add_to_index("i", "first.csv", replace=True, device="cpu", progress=heard)
+    assert "not read" not in str(heard.said)
+    for text in ("folder", "late.jsonl", "line.txt"):
+        opencse.add_to_index("i", text, device="cpu")
+    opencse.add_to_index("i", "first.csv", ids="year", metadata=["lang"], device="cpu")
+    hits = opencse.query_index("i", ["sleeps"], device="cpu")[0]
+    assert {hit.id: tuple(hit.metadata.values()) for hit in hits} == {
+        "a": ("en", 2001),
+        "b": (None, 2002),
+        "page.md#cows": (None, None),
+        "c": (None, None),
+        "d": ("fr", None),
+        "0": (None, None),
+        "2001": ("en", None),
+    }
+
+
+def test_a_column_of_numbers_is_one_next_to_files_of_prose(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/table.csv").write_text("text,size\nA cat.,1000\nA dog.,150\n", encoding="utf-8")
+    (tmp_path / "texts/page.md").write_text("# Cows\n\nA cow.\n", encoding="utf-8")
+    opencse.build_index(tmp_path / "i", "opencse-mini", tmp_path / "texts", metadata=["size"], device="cpu")
+    hits = opencse.query_index(tmp_path / "i", ["cat"], where=["size<200"], device="cpu")[0]
+    assert [hit.text for hit in hits] == ["A dog."]
+
+
 @pytest.mark.parametrize("queries", ["cat", [], [" "]])
 def test_queries_are_needed(tmp_path: Path, queries: object) -> None:
     with pytest.raises(UserError, match="query"):

@@ -140,7 +140,7 @@ def add_to_index(
 
     Args:
         folder: of the index.
-        text: see `build_index`.
+        text: see `build_index`; without ``metadata`` the columns that the index stores are read where a file has them.
         **options: see `AddOptions`.
 
     Raises:
@@ -148,7 +148,7 @@ def add_to_index(
     """
     with Index.open(folder) as index:
         index.encoder = encoder_of(index.info(), options)
-        rows = _rows(text, options)
+        rows = _rows(text, options, *index.info().columns)
         progress = options["progress"] or Silent()
         for line in rows.notes.lines():
             progress.say(line)
@@ -380,7 +380,7 @@ def export_index(folder: str | Path, to: str, target: str | Path, **options: Unp
         return export(index, to, str(target), options["name"])
 
 
-def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) -> RowSource:
+def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions, *index_columns: str) -> RowSource:
     return open_rows(
         text,
         fields=options["fields"],
@@ -388,6 +388,7 @@ def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) ->
         metadata=options["metadata"],
         split=options["split"],
         keep_code=options["keep_code"],
+        index_columns=index_columns,
     )
 
 

@@ -82,7 +82,10 @@ def build(
 @index.command()
 @with_options()
 def add(folder: Folder, text: TextArgument, columns: TextColumns = None, **options: Unpack[AddOptions]) -> None:
-    """Add the rows of a text to INDEX: all of them, or none if it fails or is interrupted."""
+    """Add the rows of a text to INDEX: all of them, or none if it fails or is interrupted.
+
+    Columns that INDEX stores are read where a file has them; --metadata names others.
+    """
     from opencse.api.index import add_to_index
     from opencse.cli.console import echo
 

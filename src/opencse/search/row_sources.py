@@ -159,8 +159,19 @@ def open_rows(
     metadata: Sequence[str] = (),
     split: str | None = None,
     keep_code: bool = False,
+    index_columns: Sequence[str] = (),
 ) -> RowSource:
-    """Opens the rows of a text, and reads and checks all of them once; see `opencse.build_index` for the arguments.
+    """Opens the rows of a text, and reads and checks all of them once.
+
+    Args:
+        text: see `opencse.build_index`, as for the other arguments.
+        fields: of the title and text.
+        ids: column of the ids.
+        metadata: columns to store.
+        split: of a data set.
+        keep_code: of HTML and Markdown.
+        index_columns: metadata of the index that the rows are added to: without ``metadata`` they are stored where a
+            file has them.
 
     Raises:
         UserError: for a text without rows, invalid rows, or options that do not apply to it.
@@ -169,11 +180,26 @@ def open_rows(
         if fields is not None or split is not None or keep_code:
             raise UserError("a Source has its own fields, split and keep_code; leave them out")
         collection = Collection(
-            text.location, text.columns, ids, tuple(metadata), text.split or "train", text.keep_code, text.skip_lines
+            text.location,
+            text.columns,
+            ids,
+            tuple(metadata or index_columns),
+            metadata_is_optional=not metadata,
+            split=text.split or "train",
+            keep_code=text.keep_code,
+            skip_lines=text.skip_lines,
         )
     elif isinstance(text, str | Path):
         names = None if fields is None else tuple(fields)
-        collection = Collection(str(text), names, ids, tuple(metadata), split or "train", keep_code)
+        collection = Collection(
+            str(text),
+            names,
+            ids,
+            tuple(metadata or index_columns),
+            metadata_is_optional=not metadata,
+            split=split or "train",
+            keep_code=keep_code,
+        )
     else:
         if fields is not None or split is not None or ids is not None or metadata or keep_code:
             raise UserError("fields, ids, metadata, split and keep_code need a file; give rows as mappings instead")

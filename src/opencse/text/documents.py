@@ -13,7 +13,7 @@ from pathlib import Path
 
 from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
-from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
+from opencse.text.fields import TEXT, TITLE, choose_fields, column_exists, require_columns, suggest_fields
 from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT
 from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_known
@@ -98,6 +98,7 @@ class Collection:
             texts. Nested keys have dots: ``meta.title,body.text``. None: ``title`` and ``text``.
         ids: name of the column with a document's id; None: ``_id``, if there is one.
         metadata: further columns to read.
+        metadata_is_optional: a file may lack columns of ``metadata``; their values are then None.
         split: of a data set.
         keep_code: keep code blocks of HTML and Markdown.
         skip_lines: of one file; see `Source`.
@@ -107,6 +108,7 @@ class Collection:
     fields: tuple[str, ...] | None = None
     ids: str | None = None
     metadata: tuple[str, ...] = ()
+    metadata_is_optional: bool = False
     split: str = "train"
     keep_code: bool = False
     skip_lines: frozenset[int] = frozenset()
@@ -154,8 +156,10 @@ class Collection:
 
     @property
     def is_untyped(self) -> bool:
-        """Whether all values are texts, even numbers, as in tables and XML."""
-        return all(source.is_file and source.kind.name in _UNTYPED for source, _ in self._sources(ReadingNotes()))
+        """Whether all values are texts, even numbers, as in tables and XML; files of prose have no values."""
+        return all(
+            source.is_file and source.kind.name in (*_UNTYPED, *PROSE) for source, _ in self._sources(ReadingNotes())
+        )
 
     def documents(self, notes: ReadingNotes | None = None) -> Iterator[Document]:
         """The documents, split into sentences; blank lines in a text file separate documents, if it has any.
@@ -195,7 +199,7 @@ class Collection:
                 f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
             )
         sources: list[tuple[Source, str]] = []
-        with_fields, selects_fields = 0, self.fields is not None or self.ids is not None or bool(self.metadata)
+        with_fields = 0
         for file in files:
             source = Source(str(file), keep_code=self.keep_code)
             suffix = suffix_of(file)
@@ -210,7 +214,7 @@ class Collection:
                 notes.leave_out_file(error)
                 continue
             sources.append((source, file.relative_to(path).as_posix()))
-        if selects_fields and not with_fields:
+        if self._selects_fields and not with_fields:
             raise UserError(
                 f"{path}: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata"
             )
@@ -221,7 +225,7 @@ class Collection:
     ) -> Iterator[TitledText]:
         """The documents of one file, or of a data set; ``path`` is its path within a folder."""
         kind = source.kind.name if source.is_file else None
-        plain = self.fields is None and self.ids is None and not self.metadata
+        plain = not self._selects_fields
         prose = kind in PROSE if path is not None else plain and kind in SECTIONED  # only tables have fields
         if prose:
             description = str(source.kind).replace("one text per line", "a text file as one document")
@@ -244,9 +248,15 @@ class Collection:
                 )
             notes.taken_for[str(source.kind)] += 1
             for record in source.records(None):
-                yield TitledText(f"{source.name}, line {record.number}", "", str(record.values[0]).strip())
+                where, text = f"{source.name}, line {record.number}", str(record.values[0]).strip()
+                yield TitledText(where, "", text, metadata=dict.fromkeys(self.metadata))
         else:
             yield from self._of_rows(source, notes)
+
+    @property
+    def _selects_fields(self) -> bool:
+        """Whether an option names columns, which lines of text do not have."""
+        return self.fields is not None or self.ids is not None or bool(self.metadata and not self.metadata_is_optional)
 
     def _of_rows(self, source: Source, notes: ReadingNotes) -> Iterator[TitledText]:
         """The documents of a table, of objects, or of a data set."""
@@ -254,13 +264,16 @@ class Collection:
         present = source.present(names.every)
         if source.is_file and source.kind.name in OBJECTS and not set(self.metadata) <= set(present):
             present = (*present, *self._keys)
-        require_columns(source, self.metadata, present)
+        metadata_names = tuple(
+            name for name in self.metadata if not self.metadata_is_optional or column_exists(name, present)
+        )
+        require_columns(source, metadata_names, present)
         kind = str(source.kind) if source.is_file else "a data set"
         hint = ""
         if self.fields is None and names.title is None and len(likely := suggest_fields(source)) == 2:
             hint = f" (with titles: --fields {shlex.join([','.join(likely)])})" if likely[1] in names.texts else ""
-        notes.taken_for[f"{kind}; {names.described(source.present(names.every), self.metadata)}{hint}"] += 1
-        columns = tuple(dict.fromkeys((*names.every, *self.metadata)))
+        notes.taken_for[f"{kind}; {names.described(source.present(names.every), metadata_names)}{hint}"] += 1
+        columns = tuple(dict.fromkeys((*names.every, *metadata_names)))
         for record in source.records(columns, lenient=True):
             where = f"{source.name}, {source.unit} {record.number}"
             values = dict(zip(record.names, record.values, strict=True))
@@ -273,7 +286,9 @@ class Collection:
                     "the documents' title and text with --fields"
                 )
             # a column that no row of the first hundred has was refused above
-            metadata = {name: None if values[name] is ABSENT else values[name] for name in self.metadata}
+            metadata = dict.fromkeys(self.metadata) | {
+                name: None if values[name] is ABSENT else values[name] for name in metadata_names
+            }
             if source.is_file and source.kind.name in _UNTYPED:
                 metadata = {
                     name: None if value is None else str(value).strip() or None for name, value in metadata.items()

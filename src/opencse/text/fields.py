@@ -71,7 +71,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
                 f"{source.name}: no column {TEXT!r}; columns there: {names_listed(present)}; "
                 f"{_how_to_name(suggest_fields(source))}"
             )
-        names = DocumentFields(title, (text,), ids or (ID if _exists(ID, present) else None))
+        names = DocumentFields(title, (text,), ids or (ID if column_exists(ID, present) else None))
     else:
         if isinstance(fields, str):
             raise TypeError("fields is a list of names, the title's and the text's, or the text's alone")
@@ -79,7 +79,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
         if source.is_file and source.kind.name == "table" and all(name.isdecimal() for name in fields):
             present = (*present, *fields)  # by position
         title, texts = (None, fields) if len(fields) == 1 else (fields[0], fields[1:])
-        names = DocumentFields(title, tuple(texts), ids or (ID if _exists(ID, present) else None))
+        names = DocumentFields(title, tuple(texts), ids or (ID if column_exists(ID, present) else None))
     require_columns(source, names.every, present)
     return names
 
@@ -92,13 +92,18 @@ def require_columns(source: Source, names: Sequence[str], present: Sequence[str]
     """
     present = source.present() if present is None else present
     for name in names:
-        if not _exists(name, present):
+        if not column_exists(name, present):
             hint = nearest(name, list(present))
             raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {names_listed(present)}")
 
 
-def _exists(name: str, present: Sequence[str]) -> bool:
-    """Whether a field exists, or is an object with fields of its own."""
+def column_exists(name: str, present: Sequence[str]) -> bool:
+    """Whether a column exists, or is an object with fields of its own.
+
+    Example:
+        >>> column_exists("meta", ["text", "meta.year"]), column_exists("year", ["text", "meta.year"])
+        (True, False)
+    """
     return name in present or any(other.startswith(f"{name}.") for other in present)
 
 
