@@ -21,6 +21,7 @@ from opencse.api.options.encoding import EncodeOptions
 from opencse.api.options.evaluation import SuiteOptions
 from opencse.api.options.shared import DeviceOptions, ModelOptions
 from opencse.api.options.studies import CompareOptions
+from opencse.progress import Terminal
 
 if TYPE_CHECKING:
     from opencse.text.given import Text
@@ -109,6 +110,14 @@ def test_unknown_options_and_trust_by_a_word_are_refused() -> None:
         boil("water", liters=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="trust_remote_code is True or False"):
         boil("water", trust_remote_code="false")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("progress", [True, False, print, Terminal, "yes"])
+def test_a_progress_that_is_no_reporter_is_refused(progress: object) -> None:
+    with pytest.raises(TypeError, match=r"progress is None, opencse\.progress\.Terminal\(\), or an object"):
+        boil("water", progress=progress)  # type: ignore[arg-type]
+    terminal = Terminal()
+    assert boil("water", progress=terminal)[1]["progress"] is terminal
 
 
 def test_signature_and_documentation_show_the_options() -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -157,3 +158,19 @@ def test_a_repeated_build_has_the_requested_language(tmp_path: Path, mini: Sente
     with pytest.raises(UserError, match="no stems for the language 'xx'"):
         Index.build(tmp_path / "other", MANY[:4], mini, how=BuildSettings(language="xx"))
     assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "limits", [{"k": "3"}, {"k": 2.5}, {"k": True}, {"threshold": "high"}, {"hybrid": True, "hybrid_weight": "0.5"}]
+)
+def test_limits_that_are_no_numbers_are_refused(tmp_path: Path, mini: SentenceEncoder, limits: dict[str, Any]) -> None:
+    with Index.build(tmp_path / "i", ["A cat sleeps."], mini) as index:
+        with pytest.raises(TypeError, match=f"{list(limits)[-1]} is a"):
+            index.search(["cat"], **limits)
+        assert index.search(["cat"], np.int64(1), threshold=np.float32(-1))[0]  # type: ignore[arg-type]
+
+
+def test_the_name_of_a_model_is_no_encoder(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"encoder is a loaded model, as opencse\.load returns it, not str"):
+        Index.build(tmp_path / "i", ["A cat sleeps."], "opencse-mini")  # type: ignore[arg-type]
+    assert not (tmp_path / "i").exists()

@@ -43,6 +43,7 @@ from typing import Any, ForwardRef, ParamSpec, TypeVar, Union, cast, get_args, g
 from opencse.errors import plain_failures
 from opencse.foreign import require_bool
 from opencse.home import in_home
+from opencse.progress import Progress, reporter_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -165,9 +166,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     """Makes ``function`` one that users call.
 
     A ``trust_remote_code`` that is no bool is refused before anything is done, because words such as ``"false"`` count
-    as true in Python, and a stranger's code would be run. The options of its group get their defaults. What the
-    operating system refuses (a full disk, ...) is raised as a `opencse.UserError`; see `opencse.errors.plain_failures`.
-    Paths may begin with ``~``; see `opencse.home`. Settings may be a dictionary, with tables or dotted keys.
+    as true in Python, and a stranger's code would be run; so is a ``progress`` that is no reporter. The options of its
+    group get their defaults. What the operating system refuses (a full disk, ...) is raised as a `opencse.UserError`;
+    see `opencse.errors.plain_failures`. Paths may begin with ``~``; see `opencse.home`. Settings may be a dictionary,
+    with tables or dotted keys.
 
     Raises:
         TypeError: when the function is called with an unknown option.
@@ -184,6 +186,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         require_bool(kwargs.get("trust_remote_code", False))
+        reporter_of(cast("Progress | None", kwargs.get("progress")))
         for name in kwargs:
             if name not in kinds:
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")

@@ -236,6 +236,11 @@ def _inject(config: Any, backbone: PreTrainedModel, where: str) -> None:  # noqa
     except ValueError as error:
         maps = [name for name, one in backbone.named_modules() if isinstance(one, torch.nn.Linear)]
         names = sorted({name.rpartition(".")[2] for name in maps})
+        if not names:
+            raise UserError(
+                f"{where}: has no linear maps, which adapters are added to (word vectors have none); leave "
+                "encoder.lora out and train all weights"
+            ) from None
         raise UserError(
-            f"{where}: adapters cannot be put on it ({reason(error)[:160]}); linear maps: {', '.join(names) or 'none'}"
+            f"{where}: adapters cannot be put on it ({reason(error)[:160]}); linear maps: {', '.join(names)}"
         ) from None

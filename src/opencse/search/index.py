@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,13 +19,13 @@ from opencse.home import in_home
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
-from opencse.progress import Progress, Silent
+from opencse.progress import Progress, reporter_of
 from opencse.ranking import PreparedVectors
 from opencse.search.building import BuildSettings, EncoderOrigin, build
 from opencse.search.changing import add, changing, require_same_model
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
-from opencse.search.queries import hit_of, prepare_queries, search_hybrid, search_vectors
+from opencse.search.queries import hit_of, prepare_queries, require_limits, search_hybrid, search_vectors
 from opencse.search.result import Hit, IndexInfo, SearchResult, info_of
 from opencse.search.row_database import weight_fields
 from opencse.search.row_sources import FileRows, MemoryRows, RowSource
@@ -113,7 +112,10 @@ class Index:
 
         Raises:
             UserError: for invalid rows, or a folder that holds an index or cannot be written.
+            TypeError: for an encoder that is not loaded, such as a name.
         """
+        if not isinstance(encoder, TextEncoder):
+            raise TypeError(f"encoder is a loaded model, as opencse.load returns it, not {type(encoder).__name__}")
         path = Path(in_home(folder))
         build(
             path,
@@ -122,7 +124,7 @@ class Index:
             how or BuildSettings(),
             origin=EncoderOrigin(model, model_files, pooling),
             overwrite=overwrite,
-            progress=progress or Silent(),
+            progress=reporter_of(progress),
         )
         return cls.open(path, encoder=encoder)
 
@@ -200,7 +202,7 @@ class Index:
         """
         if not 0 <= weight.value <= 1:
             raise UserError(f"the weight of the vectors is from 0 to 1, not {weight.value}")
-        with changing(self.folder, Silent(), rows=False) as writer:
+        with changing(self.folder, reporter_of(None), rows=False) as writer:
             self._snapshots.require_same(writer.manifest)
             writer.change(**weight_fields(weight))
 
@@ -232,16 +234,11 @@ class Index:
             UserError: for a k below 1, a weight outside [0, 1], queries of another type or dimension, an unknown
                 column, or a model that is not the index's.
         """
-        if k < 1:
-            raise UserError(f"k is the number of rows to find, at least 1, not {k}")
-        if threshold is not None and math.isnan(threshold):
-            raise UserError("the threshold is a similarity, not nan")
+        require_limits(k, threshold, hybrid_weight)
         if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         if hybrid_weight is not None and not hybrid:
             raise UserError("hybrid_weight needs a hybrid search; add hybrid (--hybrid), or leave it out")
-        if hybrid_weight is not None and not 0 <= hybrid_weight <= 1:
-            raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
         if vectors is not None and len(vectors) != len(queries):
             raise UserError(f"vectors: {len(vectors):,} for {number_of(len(queries), 'query')}; give one for each")
         encoded = self._encoded(queries if vectors is None else vectors, Role.QUERY)
@@ -350,7 +347,7 @@ class Index:
         Raises:
             UserError: for an id that exists already, invalid rows, another model, or another process that is writing.
         """
-        reporter = progress or Silent()
+        reporter = reporter_of(progress)
         with changing(self.folder, reporter) as writer:
             self._snapshots.require_same(writer.manifest)
             if encoder is not None:
@@ -378,7 +375,7 @@ class Index:
             raise UserError("ids: give a list of ids")
         if (ids is None) == (not where):
             raise UserError("delete: give either ids or conditions (where)")
-        with changing(self.folder, progress or Silent()) as writer:
+        with changing(self.folder, reporter_of(progress)) as writer:
             if ids is None:
                 columns = writer.manifest.columns
                 return writer.remove(*sql_of(where or {}, sql_names(writer.manifest), columns))

@@ -17,6 +17,32 @@ from opencse.search.row_database import Manifest, StoredRow
 from opencse.search.snapshots import Snapshot
 
 
+def require_limits(k: object, threshold: object, hybrid_weight: object) -> None:
+    """Refuses limits of a search that are no numbers, or outside their ranges.
+
+    Example:
+        >>> require_limits(10, 0.5, None)
+        >>> require_limits("10", None, None)
+        Traceback (most recent call last):
+        TypeError: k is a whole number, not '10'
+
+    Raises:
+        TypeError: for a ``k`` that is no whole number, and others that are neither None nor a number.
+        UserError: for a ``k`` below 1, a threshold that is nan, or a weight outside [0, 1].
+    """
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise TypeError(f"k is a whole number, not {k!r}")
+    for name, value in {"threshold": threshold, "hybrid_weight": hybrid_weight}.items():
+        if isinstance(value, bool) or not isinstance(value, float | int | np.floating | np.integer | None):
+            raise TypeError(f"{name} is a number or None, not {value!r}")
+    if k < 1:
+        raise UserError(f"k is the number of rows to find, at least 1, not {k}")
+    if threshold != threshold:
+        raise UserError("the threshold is a similarity, not nan")
+    if isinstance(hybrid_weight, float | int | np.floating | np.integer) and not 0 <= hybrid_weight <= 1:
+        raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
+
+
 def prepare_queries(vectors: NDArray[np.floating] | None, manifest: Manifest) -> PreparedVectors:
     """Checks the vectors of queries and prepares them like those of the index; None gives (0, d).
 
