@@ -72,8 +72,8 @@ class MemoryRows:
 class FileRows:
     """Rows from documents in files: the title and text of each, its id and metadata.
 
-    Values in tables and XML are text; a column of metadata in which every value is a number or empty becomes numbers,
-    and an empty value becomes None.
+    Values in tables and XML are text; a column of metadata in which each of them is a number or empty becomes numbers,
+    and an empty value becomes None. Other values keep their type.
 
     Attributes:
         collection: the files; documents without an id are numbered.
@@ -102,24 +102,24 @@ class FileRows:
 
     def __iter__(self) -> Iterator[IndexRow]:
         numbers = self._survey.numbers
-        for _, row in self._raw(ReadingNotes()):
-            yield IndexRow(row.text, row.id, {name: _number(value) if name in numbers else value
+        for _, row, is_untyped in self._raw(ReadingNotes()):
+            yield IndexRow(row.text, row.id, {name: _number(value) if is_untyped and name in numbers else value
                                          for name, value in row.metadata.items()})  # fmt: skip
 
     @cached_property
     def _survey(self) -> _Survey:
         notes, count, digest = ReadingNotes(), 0, hashlib.sha256(b"documents\n")
-        numbers = set(self.collection.metadata) if self.collection.is_untyped else set()
+        numbers = set(self.collection.metadata)
         ids: set[str] = set()
         with_numbers: set[str] = set()
         infinite: dict[str, str] = {}
-        for where, row in self._raw(notes):
+        for where, row, is_untyped in self._raw(notes):
             count += 1
             digest.update(_hashed(row))
             if row.id is not None and row.id in ids:
                 raise self._repeated_id_error(row.id, where)
             ids |= {row.id} if row.id is not None else set()
-            for name in list(numbers):
+            for name in list(numbers) if is_untyped else ():
                 value = row.metadata[name]
                 if not isinstance(value, str):
                     continue
@@ -138,17 +138,18 @@ class FileRows:
         return _Survey(count, frozenset(numbers), digest.hexdigest(), notes)
 
     def _repeated_id_error(self, name: str, where: str) -> UserError:
-        first = next(earlier for earlier, row in self._raw(ReadingNotes()) if row.id == name)
+        first = next(earlier for earlier, row, _ in self._raw(ReadingNotes()) if row.id == name)
         return UserError(f"{where}: the id {name[:80]!r} is also that of {first}; give each row its own id")
 
-    def _raw(self, notes: ReadingNotes) -> Iterator[tuple[str, IndexRow]]:
-        """The rows, each with its file and line."""
+    def _raw(self, notes: ReadingNotes) -> Iterator[tuple[str, IndexRow, bool]]:
+        """The rows, each with its file and line, and whether its metadata are texts, even numbers."""
         for document in self.collection.titled_texts(notes):
             title, text, where = document.title, document.text, document.where
             begins_with_title = text[: len(title)].casefold() == title.casefold()
             if not (begins_with_title and text):
                 text = f"{title}\n{text}"
-            yield where, checked(IndexRow(text, document.name or None, document.metadata), where)
+            row = checked(IndexRow(text, document.name or None, document.metadata), where)
+            yield where, row, document.is_untyped
 
 
 def open_rows(

@@ -70,6 +70,7 @@ class TitledText:
         name: its ``_id`` or what else names it; empty where nothing does.
         metadata: values of other columns that were requested.
         paragraphs: of the text, if the file has paragraphs; else empty.
+        is_untyped: all values of ``metadata`` are texts, even numbers, as in tables and XML.
     """
 
     where: str
@@ -78,6 +79,7 @@ class TitledText:
     name: str = ""
     metadata: Mapping[str, object] = field(default_factory=dict)
     paragraphs: tuple[str, ...] = ()
+    is_untyped: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,13 +155,6 @@ class Collection:
         sources = [source for source, _ in self._sources(ReadingNotes())]
         objects = [source for source in sources if source.is_file and source.kind.name in OBJECTS]
         return tuple(dict.fromkeys(name for source in objects for name in source.present()))
-
-    @property
-    def is_untyped(self) -> bool:
-        """Whether all values are texts, even numbers, as in tables and XML; files of prose have no values."""
-        return all(
-            source.is_file and source.kind.name in (*_UNTYPED, *PROSE) for source, _ in self._sources(ReadingNotes())
-        )
 
     def documents(self, notes: ReadingNotes | None = None) -> Iterator[Document]:
         """The documents, split into sentences; blank lines in a text file separate documents, if it has any.
@@ -274,6 +269,7 @@ class Collection:
             hint = f" (with titles: --fields {shlex.join([','.join(likely)])})" if likely[1] in names.texts else ""
         notes.taken_for[f"{kind}; {names.described(source.present(names.every), metadata_names)}{hint}"] += 1
         columns = tuple(dict.fromkeys((*names.every, *metadata_names)))
+        is_untyped = source.is_file and source.kind.name in _UNTYPED
         for record in source.records(columns, lenient=True):
             where = f"{source.name}, {source.unit} {record.number}"
             values = dict(zip(record.names, record.values, strict=True))
@@ -289,7 +285,7 @@ class Collection:
             metadata = dict.fromkeys(self.metadata) | {
                 name: None if values[name] is ABSENT else values[name] for name in metadata_names
             }
-            if source.is_file and source.kind.name in _UNTYPED:
+            if is_untyped:
                 metadata = {
                     name: None if value is None else str(value).strip() or None for name, value in metadata.items()
                 }
@@ -299,6 +295,7 @@ class Collection:
                 " ".join(text.strip() for text in texts if text.strip()),
                 "" if names.id is None else _id_text(values[names.id], names.id, where, required=self.ids is not None),
                 metadata,
+                is_untyped=is_untyped,
             )
 
 
