@@ -134,8 +134,8 @@ def _answers(port: int, path: str) -> bool:
         return False
 
 
-def servers(model: str, peer: Path | None, onnx: str | None, threads: int) -> list[Server]:
-    """All that are compared, opencse first."""
+def servers(model: str, peer: Path | None, onnx: str | None, threads: int, *, bf16: bool) -> list[Server]:
+    """All that are compared, opencse first, with ``bf16`` also in bf16."""
     common = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     source = {**common, "PYTHONPATH": str(Path(opencse.__file__).parents[1])}
     ours = (sys.executable, "-m", "opencse", "serve", model, "--name", "model", "--port", "{port}", "--device", "cpu")
@@ -145,9 +145,9 @@ def servers(model: str, peer: Path | None, onnx: str | None, threads: int) -> li
         Server(OURS, "", ours, "/v1/embeddings", source),
         Server(OURS, "one thread", ours, "/v1/embeddings", {**source, "OMP_NUM_THREADS": "1"}),
     ]
-    if choose_precision("auto", torch.device("cpu")).bf16:
-        bf16 = (*ours, "--precision", "bf16")
-        everything.append(Server(OURS, "bf16", bf16, "/v1/embeddings", source, close=CLOSE_IN_BF16))
+    if bf16:
+        in_bf16 = (*ours, "--precision", "bf16")
+        everything.append(Server(OURS, "bf16", in_bf16, "/v1/embeddings", source, close=CLOSE_IN_BF16))
     if peer is not None:
         infinity = (str(peer.with_name("infinity_emb")), "v2", "--served-model-name", "model", "--device", "cpu",
                     "--host", "127.0.0.1", "--port", "{port}", "--log-level", "critical")  # fmt: skip
@@ -271,8 +271,9 @@ def main() -> None:
     encoder = SentenceEncoder.load(asked.model, device="cpu")
     expected = np.stack([encoder.encode(text) for text in texts])
     peer = asked.peer_python and asked.peer_python.absolute()  # not resolved: a link names the environment
-    compared = servers(str(Path(asked.model).resolve()), peer, asked.onnx, asked.threads)
-    named = servers("MINILM", peer and Path("VENV/bin/python"), asked.onnx and "MINILM_ONNX", asked.threads)
+    bf16 = choose_precision("auto", torch.device("cpu")).bf16
+    compared = servers(str(Path(asked.model).resolve()), peer, asked.onnx, asked.threads, bf16=bf16)
+    named = servers("MINILM", peer and Path("VENV/bin/python"), asked.onnx and "MINILM_ONNX", asked.threads, bf16=bf16)
     rows = []
     for turn in range(asked.turns):
         for server in compared:

@@ -101,8 +101,8 @@ def test_a_server_that_does_not_start_is_an_error_with_what_it_printed(peers: An
 
 
 def test_peers_are_left_out_without_their_python(peers: Any) -> None:
-    def names(*more: Any) -> list[str]:
-        return [f"{one.name}, {one.settings}" for one in peers.servers("MODEL", *more, 2)]
+    def names(*more: Any, bf16: bool = False) -> list[str]:
+        return [f"{one.name}, {one.settings}" for one in peers.servers("MODEL", *more, 2, bf16=bf16)]
 
     ours, around = "opencse serve", "FastAPI + sentence-transformers"
     fewest = [f"{ours}, ", f"{ours}, one thread", f"{around}, one process", f"{around}, 2 processes of one thread"]
@@ -113,3 +113,4 @@ def test_peers_are_left_out_without_their_python(peers: Any) -> None:
         "infinity-emb, onnxruntime, batch 64",
     ]
     assert names(Path("/venv/bin/python"), None) == [name for name in more if "onnx" not in name]
+    assert [name for name in names(None, None, bf16=True) if name not in fewest] == [f"{ours}, bf16"]
