@@ -1,10 +1,11 @@
 """Writes docs/results/figures.md: the papers' analyses of encoders trained from one start, and their pictures.
 
-    python docs/build_figures.py [--analysis FOLDER --runs FOLDER]
+    python docs/build_figures.py [--analysis FOLDER --runs FOLDER] [--paths FOLDER]
 
 The first folder is what `opencse analyze START simcse/42/last ...` wrote, the second that of these runs (FOLDER/recipe/
-seed), whose logs have the cosines of positives and negatives. What the pictures show is first put into
-docs/results/records/figures.json; the page is docs/figures.md.jinja, filled from that file.
+seed), whose logs have the cosines of positives and negatives. The third is of runs whose logs have alignment and
+uniformity of the dev pairs along training. What the pictures show is first put into docs/results/records/figures.json;
+the page is docs/figures.md.jinja, filled from that file.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from templates import filled
 
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.base import INK, SERIES, coloured, new_figure, to_svg
+from opencse.analysis.figures.plane import plane
 from opencse.analysis.inspection import Findings, SubjectFindings
 from opencse.records import save_json, save_text
-from opencse.runs.report import series
+from opencse.runs.report import path_of, series
+from opencse.studies.record import StudyRecord
 from opencse.training.metrics import MetricsLog
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PAGE, RECORD = RESULTS / "figures.md", RESULTS / "records" / "figures.json"
-MEASURES, DENSITIES = "systems-measures.svg", "systems-densities.svg"
+MEASURES, DENSITIES, PATHS = "systems-measures.svg", "systems-densities.svg", "paths.svg"
 START = "the start"
 Shown = Mapping[str, Mapping[str, Any]]
 """By name of the encoder, what the pictures show of it."""
@@ -88,6 +91,20 @@ def of_log(run: Path) -> dict[str, Any]:
     }
 
 
+def gather_paths(runs: Path) -> dict[str, Any]:
+    """(uniformity, alignment) and the score of the dev pairs along each run of a folder, by recipe."""
+    paths = {}
+    for file in sorted(runs.glob("*/*/metrics.jsonl")):
+        record, log = StudyRecord.read(file.parent), MetricsLog(file).read()
+        if record is None or record.recipe is None:
+            raise ValueError(f"{file.parent}: the run is not finished")
+        paths[record.recipe.partition(" (")[0]] = {
+            "path": [[rounded(uniformity), rounded(alignment)] for uniformity, alignment in path_of(log)],
+            "dev": [rounded(score, 2) for score in series(log, "dev").values()],
+        }
+    return paths
+
+
 def rounded(value: float, digits: int = 4) -> float:
     """For the record."""
     return round(float(value), digits)
@@ -117,6 +134,8 @@ def page(record: Mapping[str, Any]) -> str:
         densities=DENSITIES,
         pairs=f"{record['pairs']:,}",
         encoders=encoders,
+        paths=record["paths"],
+        picture_of_paths=PATHS,
         made=f"{record['date']}, {made}",
     )
 
@@ -124,7 +143,13 @@ def page(record: Mapping[str, Any]) -> str:
 def pictures(record: Mapping[str, Any]) -> dict[str, str]:
     """The pictures as SVG, by file name."""
     encoders: Shown = record["encoders"]
-    return {MEASURES: standalone(measures(encoders)), DENSITIES: standalone(densities(encoders))}
+    paths = {name: [(x, y) for x, y in one["path"]] for name, one in record["paths"].items()}
+    ends = {START: next(iter(paths.values()))[0]}
+    return {
+        MEASURES: standalone(measures(encoders)),
+        DENSITIES: standalone(densities(encoders)),
+        PATHS: standalone(plane(ends, paths=paths)),
+    }
 
 
 def measures(encoders: Shown) -> str:
@@ -207,12 +232,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--analysis", type=Path)
     parser.add_argument("--runs", type=Path)
+    parser.add_argument("--paths", type=Path)
     arguments = parser.parse_args()
     if (arguments.analysis is None) != (arguments.runs is None):
         parser.error("--analysis and --runs belong together")
-    if arguments.analysis is not None:
-        save_json(RECORD, gather(arguments.analysis, arguments.runs))
     record = json.loads(RECORD.read_text(encoding="utf-8"))
+    if arguments.analysis is not None:
+        record |= gather(arguments.analysis, arguments.runs)
+    if arguments.paths is not None:
+        record["paths"] = gather_paths(arguments.paths)
+    save_json(RECORD, record)
     save_text(PAGE, page(record))
     for name, drawn in pictures(record).items():
         save_text(FIGURES / name, drawn)

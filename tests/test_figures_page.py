@@ -6,12 +6,16 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
 import helpers
 from opencse import SentenceEncoder
 from opencse.analysis.inspection import AnalysisTexts, Subject, inspect
+from opencse.environment import Environment
 from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.records import save_json
+from opencse.studies.record import StudyRecord
 from opencse.text import sample
 
 script = helpers.script_of_docs("build_figures")
@@ -21,7 +25,7 @@ def test_the_page_is_up_to_date(script: ModuleType) -> None:
     record = json.loads(script.RECORD.read_text(encoding="utf-8"))
     page, pictures = script.page(record), script.pictures(record)
     assert script.PAGE.read_text(encoding="utf-8") == page, "run python docs/build_figures.py"
-    assert len(pictures) == 2
+    assert len(pictures) == 3
     for name in pictures:
         assert f"figures/{name}" in page
         assert (script.FIGURES / name).is_file()
@@ -46,4 +50,23 @@ def test_it_is_gathered_from_a_report_and_the_logs(script: ModuleType, tiny_fold
     geometry = findings.subjects[0].geometry
     assert geometry is not None
     assert record["encoders"]["simcse"]["uniformity"] == round(geometry.uniformity, 4)
-    assert len(script.pictures(record)) == 2
+    record["paths"] = {"simcse": {"path": [[-1.0, 0.1], [-2.0, 0.2]], "dev": [50.0, 60.0]}}
+    assert len(script.pictures(record)) == 3
+
+
+def test_paths_are_gathered_from_the_logs_of_finished_runs(script: ModuleType, tmp_path: Path) -> None:
+    log = [
+        {"step": 0, "dev": 50.0, "dev_alignment": 0.1, "dev_uniformity": -1.0},
+        {"step": 5, "loss": 2.0},
+        {"step": 10, "dev": 61.234, "dev_alignment": 0.2, "dev_uniformity": -2.00004},
+    ]
+    run = tmp_path / "simcse_learning_rate_4e-4_" / "42"
+    run.mkdir(parents=True)
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
+    with pytest.raises(ValueError, match="the run is not finished"):
+        script.gather_paths(tmp_path)
+    StudyRecord(
+        recipe="simcse (learning_rate=4e-4)", start="m", seed=42, asked={}, judged="last", judge_seconds=1.0,
+        environment=Environment.here("cpu"), data={}, results={"dev.stsb": 1.0},
+    ).write(run)  # fmt: skip
+    assert script.gather_paths(tmp_path) == {"simcse": {"path": [[-1.0, 0.1], [-2.0, 0.2]], "dev": [50.0, 61.23]}}
