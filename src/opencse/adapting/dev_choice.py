@@ -17,10 +17,12 @@ from opencse.adapting.user_queries import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.pairs import GivenPairs, given_pairs
+from opencse.evaluation.transfer.data import require_tasks
 from opencse.io import is_folder
 from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text import sample
+from opencse.text.files.lines import require_file
 from opencse.text.given import TextSource, has_labels
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
@@ -106,6 +108,21 @@ def dev_path(dev: DevChoice) -> object:
     if isinstance(dev, str) and is_transfer(dev):
         return transfer_folder(dev)
     return None if isinstance(dev, str) and dev in (AUTO, TEXT, SAMPLE, NONE) else dev
+
+
+def require_dev(dev: DevChoice) -> None:
+    """Refuses a file or folder that does not exist; it is read after the text, which may take long.
+
+    Raises:
+        UserError: naming it.
+    """
+    path = dev_path(dev)
+    if not isinstance(path, str | Path) or is_folder(path):
+        return
+    if is_transfer(dev):
+        require_tasks(path)
+    else:
+        require_file(Path(path))
 
 
 def graded_pairs(dev: DevChoice) -> ScoredPairs | None:

@@ -10,7 +10,7 @@ from typing import Unpack
 
 from opencse.adapting.adaptation import plan_adaptation
 from opencse.adapting.adaptation_texts import AdaptationSources
-from opencse.adapting.dev_choice import dev_path
+from opencse.adapting.dev_choice import dev_path, require_dev
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.api.adaptation_run import FilesOfAdaptation, StartAdvice, fit_with_model
 from opencse.api.declaring import defaults_of, public
@@ -315,10 +315,11 @@ def _run_or_plan(job: TrainJob, out: str | Path, options: RunOptions, *further: 
 
 
 def _require_writable(out: str | Path, options: TrainOptions | PretrainOptions | AdaptOptions, *inputs: object) -> None:
-    """Refuses a folder that the run may not be written to, before anything is read."""
+    """Refuses a folder that the run may not be written to, and missing dev data, before anything is read."""
     if not started().first:
         return
     dev, recipe = options["dev"], options["recipe"]
+    require_dev(dev)
     recipe_file = recipe if isinstance(recipe, str) and recipe.endswith(".toml") else None
     read = paths_of(dev_path(dev), recipe_file, *inputs)
     RunFolder.at(out).require(resume=options["resume"], overwrite=options["overwrite"], start=None, read=read)

@@ -93,6 +93,16 @@ class TransferExamples(Labelled):
 TransferData = TaskData[TransferExamples]
 
 
+def require_tasks(folder: str | Path) -> Path:
+    """The folder of the tasks.
+
+    Raises:
+        UserError: if it does not exist.
+    """
+    require_folder(Path(folder), f"give a folder that holds {', '.join(TRANSFER_TASKS)}")
+    return Path(folder)
+
+
 def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferData:
     """Reads the tasks of a local folder, ``<task>/<part>.tsv``: lines ``label<TAB>sentence`` (MRPC: two sentences).
 
@@ -112,8 +122,7 @@ def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferD
     Raises:
         UserError: naming what is missing, or the file and line at fault.
     """
-    folder = Path(folder)
-    require_folder(folder, f"give a folder that holds {', '.join(TRANSFER_TASKS)}")
+    folder = require_tasks(folder)
     folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if tasks is None:
         keys = [key for key in TRANSFER_TASKS if key in folders]
