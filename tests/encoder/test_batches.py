@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from opencse.encoder.batches import (
-    as_list,
     require_options,
     require_texts,
     token_batches,
@@ -30,16 +27,6 @@ def test_batches_hold_every_text_once_within_the_budget() -> None:
 
 def test_unknown_devices_have_the_budget_of_a_cpu() -> None:
     assert token_budget("meta") == token_budget("cpu") < token_budget("cuda")
-
-
-@pytest.mark.parametrize("texts", [{"a"}, {"a": 1}, b"a", 3, np.zeros((2, 2))])
-def test_values_without_texts_in_an_order_are_refused(texts: Any) -> None:
-    with pytest.raises(UserError, match="a list of strings is expected"):
-        as_list(texts)
-
-
-def test_other_iterables_become_lists() -> None:
-    assert as_list(text for text in ("a", "b")) == as_list(np.array(["a", "b"])) == ["a", "b"]
 
 
 def test_texts_and_options_are_checked() -> None:

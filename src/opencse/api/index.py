@@ -43,6 +43,7 @@ from opencse.search.reranked import reranked
 from opencse.search.result import IndexInfo, SearchResult
 from opencse.search.row_sources import RowSource, open_rows
 from opencse.text.given import Text, open_texts
+from opencse.text.in_memory import as_list
 from opencse.text.readers import Source
 
 if TYPE_CHECKING:
@@ -198,7 +199,8 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
     Raises:
         UserError: for bad input, no query, or a model that is not the index's.
     """
-    if isinstance(queries, str) or not queries:
+    queries = [] if isinstance(queries, str) else as_list(queries)
+    if not queries:
         raise UserError("no query; give at least one, in a list")
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a text")

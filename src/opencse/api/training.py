@@ -34,6 +34,7 @@ from opencse.runs.new_start import GivenEncoder, NewBackbone, NewStart, RenewedB
 from opencse.runs.trackers import require_tracker
 from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, TextSource, open_texts
+from opencse.text.in_memory import rows_of
 from opencse.training.callbacks import Callback
 
 
@@ -191,8 +192,8 @@ def adapt(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
-    if not isinstance(corpus, Sequence | Path):
-        raise TypeError(f"corpus is a path, or a list of texts or of (title, text), not {type(corpus).__name__}")
+    if not isinstance(corpus, str | Path):
+        corpus = rows_of(corpus, "corpus is a path, or a list of texts or of (title, text)")
     _require_path(out, "out")
     _require_path(options["model"], "model")
     _require_writable(out, options, corpus, options["pairs"], options["questions"])

@@ -31,6 +31,7 @@ from opencse.progress import Silent
 from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
 from opencse.search.index import Index
 from opencse.text.given import Text, open_texts, texts_of
+from opencse.text.in_memory import as_list
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
     Raises:
         UserError: without another text, or if the model cannot be loaded.
     """
-    if isinstance(others, str) or not others:
+    others = [] if isinstance(others, str) else as_list(others)
+    if not others:
         raise UserError("others: give at least one text to compare with, in a list")
     if not all(one.strip() for one in (text, *others)):
         raise UserError("a text is blank; give each some words")
@@ -136,7 +138,8 @@ def nearest(
     names = [name_of(model) for model in several]
     if len(set(names)) < len(names):
         raise UserError("a model is named twice; name each once")
-    if isinstance(queries, str) or not queries:
+    queries = [] if isinstance(queries, str) else as_list(queries)
+    if not queries:
         raise UserError("no query; give at least one, in a list")
     for model in several:
         if not isinstance(model, TextEncoder):
@@ -156,7 +159,7 @@ def nearest(
     return compare_neighbours(
         {name: searched.encoding(number, model, options) for number, (name, model) in enumerate(by_name.items())},
         searched.texts,
-        list(queries),
+        queries,
         k=options["k"],
         source=searched.source,
         percentile_of={name: one.percentile_of for name, one in calibrations.items() if one is not None},

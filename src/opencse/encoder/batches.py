@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeGuard
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,19 +108,6 @@ def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) 
             batches.append(order[start:end])
             start = end
     return batches
-
-
-def is_list(values: object) -> TypeGuard[Iterable[Any]]:
-    """Whether the members of ``values`` are one after another; not those of sets, mappings and tables."""
-    flat = getattr(values, "ndim", 1) == 1  # a table's members are its columns
-    return isinstance(values, Iterable) and flat and not isinstance(values, bytes | bytearray | Mapping | Set)
-
-
-def as_list(texts: object) -> list[Any]:
-    """The members of ``texts`` as a list; refuses values without an order, such as sets and mappings."""
-    if is_list(texts):
-        return list(texts)
-    raise UserError(f"texts: a string or a list of strings is expected, not {type(texts).__name__}")
 
 
 def require_texts(texts: Sequence[object]) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opencse.arrays import Embeddings
 from opencse.encoder import batches
-from opencse.encoder.batches import Batching, EncodingOptions, LoadOptions, as_list
+from opencse.encoder.batches import Batching, EncodingOptions, LoadOptions
 from opencse.encoder.card import plain_card
 from opencse.encoder.comparing import ComparesTexts
 from opencse.encoder.damage import require_sound_vectors
@@ -26,6 +26,7 @@ from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count
+from opencse.text.in_memory import as_list
 
 
 class SentenceEncoder(ComparesTexts, EncoderNetwork):

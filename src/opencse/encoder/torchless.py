@@ -9,7 +9,7 @@ from typing import ClassVar, Unpack
 import numpy as np
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import EncodingOptions, as_list, counted, require_options, require_texts
+from opencse.encoder.batches import EncodingOptions, counted, require_options, require_texts
 from opencse.encoder.comparing import ComparesTexts
 from opencse.encoder.damage import require_sound_vectors
 from opencse.errors import UserError
@@ -18,6 +18,7 @@ from opencse.model_folder.torchless_parts import TorchlessParts
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count
+from opencse.text.in_memory import as_list
 from opencse.text.rust_tokenizer import Ids
 
 

@@ -11,7 +11,6 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.batches import as_list
 from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
@@ -31,6 +30,7 @@ from opencse.search.row_database import weight_fields
 from opencse.search.row_sources import FileRows, MemoryRows, RowSource
 from opencse.search.rows import RowLike, id_text
 from opencse.search.snapshots import Snapshot, Snapshots, sql_names
+from opencse.text.in_memory import as_list
 
 
 class Index:

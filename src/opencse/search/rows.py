@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from opencse.encoder.batches import is_list
 from opencse.errors import UserError
+from opencse.text.in_memory import is_list
 from opencse.text.scripts import is_unicode
 from opencse.text.values import require_filled
 

@@ -20,6 +20,7 @@ from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.folders import are_splits, holds_documents, tables_in
+from opencse.text.in_memory import rows_of
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.reading_notes import ReadingNotes
@@ -245,7 +246,7 @@ def open_texts(
         ('2 given pairs', 2)
 
     Args:
-        text: the text, or where it is.
+        text: the text, or where it is; a column of pandas is a list.
         columns: of a file or Hub data set: the texts of a row; see `Source`.
         split: of a Hub data set; ``train`` by default, also for a folder whose files are named as splits. Other folders
             have none: all their files are read.
@@ -271,10 +272,9 @@ def open_texts(
         )
     if isinstance(text, Source | DocumentTexts | GivenTexts):
         return text
-    if not isinstance(text, Sequence) or isinstance(text, bytes | bytearray):
-        raise TypeError(f"text is a path, a Hub id, a Source or a list of texts, not {type(text).__name__}")
-    text, numbers = _split_numbers(text) if labels else (text, None)
-    rows = tuple(_row(row, f"text[{number}]") for number, row in enumerate(text))
+    listed: Sequence[object] = rows_of(text, "text is a path, a Hub id, a Source or a list of texts")
+    listed, numbers = _split_numbers(listed) if labels else (listed, None)
+    rows = tuple(_row(row, f"text[{number}]") for number, row in enumerate(listed))
     if not rows:
         raise UserError("text: the list is empty; give at least two texts")
     for number, row in enumerate(rows):
