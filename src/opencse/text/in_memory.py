@@ -1,4 +1,4 @@
-"""Lists of texts in memory: what counts as one, beside Python's own lists."""
+"""Lists of texts in memory: what counts as one, in addition to Python's own lists."""
 
 from __future__ import annotations
 
