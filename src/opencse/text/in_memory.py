@@ -43,6 +43,6 @@ def rows_of(values: object, message: str) -> list[Any]:
         TypeError: for anything else; for a table with the way to give its rows.
     """
     if is_list(values) and not isinstance(values, str | Iterator):
-        return list(values)
+        return list(getattr(values, "tolist", lambda: values)())  # Python's own texts, not numpy's
     rows = "; of a table give a column, or its rows as tuples" if getattr(values, "ndim", 1) > 1 else ""
     raise TypeError(f"{message}, not {type(values).__name__}{rows}")
