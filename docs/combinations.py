@@ -42,10 +42,10 @@ def training_alone(parts: Mapping[str, Comparison], published: Mapping[str, Any]
         if any(cells):
             rows.append([f"`{name}`", *cells])
     columns = ["best rate", "seven STS tasks", "above `simcse`"]
-    gains = [over_best_trained(one, published) for one in tuned]
-    return {"table": markdown(["", *columns, *(f"five layers: {name}" for name in columns)], rows)} | {
-        "first": gains[0],
-        "second": gains[1],
+    return {
+        "table": markdown(["", *columns, *(f"five layers: {name}" for name in columns)], rows),
+        "first": over_best_trained(tuned[0], published),
+        "second": over_best_trained(tuned[1], published),
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import opencse
 from opencse.errors import UserError
-from opencse.text.in_memory import as_list, rows_of
+from opencse.text.in_memory import as_list, rows_of, some_of
 
 TEXTS = [
     "A kettle boils water. It has a lid. Steam comes out.",
@@ -31,6 +31,13 @@ def test_values_without_texts_in_an_order_are_refused(texts: Any) -> None:
 def test_other_iterables_become_lists() -> None:
     assert as_list(text for text in ("a", "b")) == as_list(np.array(["a", "b"])) == ["a", "b"]
     assert rows_of(("a", "b"), "text") == rows_of(np.array(["a", "b"]), "text") == ["a", "b"]
+
+
+@pytest.mark.parametrize("texts", ["a text", [], np.array([], dtype=str)])
+def test_at_least_one_is_needed_in_a_list(texts: Any) -> None:
+    with pytest.raises(UserError, match="give one"):
+        some_of(texts, "give one")
+    assert some_of(np.array(["a"]), "give one") == ["a"]
 
 
 def test_what_can_be_read_once_alone_is_no_list() -> None:

@@ -43,7 +43,7 @@ from opencse.search.reranked import reranked
 from opencse.search.result import IndexInfo, SearchResult
 from opencse.search.row_sources import RowSource, open_rows
 from opencse.text.given import Text, open_texts
-from opencse.text.in_memory import as_list
+from opencse.text.in_memory import some_of
 from opencse.text.readers import Source
 
 if TYPE_CHECKING:
@@ -199,9 +199,7 @@ def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[Qu
     Raises:
         UserError: for bad input, no query, or a model that is not the index's.
     """
-    queries = [] if isinstance(queries, str) else as_list(queries)
-    if not queries:
-        raise UserError("no query; give at least one, in a list")
+    queries = some_of(queries, "no query; give at least one, in a list")
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a text")
     progress = options["progress"] or Silent()

@@ -31,7 +31,7 @@ from opencse.progress import Silent
 from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
 from opencse.search.index import Index
 from opencse.text.given import Text, open_texts, texts_of
-from opencse.text.in_memory import as_list
+from opencse.text.in_memory import some_of
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,7 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
     Raises:
         UserError: without another text, or if the model cannot be loaded.
     """
-    others = [] if isinstance(others, str) else as_list(others)
-    if not others:
-        raise UserError("others: give at least one text to compare with, in a list")
+    others = some_of(others, "others: give at least one text to compare with, in a list")
     if not all(one.strip() for one in (text, *others)):
         raise UserError("a text is blank; give each some words")
     progress = options["progress"] or Silent()
@@ -138,9 +136,7 @@ def nearest(
     names = [name_of(model) for model in several]
     if len(set(names)) < len(names):
         raise UserError("a model is named twice; name each once")
-    queries = [] if isinstance(queries, str) else as_list(queries)
-    if not queries:
-        raise UserError("no query; give at least one, in a list")
+    queries = some_of(queries, "no query; give at least one, in a list")
     for model in several:
         if not isinstance(model, TextEncoder):
             locate(model, code=options["trust_remote_code"])  # before any of them encodes the corpus

@@ -18,7 +18,7 @@ from opencse.home import in_home
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
-from opencse.progress import Progress, reporter_of
+from opencse.progress import Progress, Silent, reporter_of
 from opencse.ranking import PreparedVectors
 from opencse.search.building import BuildSettings, EncoderOrigin, build
 from opencse.search.changing import add, changing, require_same_model
@@ -202,7 +202,7 @@ class Index:
         """
         if not 0 <= weight.value <= 1:
             raise UserError(f"the weight of the vectors is from 0 to 1, not {weight.value}")
-        with changing(self.folder, reporter_of(None), rows=False) as writer:
+        with changing(self.folder, Silent(), rows=False) as writer:
             self._snapshots.require_same(writer.manifest)
             writer.change(**weight_fields(weight))
 

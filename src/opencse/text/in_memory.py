@@ -24,6 +24,18 @@ def as_list(texts: object) -> list[Any]:
     raise UserError(f"texts: a string or a list of strings is expected, not {type(texts).__name__}")
 
 
+def some_of(texts: object, message: str) -> list[Any]:
+    """The members of ``texts``, at least one, as a list.
+
+    Raises:
+        UserError: saying ``message`` for a single string and for an empty list; for values without an order.
+    """
+    listed = [] if isinstance(texts, str) else as_list(texts)
+    if not listed:
+        raise UserError(message)
+    return listed
+
+
 def rows_of(values: object, message: str) -> list[Any]:
     """The members of a list that may be read more than once: no generator, which is empty after the first time.
 
