@@ -208,3 +208,15 @@ def test_the_weight_of_hybrid_search_is_tuned_and_named(opencse: Run, tmp_path: 
     assert weight in stdout
     assert weight in opencse("index", "info", index)[1]
     assert weight in opencse("index", "query", index, "a man", "--hybrid")[2]
+
+
+def test_add_reads_a_file_as_the_build_did(opencse: Run, built: Path) -> None:
+    Path("more.csv").write_text("id,text,year\na1,A new first text,2020\n", encoding="utf-8")
+    assert "read with  --fields text --id id\n" in opencse("index", "info", "ix")[1]
+    assert "the id 'a1' exists already" in opencse("index", "add", "ix", "more.csv")[2]
+    assert opencse("index", "add", "ix", "more.csv", "--replace")[:2] == (0, "ix: 1 text added\n")
+    Path("other.csv").write_text("name,body\nx,Rain\n", encoding="utf-8")
+    code, _, err = opencse("index", "add", "ix", "other.csv")
+    assert code == 2
+    assert "ix was built with --fields text --id id: name those of this text with --fields" in err
+    assert opencse("index", "add", "ix", "other.csv", "--fields", "body")[0] == 0

@@ -90,3 +90,25 @@ def _begin_and_fail(begin: object) -> object:
         raise KeyboardInterrupt
 
     return failing
+
+
+def test_a_name_of_another_model_than_the_encoder_is_refused(
+    tmp_path: Path, mini: SentenceEncoder, tiny_folder: Path
+) -> None:
+    """The index was built, and refused every query as one of another model."""
+    with pytest.raises(UserError, match=r"is not the encoder of this index .*leave it out"):
+        Index.build(tmp_path / "i", TEXTS, mini, model=str(tiny_folder))
+    assert not (tmp_path / "i").exists()
+    with pytest.raises(UserError, match="no such"):
+        Index.build(tmp_path / "i", TEXTS, mini, model=str(tmp_path / "missing"))
+
+
+def test_a_named_folder_holds_in_every_working_folder(
+    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tiny_folder.parent)
+    encoder = SentenceEncoder.load(tiny_folder, pooling="max", device="cpu")
+    with Index.build(tmp_path / "i", TEXTS, encoder, model=tiny_folder.name, pooling="max"):
+        monkeypatch.chdir(tmp_path)
+    with Index.open("i") as index:
+        assert index.search([TEXTS[0]], 1)[0][0].text == TEXTS[0]

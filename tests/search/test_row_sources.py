@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from opencse.errors import UserError
+from opencse.search.result import IndexInfo
 from opencse.search.row_sources import FileRows, MemoryRows, open_rows
 from opencse.text.readers import Source
 
@@ -64,3 +66,59 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         open_rows(Source(str(tmp_path / "a.txt")), fields=["text"])
     with pytest.raises(UserError, match="the list is empty"):
         open_rows([])
+
+
+def built_with(**fields: Any) -> IndexInfo:  # noqa: ANN401 - values of its fields
+    """The description of an index called ix."""
+    values = {
+        "folder": "ix", "kind": "flat", "rows": 1, "documents": 1, "dimension": 2, "model": "", "fingerprint": "",
+        "pooling": None, "query_prompt": "", "document_prompt": "", "columns": {}, "max_length": None, "overlap": 0,
+        "version": 1, "megabytes": 0.0,
+    }  # fmt: skip
+    return IndexInfo(**{**values, **fields})
+
+
+TICKETS = built_with(fields=("subject", "body"), ids="ticket")
+
+
+def test_added_rows_are_read_with_the_fields_and_ids_of_the_build(tmp_path: Path) -> None:
+    """Without these, a file with a column `text` of another kind was added, and rows had numbers instead of ids."""
+    path = tmp_path / "a.csv"
+    path.write_text("ticket,subject,body,text\nT1,Kettle,It leaks.,internal note\n", encoding="utf-8")
+    [row] = open_rows(path, added_to=TICKETS)
+    assert (row.id, row.text) == ("T1", "Kettle\nIt leaks.")
+    [row] = open_rows(path, fields=["text"], added_to=TICKETS)  # what is typed replaces both
+    assert (row.id, row.text) == (None, "internal note")
+    [row] = open_rows(Source(str(path)), added_to=TICKETS)
+    assert row.id == "T1"
+    [row] = open_rows(Source(str(path), ("text",)), added_to=TICKETS)
+    assert (row.id, row.text) == (None, "internal note")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        ("a.txt", "One.\nTwo.\n", ["One.", "Two."]),
+        ("a.md", "# Kettles\n\nFill it.\n", ["Kettles\nFill it."]),
+    ],
+)
+def test_fields_of_the_build_do_not_keep_lines_and_prose_out(
+    tmp_path: Path, name: str, content: str, texts: list[str]
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert [row.text for row in open_rows(tmp_path / name, added_to=TICKETS)] == texts
+
+
+@pytest.mark.parametrize("header", ["text", "subject,body", "ticket,text"])
+def test_a_table_without_the_fields_or_ids_of_the_build_is_refused(tmp_path: Path, header: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"{header}\n{header}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"no column '(subject|ticket)'.*ix was built with --fields subject,body"):
+        open_rows(path, added_to=TICKETS)
+
+
+def test_code_is_kept_in_what_is_added_where_the_build_kept_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    path.write_text("# Kettles\n\nFill it.\n\n```\nboil()\n```\n", encoding="utf-8")
+    [row] = open_rows(path, added_to=built_with(keep_code=True))
+    assert "boil()" in row.text

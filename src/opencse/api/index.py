@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from opencse.api.declaring import public
 from opencse.api.models import Model, encoder_of, load_for_vectors, name_of
@@ -18,7 +18,6 @@ from opencse.api.options.index import (
     NegativeOptions,
     PairOptions,
     QueryOptions,
-    RowOptions,
 )
 from opencse.api.options.shared import ProgressOptions
 from opencse.api.reranking import margin_teacher, second_stage
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from opencse.search.rows import RowLike
     from opencse.search.vector_stores import Exported
 
+Rows: TypeAlias = "str | Path | Source | Sequence[RowLike]"
 _SLOW_TO_COUNT = 20_000
 """Rows whose words take seconds to count."""
 
@@ -68,9 +68,7 @@ class Built:
 
 
 @public
-def build_index(
-    folder: str | Path, model: Model, text: str | Path | Source | Sequence[RowLike], **options: Unpack[BuildOptions]
-) -> Built:
+def build_index(folder: str | Path, model: Model, text: Rows, **options: Unpack[BuildOptions]) -> Built:
     """Builds a search index of a text in a folder.
 
     After an interruption the same call continues. An index in the folder is replaced when the new one is complete.
@@ -97,8 +95,6 @@ def build_index(
     require_new(Path(folder), overwrite=options["overwrite"])
     rows = _rows(text, options)
     encoder = load_for_vectors(model, options)
-    for line in rows.notes.lines():
-        progress.say(line)
     texts = sample_of(row.text for row in rows) if options["precision"] == "auto" else []
     measured = measured_precision(options["precision"], encoder, texts, encoder.prompts.of(Role.DOCUMENT))
     if options["precision"] == "auto":
@@ -127,9 +123,7 @@ def build_index(
 
 
 @public
-def add_to_index(
-    folder: str | Path, text: str | Path | Source | Sequence[RowLike], **options: Unpack[AddOptions]
-) -> int:
+def add_to_index(folder: str | Path, text: Rows, **options: Unpack[AddOptions]) -> int:
     """Adds the rows of a text to an index, all of them or none; returns their number.
 
     Example:
@@ -141,7 +135,7 @@ def add_to_index(
 
     Args:
         folder: of the index.
-        text: see `build_index`; without ``metadata`` the columns that the index stores are read where a file has them.
+        text: see `build_index`; read with the ``fields`` and ``ids`` of the build unless one of them is given.
         **options: see `AddOptions`.
 
     Raises:
@@ -149,11 +143,8 @@ def add_to_index(
     """
     with Index.open(folder) as index:
         index.encoder = encoder_of(index.info(), options)
-        rows = _rows(text, options, *index.info().columns)
-        progress = options["progress"] or Silent()
-        for line in rows.notes.lines():
-            progress.say(line)
-        return index.add(rows, replace=options["replace"], progress=progress)
+        rows = _rows(text, options, index.info())
+        return index.add(rows, replace=options["replace"], progress=options["progress"])
 
 
 @public
@@ -380,16 +371,21 @@ def export_index(folder: str | Path, to: str, target: str | Path, **options: Unp
         return export(index, to, str(target), options["name"])
 
 
-def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions, *index_columns: str) -> RowSource:
-    return open_rows(
+def _rows(text: Rows, options: BuildOptions | AddOptions, added_to: IndexInfo | None = None) -> RowSource:
+    """Opens the rows of a text, and says how it was read."""
+    rows = open_rows(
         text,
         fields=options["fields"],
         ids=options["ids"],
         metadata=options["metadata"],
         split=options["split"],
         keep_code=options["keep_code"],
-        index_columns=index_columns,
+        added_to=added_to,
     )
+    progress = options["progress"] or Silent()
+    for line in rows.notes.lines():
+        progress.say(line)
+    return rows
 
 
 def _lasting_name(model: Model) -> str:

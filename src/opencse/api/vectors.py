@@ -271,7 +271,7 @@ class _SearchedTexts:
                 opened = Index.open(self.indexes[number], encoder=encoder)
             elif self.cache is not None:
                 different = list(dict.fromkeys(self.texts))
-                opened = cached_index(self.cache, different, name_of(model), encoder, progress)
+                opened = cached_index(self.cache, different, encoder, progress)
             else:
                 title = f"encoding with {name_of(model)}"
                 rows = encoded(encoder, documents, title, progress, prompt=encoder.prompts.of(Role.DOCUMENT))

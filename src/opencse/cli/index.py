@@ -84,7 +84,8 @@ def build(
 def add(folder: Folder, text: TextArgument, columns: TextColumns = None, **options: Unpack[AddOptions]) -> None:
     """Add the rows of a text to INDEX: all of them, or none if it fails or is interrupted.
 
-    Columns that INDEX stores are read where a file has them; --metadata names others.
+    The text is read with the --fields and --id that INDEX was built with, unless you give either. Columns that INDEX
+    stores are read where a file has them; --metadata names others.
     """
     from opencse.api.index import add_to_index
     from opencse.cli.console import echo
@@ -185,6 +186,8 @@ def info(folder: Folder, json_file: JsonOption = None) -> None:
         query, document = (repr(prompt) if prompt else "none" for prompt in (data.query_prompt, data.document_prompt))
         echo(f"prompts    queries {query}, documents {document}")
     echo(f"metadata   {columns}")
+    if data.reading:
+        echo(f"read with  {data.reading}")
     echo(f"keywords   {f'{data.language} stems' if data.language else 'without stemming'}, for --hybrid")
     echo(f"hybrid     weight of the vectors {data.hybrid}")
 

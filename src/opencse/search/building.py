@@ -6,10 +6,11 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.io import write_text
@@ -105,6 +106,24 @@ class EncoderOrigin:
     files: str = ""
     pooling: str | None = None
 
+    def checked(self, encoder: TextEncoder) -> EncoderOrigin:
+        """This origin with a path that holds in every working folder, if ``encoder`` is what opens from there.
+
+        The model is opened and compared, unless ``files`` says that the caller has opened the encoder from there.
+
+        Raises:
+            UserError: for another encoder; queries would refuse the index.
+        """
+        if not self.model or self.files:
+            return self
+        there, here = fingerprint(load(self.model, pooling=self.pooling)), fingerprint(encoder)
+        if there != here:
+            raise UserError(
+                f"model: {self.model} (fingerprint {there}) is not the encoder of this index ({here}), so queries "
+                "could not open it; name the model that the encoder was loaded from, or leave it out"
+            )
+        return replace(self, model=str(Path(self.model).resolve()) if Path(self.model).is_dir() else self.model)
+
 
 def build(
     folder: Path,
@@ -125,11 +144,10 @@ def build(
         require_faiss()
         require_enough(settings.kind, total)
         require_metric(settings.kind, encoder.similarity_fn_name)
-    text = source.fingerprint()
     require_new(folder, overwrite=overwrite)
     with made_folder(folder), locked(folder), write_errors(folder):
         require_new(folder, overwrite=overwrite)
-        manifest = _first_manifest(encoder, settings, origin, text)
+        manifest = _first_manifest(encoder, settings, origin, source)
         if encoder.prompts:
             line = encoder.prompts.line(Role.QUERY, Role.DOCUMENT)
             progress.say(f"prompts    {line}{encoder.prompts.note}")
@@ -149,8 +167,10 @@ def build(
         remove_others(folder, [name, manifest.vectors, manifest.engine or ""])
 
 
-def _first_manifest(encoder: TextEncoder, settings: BuildSettings, origin: EncoderOrigin, text: str) -> Manifest:
-    """The manifest of an index without rows; ``text`` is the fingerprint of those to come."""
+def _first_manifest(
+    encoder: TextEncoder, settings: BuildSettings, origin: EncoderOrigin, source: RowSource
+) -> Manifest:
+    """The manifest of an index without rows; ``source`` has those to come."""
     dimension = settings.dimensions or encoder.dimension
     return Manifest(
         model=origin.model,
@@ -168,7 +188,10 @@ def _first_manifest(encoder: TextEncoder, settings: BuildSettings, origin: Encod
         max_length=settings.max_length or encoder.max_length if settings.cut else None,
         overlap=settings.overlap,
         vectors=unique_name("vectors-", ".f32"),
-        source=text,
+        source=source.fingerprint(),
+        fields=source.reading.fields,
+        ids=source.reading.ids,
+        keep_code=source.reading.keep_code,
         taken=0,
     )
 

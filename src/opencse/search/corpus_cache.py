@@ -48,8 +48,10 @@ def _is_cache(folder: Path) -> bool:
     return all(path.is_dir() and _FINGERPRINT.fullmatch(path.name) for path in folder.iterdir())
 
 
-def cached_index(folder: Path, texts: Sequence[str], model: str, encoder: TextEncoder, progress: Progress) -> Index:
+def cached_index(folder: Path, texts: Sequence[str], encoder: TextEncoder, progress: Progress) -> Index:
     """Opens the index of distinct ``texts`` in a cache folder; builds it if it is missing or of other texts.
+
+    It names no model: its folder is called by the encoder's fingerprint, and it is opened with an encoder.
 
     Raises:
         UserError: if it cannot be built.
@@ -65,7 +67,7 @@ def cached_index(folder: Path, texts: Sequence[str], model: str, encoder: TextEn
     except UserError:
         pass  # no index yet, or a damaged one
     settings = BuildSettings(cut=False)
-    return Index.build(path, rows, encoder, how=settings, model=model, overwrite=True, progress=progress)
+    return Index.build(path, rows, encoder, how=settings, overwrite=True, progress=progress)
 
 
 def vectors_of(index: Index, texts: Sequence[str], role: Role) -> PreparedVectors:

@@ -104,14 +104,14 @@ class Index:
             rows: texts, `IndexRow`s, mappings with ``text``, maybe ``id``, and columns of metadata; or a `RowSource`.
             encoder: encodes them, and later the queries.
             how: the kind of index, passages and dimensions; by default exact, of the model's length, and all of them.
-            model: name or folder from which the encoder was loaded; empty: queries need a loaded encoder.
-            model_files: the `hash_files` of the files that the encoder was opened from; empty: not known.
+            model: name or folder from which the encoder was loaded, which is compared; empty: queries need an encoder.
+            model_files: the `hash_files` of ``model``, if the encoder was just opened from it, so it is not compared.
             pooling: replaced the model's own pooling when it was loaded.
             overwrite: replace an existing index.
             progress: shows the progress.
 
         Raises:
-            UserError: for invalid rows, or a folder that holds an index or cannot be written.
+            UserError: for invalid rows, another ``model``, or a folder that holds an index or cannot be written.
             TypeError: for an encoder that is not loaded, such as a name.
         """
         if not isinstance(encoder, TextEncoder):
@@ -122,7 +122,7 @@ class Index:
             _source(rows),
             encoder,
             how or BuildSettings(),
-            origin=EncoderOrigin(model, model_files, pooling),
+            origin=EncoderOrigin(model, model_files, pooling).checked(encoder),
             overwrite=overwrite,
             progress=reporter_of(progress),
         )

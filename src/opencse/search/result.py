@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,6 +76,9 @@ class IndexInfo:
         precision: in which the texts were encoded: float32 or bf16.
         hybrid: weight of the vectors in a hybrid search, and what it was fitted on.
         encoded_dimension: of the model's vectors, whose first ``dimension`` the index keeps; None: all are kept.
+        fields: names of the title and text that it was built with; None: the usual ones. `add` reads the same.
+        ids: name of the id that it was built with; None: ``_id``, if there is one.
+        keep_code: whether code blocks of HTML and Markdown were kept.
     """
 
     folder: str
@@ -97,12 +101,22 @@ class IndexInfo:
     precision: str = "float32"
     hybrid: HybridWeight = field(default_factory=HybridWeight)
     encoded_dimension: int | None = None
+    fields: Sequence[str] | None = None
+    ids: str | None = None
+    keep_code: bool = False
 
     @property
     def dimensions(self) -> str:
         """How many dimensions the vectors have, in words."""
         of_all = "" if self.encoded_dimension is None else f"the first {self.dimension} of {self.encoded_dimension}"
         return f"{of_all or self.dimension} dimensions"
+
+    @property
+    def reading(self) -> str:
+        """The options of the build that say how files are read, as they are typed; empty without any."""
+        fields = () if self.fields is None else ("--fields", ",".join(self.fields))
+        ids = () if self.ids is None else ("--id", self.ids)
+        return shlex.join((*fields, *ids, *(("--keep-code",) if self.keep_code else ())))
 
 
 def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
@@ -127,5 +141,8 @@ def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
         language=manifest.language,
         precision=manifest.precision,
         hybrid=manifest.hybrid,
+        fields=manifest.fields,
+        ids=manifest.ids,
+        keep_code=manifest.keep_code,
         megabytes=4e-6 * manifest.slots * manifest.dimension,
     )

@@ -65,6 +65,9 @@ class Manifest(Settings):
         language: whose word stems a hybrid search compares; None: no stemming.
         hybrid_weight: of the vectors in a hybrid search; None: the default.
         hybrid_source: what it was fitted on, for the user.
+        fields: names of the title and text that the index was built with (``--fields``); None: the usual ones.
+        ids: name of the id that it was built with (``--id``); None: ``_id``, if there is one.
+        keep_code: whether code blocks of HTML and Markdown were kept.
     """
 
     version: int = 0
@@ -93,6 +96,9 @@ class Manifest(Settings):
     language: str | None = None
     hybrid_weight: float | None = Field(default=None, ge=0, le=1)
     hybrid_source: str = ""
+    fields: tuple[str, ...] | None = None
+    ids: str | None = None
+    keep_code: bool = False
 
     @property
     def hybrid(self) -> HybridWeight:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from opencse.errors import UserError
+from opencse.errors import MissingColumnError, UserError
 from opencse.numerals import number_of
+from opencse.search.result import IndexInfo
 from opencse.search.rows import IndexRow, RowLike, checked, checked_rows
 from opencse.text.documents import Collection
 from opencse.text.readers import Source
@@ -19,6 +20,20 @@ from opencse.text.reading_notes import ReadingNotes
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
 _NO_NUMBERS = ("nan", "inf", "infinity")
+
+
+class Reading(NamedTuple):
+    """How the files of an index are read, which rows that are added later should have in common.
+
+    Attributes:
+        fields: names of the title and text; None: the usual ones.
+        ids: name of the id; None: the usual one.
+        keep_code: of HTML and Markdown.
+    """
+
+    fields: tuple[str, ...] | None = None
+    ids: str | None = None
+    keep_code: bool = False
 
 
 class RowSource(Protocol):
@@ -35,6 +50,10 @@ class RowSource(Protocol):
     @property
     def notes(self) -> ReadingNotes:
         """The recognised types of files, and what was skipped in them."""
+
+    @property
+    def reading(self) -> Reading:
+        """How its files are read."""
 
     def fingerprint(self) -> str:
         """A hash of the rows; sources with equal fingerprints have equal rows."""
@@ -56,6 +75,7 @@ class MemoryRows:
         self.name = number_of(len(self._rows), "row")
         self.count = len(self._rows)
         self.notes = ReadingNotes()
+        self.reading = Reading()
 
     def fingerprint(self) -> str:
         """See `RowSource`."""
@@ -95,6 +115,11 @@ class FileRows:
     def notes(self) -> ReadingNotes:
         """See `RowSource`."""
         return self._survey.notes
+
+    @property
+    def reading(self) -> Reading:
+        """See `RowSource`."""
+        return Reading(self.collection.fields, self.collection.ids, self.collection.keep_code)
 
     def fingerprint(self) -> str:
         """See `RowSource`."""
@@ -160,7 +185,7 @@ def open_rows(
     metadata: Sequence[str] = (),
     split: str | None = None,
     keep_code: bool = False,
-    index_columns: Sequence[str] = (),
+    added_to: IndexInfo | None = None,
 ) -> RowSource:
     """Opens the rows of a text, and reads and checks all of them once.
 
@@ -171,8 +196,8 @@ def open_rows(
         metadata: columns to store.
         split: of a data set.
         keep_code: of HTML and Markdown.
-        index_columns: metadata of the index that the rows are added to: without ``metadata`` they are stored where a
-            file has them.
+        added_to: the index that the rows are added to. Without ``fields`` and ``ids`` they are read with those that it
+            was built with, and without ``metadata`` its columns are stored where a file has them.
 
     Raises:
         UserError: for a text without rows, invalid rows, or options that do not apply to it.
@@ -184,23 +209,13 @@ def open_rows(
             text.location,
             text.columns,
             ids,
-            tuple(metadata or index_columns),
-            metadata_is_optional=not metadata,
             split=text.split or "train",
             keep_code=text.keep_code,
             skip_lines=text.skip_lines,
         )
     elif isinstance(text, str | Path):
         names = None if fields is None else tuple(fields)
-        collection = Collection(
-            str(text),
-            names,
-            ids,
-            tuple(metadata or index_columns),
-            metadata_is_optional=not metadata,
-            split=split or "train",
-            keep_code=keep_code,
-        )
+        collection = Collection(str(text), names, ids, split=split or "train", keep_code=keep_code)
     else:
         if fields is not None or split is not None or ids is not None or metadata or keep_code:
             raise UserError("fields, ids, metadata, split and keep_code need a file; give rows as mappings instead")
@@ -208,7 +223,23 @@ def open_rows(
         if not memory.count:
             raise UserError("text: the list is empty; give at least one text")
         return memory
-    rows = FileRows(collection)
+    columns = tuple(metadata) or (() if added_to is None else tuple(added_to.columns))
+    collection = replace(collection, metadata=columns, metadata_is_optional=not metadata)
+    if added_to is None or collection.fields is not None or ids is not None:
+        return _read(FileRows(collection))
+    names = None if added_to.fields is None else tuple(added_to.fields)
+    code = collection.keep_code or added_to.keep_code
+    collection = replace(collection, fields=names, ids=added_to.ids, fields_are_optional=True, keep_code=code)
+    try:
+        return _read(FileRows(collection))
+    except MissingColumnError as error:
+        if names is None and added_to.ids is None:
+            raise
+        own = "name those of this text with --fields, and with --id if it has ids"
+        raise UserError(f"{error}; {added_to.folder} was built with {added_to.reading}: {own}") from None
+
+
+def _read(rows: FileRows) -> FileRows:
     _ = rows.count  # reads and checks all files
     return rows
 

@@ -99,6 +99,7 @@ class Collection:
         fields: names of the columns with a document's title and text, or with the text alone; more names are further
             texts. Nested keys have dots: ``meta.title,body.text``. None: ``title`` and ``text``.
         ids: name of the column with a document's id; None: ``_id``, if there is one.
+        fields_are_optional: ``fields`` and ``ids`` are of tables and objects alone, not of lines of text and prose.
         metadata: further columns to read.
         metadata_is_optional: a file may lack columns of ``metadata``; their values are then None.
         split: of a data set.
@@ -109,6 +110,7 @@ class Collection:
     location: str
     fields: tuple[str, ...] | None = None
     ids: str | None = None
+    fields_are_optional: bool = False
     metadata: tuple[str, ...] = ()
     metadata_is_optional: bool = False
     split: str = "train"
@@ -251,7 +253,8 @@ class Collection:
     @property
     def _selects_fields(self) -> bool:
         """Whether an option names columns, which lines of text do not have."""
-        return self.fields is not None or self.ids is not None or bool(self.metadata and not self.metadata_is_optional)
+        fields = (self.fields is not None or self.ids is not None) and not self.fields_are_optional
+        return fields or bool(self.metadata and not self.metadata_is_optional)
 
     def _of_rows(self, source: Source, notes: ReadingNotes) -> Iterator[TitledText]:
         """The documents of a table, of objects, or of a data set."""
