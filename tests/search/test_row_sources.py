@@ -68,7 +68,7 @@ def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
         open_rows([])
 
 
-def built_with(**fields: Any) -> IndexInfo:  # noqa: ANN401 - values of its fields
+def built_with(**fields: Any) -> IndexInfo:
     """The description of an index called ix."""
     values = {
         "folder": "ix", "kind": "flat", "rows": 1, "documents": 1, "dimension": 2, "model": "", "fingerprint": "",
