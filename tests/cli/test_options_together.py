@@ -67,6 +67,53 @@ def test_they_are_refused(
     assert sorted(Path.cwd().iterdir()) == before, "nothing was written"
 
 
+COMMANDS_WITH_SET = [
+    ("train", "no-file", "--out", "o"),
+    ("pretrain", "no-file", "--out", "o"),
+    ("adapt", "no-file", "--out", "o"),
+    ("compare", "no-file", "--out", "o", "--recipes", "simcse", "--data", "hub"),
+    ("static", "no-file", "--out", "o"),
+    ("export", "static", "no-model", "--out", "o"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITH_SET, ids=lambda command: command[0])
+def test_a_misspelt_setting_is_refused_before_the_text_is_read(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """The text does not exist, which would be the message if it were read first."""
+    monkeypatch.chdir(tmp_path)
+    code, _, err = opencse(*command, "--set", "trainings=2")
+    assert code == 2
+    assert "--set" in err
+    assert "unknown key 'trainings'" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "setting"),
+    [
+        *((command, "--seed 1", "training.seed=2") for command in COMMANDS_WITH_SET[:3]),
+        (COMMANDS_WITH_SET[1], "--minutes 1", "training.minutes=2"),
+        (COMMANDS_WITH_SET[1], "--tokens 1000", "training.tokens=2000"),
+        *((COMMANDS_WITH_SET[4], f"--{key} 16", f"{key}=32") for key in ("dimension", "layers", "window")),
+        (COMMANDS_WITH_SET[5], "--dimension 16", "dimension=32"),
+    ],
+)
+def test_an_option_and_a_setting_of_the_same_are_refused(
+    opencse: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    option: str,
+    setting: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = opencse(*command, *option.split(), "--set", setting)
+    assert code == 2
+    assert err.rstrip().endswith(f"and --set {setting} are of one setting; leave one of them out")
+    assert option.split()[0] in err
+
+
 def test_several_layers_and_dimensions_are_all_written(
     opencse: Run, tiny_folder: Path, small_sts: Path, tmp_path: Path
 ) -> None:

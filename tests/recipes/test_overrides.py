@@ -13,7 +13,16 @@ from pydantic import BaseModel, Field, model_validator
 
 from fuzzing import examples
 from opencse.errors import UserError
-from opencse.recipes.overrides import Change, as_overrides, blame, changed, flatten, in_order, parse_override
+from opencse.recipes.overrides import (
+    Change,
+    as_overrides,
+    blame,
+    changed,
+    flatten,
+    in_order,
+    parse_override,
+    require_set_once,
+)
 from opencse.recipes.recipe import load_recipe, resolve_recipe
 
 TREE: dict[str, Any] = {"a": {"b": 1, "c": [{"kind": "x", "w": 1}, {"kind": "y"}]}, "d": 2}
@@ -366,3 +375,11 @@ def test_settings_of_a_dictionary_are_those_that_are_typed() -> None:
     assert load_recipe("simcse", overrides=tables) == load_recipe("simcse", overrides=written)
     with pytest.raises(UserError, match=r"settings: training.max_steps is None; .* Leave it out for its default"):
         as_overrides({"training": {"max_steps": None}})
+
+
+def test_a_key_is_set_by_one_option_or_setting() -> None:
+    require_set_once(["training.epochs=2"], {"training.seed": "--seed 1"})
+    with pytest.raises(UserError, match=r"--seed 1 and --set training.seed=2 are of one setting"):
+        require_set_once(["training.seed=2"], {"training.seed": "--seed 1"})
+    with pytest.raises(UserError, match=r"training\.seed is set twice"):
+        require_set_once(["training.seed=2", "training.seed=3"], {})

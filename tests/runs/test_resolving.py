@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from opencse import SentenceEncoder, UserError
+from opencse.adapting.preset_names import CHOSEN
+from opencse.model_folder.locate import BUILTIN
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.resolving import resolve_for_run
+from opencse.runs.resolving import require_settings, resolve_for_run
 
 
 def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path, tmp_path: Path) -> None:
@@ -43,3 +45,13 @@ def test_a_recipe_made_in_python_is_taken_as_it_is() -> None:
     assert (resolved.recipe, resolved.preset, resolved.model) == (recipe, None, "some/model")
     with pytest.raises(UserError, match="preset and settings need a recipe's name"):
         resolve_for_run(recipe, settings=("training.epochs=3",))
+
+
+def test_settings_have_to_suit_one_of_the_presets_that_may_be_chosen() -> None:
+    """The view `dropout`, which loose sentences get, has a setting that the view of pairs lacks."""
+    settings = ("objective.view.rates=[0.1, 0.2]",)
+    require_settings("adapt", presets=CHOSEN, settings=settings, model=BUILTIN)
+    with pytest.raises(UserError, match="rates"):
+        require_settings("adapt", settings=settings, model=BUILTIN)
+    with pytest.raises(UserError, match=r"did you mean 'epochs'"):
+        require_settings("adapt", presets=CHOSEN, settings=("training.epoch=2",), model=BUILTIN)

@@ -9,3 +9,5 @@ ASKED = "asked"
 """Preset of the recipe where people's own questions select: the trained weights without averaging may be kept too."""
 WHOLE = "whole"
 """Preset of the recipe where pairs are held out: an encoder with layers reads texts to their end."""
+CHOSEN = (None, LOOSE, DOUBLED, ASKED, WHOLE)
+"""The presets that may be chosen, and none."""

@@ -11,6 +11,7 @@ from typing import Unpack
 from opencse.adapting.adaptation import plan_adaptation
 from opencse.adapting.adaptation_texts import AdaptationSources
 from opencse.adapting.dev_choice import dev_path, require_dev
+from opencse.adapting.preset_names import CHOSEN, RECIPE
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.api.adaptation_run import FilesOfAdaptation, StartAdvice, fit_with_model
 from opencse.api.declaring import defaults_of, public
@@ -31,6 +32,7 @@ from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.new_start import GivenEncoder, NewBackbone, NewStart, RenewedBackbone
+from opencse.runs.resolving import require_settings
 from opencse.runs.trackers import require_tracker
 from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, TextSource, open_texts
@@ -69,12 +71,16 @@ def train(text: Text, out: str | Path, **options: Unpack[TrainOptions]) -> Train
     encoder = GivenEncoder(model) if isinstance(model, SentenceEncoder) else None
     start = RunFolder.at(out).start if isinstance(model, SentenceEncoder) else model
     _require_path(start, "model")
+    settings, preset = _settings(options["settings"]), options["preset"]
+    require_settings(
+        options["recipe"], presets=(preset,), settings=settings, model=str(start), is_new=encoder is not None
+    )
     job = TrainJob(
         text=_open_texts(text, options),
         recipe=options["recipe"],
         model=str(start),
-        preset=options["preset"],
-        settings=_settings(options["settings"]),
+        preset=preset,
+        settings=settings,
         dev=options["dev"],
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
@@ -131,12 +137,14 @@ def pretrain(text: Text, out: str | Path, **options: Unpack[PretrainOptions]) ->
         begin = NewBackbone(vocabulary, shape)
     elif new_layers or open_masked_lm(locate(str(model)), trust_remote_code=trust)[1]:
         begin = RenewedBackbone(str(model), new_layers, trust)
+    start, settings = str(model if begin is None else RunFolder.at(out).start), _settings(options["settings"])
+    require_settings(options["recipe"], settings=settings, model=start, is_new=begin is not None)
     job = TrainJob(
         text=_open_texts(text, options),
         recipe=options["recipe"],
-        model=str(model if begin is None else RunFolder.at(out).start),
+        model=start,
         preset=None,
-        settings=_settings(options["settings"]),
+        settings=settings,
         dev=options["dev"],
         device=options["device"],
         trust_remote_code=trust,
@@ -200,6 +208,8 @@ def adapt(
     model = _start_of(options)
     of_preset = resolve_recipe(options["recipe"], model=model).model
     locate(of_preset or model)  # a typing mistake is reported before the corpus is read, which may take long
+    settings, chosen = _settings(options["settings"]), CHOSEN if options["recipe"] == RECIPE else (None,)
+    require_settings(options["recipe"], presets=chosen, settings=settings, model=model)
     sources = AdaptationSources(
         corpus=corpus,
         fields=options["fields"],
@@ -222,7 +232,7 @@ def adapt(
         recipe=options["recipe"],
         model=model,
         preset=adaptation.preset,
-        settings=_settings(options["settings"]),
+        settings=settings,
         dev=adaptation.dev,
         metric=adaptation.metric,
         keep_identical_ids=options["keep_identical_ids"],

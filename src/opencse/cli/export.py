@@ -59,10 +59,10 @@ def static(
     from opencse.api.exporting import export_static
     from opencse.cli.console import echo
     from opencse.export.distil import DistilSettings
-    from opencse.recipes.overrides import parse_override, require_keys_once
+    from opencse.recipes.overrides import parse_override, require_set_once
     from opencse.settings import validate
 
-    require_keys_once(set_ or [])
+    require_set_once(set_ or [], {} if dimension is None else {"dimension": f"--dimension {dimension}"})
     values = dict(parse_override(override) for override in set_ or [])
     if dimension is not None:
         values["dimension"] = dimension

@@ -164,8 +164,16 @@ def lines_of(file: Path | None) -> Collection[int]:
 
 
 def settings_with(settings: Iterable[str], **training: float | None) -> list[str]:
-    """The settings of ``--set``, and those of ``training`` that have an option of their own."""
-    return [*settings, *(f"training.{key}={value}" for key, value in training.items() if value is not None)]
+    """The settings of ``--set``, and those of ``training`` that have an option of their own.
+
+    Raises:
+        UserError: for a setting that is typed in both ways.
+    """
+    from opencse.recipes.overrides import require_set_once
+
+    changes, typed = list(settings), {key: value for key, value in training.items() if value is not None}
+    require_set_once(changes, {f"training.{key}": f"--{key} {value}" for key, value in typed.items()})
+    return [*changes, *(f"training.{key}={value}" for key, value in typed.items())]
 
 
 def require_json(

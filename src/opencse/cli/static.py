@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 def static(
     text: TextArgument,
     out: Annotated[Path, folder_option("for the encoder")],
-    dimension: Annotated[int, typer.Option(help="Dimensions of a vector.")] = 256,
-    layers: Annotated[int, typer.Option(help="Layers of the BERT; they change nothing until they are trained.")] = 0,
-    window: Annotated[int, typer.Option(help="Distance in tokens up to which two count as a pair.")] = 5,
+    dimension: Annotated[int | None, typer.Option(help="Dimensions of a vector; by default 256.")] = None,
+    layers: Annotated[
+        int | None, typer.Option(help="Layers of the BERT, by default 0; they change nothing until they are trained.")
+    ] = None,
+    window: Annotated[
+        int | None, typer.Option(help="Distance in tokens up to which two count as a pair; by default 5.")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", help="Change a setting: smoothing=0.5, dropout=0; may be repeated."),
@@ -34,19 +38,19 @@ def static(
     from opencse.api.making import static
     from opencse.cli.console import echo
 
-    options["settings"] = _settings(dimension, layers, window, set_ or [])
+    options["settings"] = _settings({"dimension": dimension, "layers": layers, "window": window}, set_ or [])
     static(text, out, **options)
     echo(str(out))
 
 
-def _settings(dimension: int, layers: int, window: int, overrides: list[str]) -> StaticSettings:
+def _settings(options: dict[str, int | None], overrides: list[str]) -> StaticSettings:
     from opencse.making.static import StaticSettings
-    from opencse.recipes.overrides import parse_override, require_keys_once
+    from opencse.recipes.overrides import parse_override, require_set_once
     from opencse.settings import validate
 
-    values: dict[str, object] = {"dimension": dimension, "layers": layers, "window": window}
+    values: dict[str, object] = {name: value for name, value in options.items() if value is not None}
+    require_set_once(overrides, {name: f"--{name} {value}" for name, value in values.items()})
     settings = validate(StaticSettings, values, "static")
-    require_keys_once(overrides)
     for override in overrides:
         key, value = parse_override(override)
         values[key] = value

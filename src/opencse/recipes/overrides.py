@@ -115,6 +115,26 @@ def require_keys_once(overrides: Iterable[str]) -> None:
         by_key[key] = override
 
 
+def require_set_once(overrides: Iterable[str], options: Mapping[str, str]) -> None:
+    """Refuses two settings of one key, and a setting that an option of its own sets too.
+
+    Example:
+        >>> require_set_once(["training.epochs=2"], {"training.seed": "--seed 1"})
+
+    Args:
+        overrides: ``key.path=value`` each.
+        options: the options that were typed, each by the key that it sets.
+
+    Raises:
+        UserError: naming both; or for one without a key or an equals sign.
+    """
+    changes = tuple(overrides)
+    require_keys_once(changes)
+    for override in changes:
+        if option := options.get(parse_override(override)[0]):
+            raise UserError(f"{option} and --set {shortened(override)} are of one setting; leave one of them out")
+
+
 def changes_of(settings: Mapping[str, object], where: str) -> list[Change]:
     """Turns dotted keys and values into changes, in an order in which they can be applied one after the other.
 

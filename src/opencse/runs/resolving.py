@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
 from opencse.model_folder.reading import has_layers
@@ -50,6 +52,39 @@ def resolve_for_run(
         return resolved
     presets = f"{preset}:{BUILTIN}" if preset else BUILTIN
     return resolve_recipe(recipe, preset=presets, model=model, overrides=settings)
+
+
+def require_settings(
+    recipe: str | Recipe,
+    *,
+    presets: Sequence[str | None] = (None,),
+    settings: tuple[str, ...],
+    model: str,
+    is_new: bool = False,
+) -> None:
+    """Refuses settings that suit the recipe with none of the presets, before a text is read, which may take long.
+
+    Example:
+        >>> require_settings("adapt", presets=(None, "sentences"), settings=("training.epochs=2",), model=BUILTIN)
+
+    Args:
+        recipe: see `resolve_for_run`, as for the other arguments.
+        presets: one of these will be chosen by the text.
+        settings: see `resolve_for_run`.
+        model: see `resolve_for_run`.
+        is_new: see `resolve_for_run`.
+
+    Raises:
+        UserError: for a fault in the recipe or a setting.
+    """
+    faults: list[UserError] = []
+    for preset in presets:
+        try:
+            resolve_for_run(recipe, preset=preset, settings=settings, model=model, is_new=is_new)
+            return
+        except UserError as error:
+            faults.append(error)
+    raise faults[0]
 
 
 def _explicit_encoder_settings(recipe: Recipe) -> frozenset[str]:
