@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import httpx
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.serving.limits import Limits
@@ -21,6 +22,25 @@ def to(app: FastAPI) -> httpx.AsyncClient:
     """A client of an application; what fails in it is answered as on a network, not raised."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url=LOCAL)
+
+
+async def require_parameters_refused(app: FastAPI) -> None:
+    """Every route refuses a query parameter that it does not have, and names those that it has."""
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
+    assert len(routes) > 5
+    async with to(app) as client:
+        for route in routes:
+            [method] = route.methods
+            answer = await client.request(
+                method, route.path.replace("{name:path}", "a"), params={"metod": "x"}, json={}
+            )
+            assert answer.status_code == 400, route.path
+            error = answer.json()["error"]
+            assert (error["param"], error["code"]) == ("metod", "unknown_parameter"), route.path
+            assert all(one.alias in error["message"] for one in route.dependant.query_params), route.path
+        assert (await client.get("/", params={"metod": "x"})).status_code == 200, (
+            "the page has no parameters to mistake"
+        )
 
 
 def short(texts: Iterable[str], encoder: SentenceEncoder) -> list[str]:

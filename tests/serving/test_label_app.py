@@ -15,7 +15,7 @@ from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index
 from opencse.serving.label_app import create_label_app
-from serving.harness import to
+from serving.harness import require_parameters_refused, to
 
 pytestmark = pytest.mark.anyio
 
@@ -111,3 +111,7 @@ async def test_a_file_that_cannot_be_saved_leaves_the_marks_as_they_were(app: Fa
         assert "was changed or made by another program" in answer.json()["error"]["message"]
         assert (tmp_path / "out" / "queries.jsonl").read_text() == "mine\n"
         assert [one["text"] for one in (await client.get("/labels")).json()["queries"]] == ["one"]
+
+
+async def test_unknown_parameters_are_refused_by_every_route(app: FastAPI) -> None:
+    await require_parameters_refused(app)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi import Request
+from fastapi import FastAPI, Request
 
 from opencse.serving.errors import ApiError
 from opencse.serving.limits import Limits
 from opencse.serving.request_body import HeldBytes, answer, parse, read_body, while_connected
 from opencse.serving.schemas import SearchRequest
+from serving.harness import require_parameters_refused, to
 
 pytestmark = pytest.mark.anyio
 
@@ -109,3 +111,14 @@ async def test_work_is_cancelled_when_the_client_disconnects() -> None:
 async def test_an_answer_is_json() -> None:
     for size in (0, 10**6):
         assert bytes((await answer({"a": [1.5]}, size)).body) == b'{"a":[1.5]}'
+
+
+async def test_unknown_parameters_are_refused_by_every_route(serve: Callable[..., FastAPI]) -> None:
+    await require_parameters_refused(serve())
+    async with to(serve()) as client:
+        assert (await client.get("/map?method=pca")).status_code == 200
+        answer = await client.get("/map?method=pca&method=tsne")
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"] == "method: is in the address twice; send it once"
+        sent = await client.post("/search?k=3", json={"query": "snow"})
+        assert sent.json()["error"]["message"].endswith("this address has none, and what is sent is in the body")

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
@@ -20,7 +20,7 @@ from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Keys, RequestGuard
 from opencse.serving.metrics import CONTENT_TYPE
 from opencse.serving.projection import Method
-from opencse.serving.request_body import answer, parse, read_body, while_connected
+from opencse.serving.request_body import answer, parse, read_body, require_known_parameters, while_connected
 from opencse.serving.schemas import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
 from opencse.serving.served_model import ServedModel
 from opencse.serving.service import Service
@@ -55,7 +55,7 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
     started = int(time.time())
     app = FastAPI(
         title="opencse", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-        redirect_slashes=False,
+        redirect_slashes=False, dependencies=[Depends(require_known_parameters)],
     )  # fmt: skip
     answer_errors(app)
 

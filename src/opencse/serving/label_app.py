@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware import Middleware
@@ -21,7 +21,7 @@ from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Keys, RequestGuard
 from opencse.serving.limits import Limits
 from opencse.serving.metrics import Metrics
-from opencse.serving.request_body import HeldBytes, answer, parse, read_body
+from opencse.serving.request_body import HeldBytes, answer, parse, read_body, require_known_parameters
 from opencse.serving.worker import Worker
 from opencse.version import __version__
 
@@ -93,7 +93,7 @@ def create_label_app(session: LabelSession, *, indexes: Sequence[str], models: S
 
     app = FastAPI(
         title="opencse label", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-        redirect_slashes=False,
+        redirect_slashes=False, dependencies=[Depends(require_known_parameters)],
     )  # fmt: skip
     answer_errors(app)
 

@@ -1,4 +1,4 @@
-"""Reads the body of a request within its limits, and stops the work when the client disconnects."""
+"""Reads a request within its limits, refuses unknown parameters, and stops the work when the client disconnects."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from fastapi import Request, Response
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
+from opencse.errors import shortened
 from opencse.serving.errors import ApiError, invalid, overloaded
 from opencse.serving.limits import Limits
 
@@ -82,6 +84,29 @@ async def read_body(request: Request, limits: Limits, hold: Callable[[int], None
     except TimeoutError:
         raise ApiError(408, f"the body did not arrive in {limits.read_seconds:g} seconds", code="timeout") from None
     return bytes(body)
+
+
+async def require_known_parameters(request: Request) -> None:
+    """Refuses a query parameter that the route does not have, or that is there twice; a dependency of every route.
+
+    The page itself is the exception: what others add to the address of a page has no meaning.
+
+    Raises:
+        ApiError: naming those that the route has.
+    """
+    route = request.scope.get("route")
+    if not request.url.query or not isinstance(route, APIRoute) or not route.include_in_schema:
+        return
+    known, seen = [one.alias for one in route.dependant.query_params], set[str]()
+    for name in (name for name, _ in request.query_params.multi_items()):
+        if name not in known:
+            there = f"known: {', '.join(known)}" if known else "this address has none"
+            body = ", and what is sent is in the body" if request.method == "POST" else ""
+            message = f"{shortened(name)}: there is no such parameter in the address; {there}{body}"
+            raise ApiError(400, message, param=shortened(name), code="unknown_parameter")
+        if name in seen:
+            raise ApiError(400, f"{name}: is in the address twice; send it once", param=name, code="invalid_value")
+        seen.add(name)
 
 
 async def parse(body: bytes, kind: type[B]) -> B:
