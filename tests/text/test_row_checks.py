@@ -6,7 +6,7 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.text.files.formats import RawRow
-from opencse.text.row_checks import NumericColumns, checked_texts
+from opencse.text.row_checks import NumericColumns, checked_texts, empty_column, line_about_empty
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,16 @@ def test_a_column_of_numbers_next_to_texts_is_refused() -> None:
         columns.look(("anchor", "score"), row)
     with pytest.raises(UserError, match=r"pairs\.csv: column 'score' holds only numbers"):
         columns.refuse()
+
+
+@pytest.mark.parametrize("value", [None, "", " \t\n"])
+def test_a_row_with_an_empty_cell_is_found_and_counted(value: object) -> None:
+    rows = [
+        RawRow(2, 0, ("question", "answer"), ("How long?", "Two hours.")),
+        RawRow(3, 0, ("question", "answer"), ("How far?", value)),
+        RawRow(5, 0, ("question", "answer"), (value, value)),
+    ]
+    assert [empty_column(row) for row in rows] == [None, "answer", "question"]
+    line = "left out   2 of 3 rows, with an empty cell (the first: line 3, column 'answer')"
+    assert line_about_empty(rows, "line") == line
+    assert line_about_empty(rows[:1], "line") == ""

@@ -17,6 +17,7 @@ from opencse.progress import Say
 from opencse.text.corpus_documents import documents_of
 from opencse.text.documents import Document, GivenDocument
 from opencse.text.given import Text, open_texts
+from opencse.text.left_out_rows import say_left_out_rows
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class AdaptationSources:
         """
         if self.pairs is None and self.columns is not None:
             raise UserError("--columns names the two columns of --pairs; add --pairs, or leave --columns out")
-        pairs = () if self.pairs is None else read_pairs(self.pairs, self.columns)
+        pairs = () if self.pairs is None else read_pairs(self.pairs, self.columns, say)
         documents, source = documents_of(self.corpus, self.fields, keep_code=self.keep_code, say=say)
         written = [] if self.questions is None else read_written(self.questions)
         if written:  # among all documents, not among the new or the known ones alone
@@ -95,13 +96,14 @@ class AdaptationSources:
         return AdaptationTexts(documents, source, pairs, written)
 
 
-def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[str, str]]:
+def read_pairs(pairs: Text, columns: Sequence[str] | None = None, say: Say | None = None) -> list[tuple[str, str]]:
     """Reads pairs of a question and a text that answers it.
 
     Args:
         pairs: a file with two columns, or a list of pairs; or a folder in BEIR's layout, whose judgements called
             ``train`` make a pair of each query and each relevant document.
         columns: names of the two columns of a file; see `Source`.
+        say: called with what was left out.
 
     Raises:
         UserError: for bad input, or rows of one or three texts.
@@ -115,6 +117,7 @@ def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[
             if level > 0 and task.documents[row]
         ]
     source = open_texts(pairs, columns=columns)
+    say_left_out_rows(source, say)
     texts = source.read()
     if texts.width != 2:
         raise UserError(

@@ -22,6 +22,7 @@ from opencse.modules.prompts import Role
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Silent
 from opencse.text.given import FileTexts, GivenTexts, Text, TextSource, open_texts
+from opencse.text.left_out_rows import say_left_out_rows
 
 
 @overload
@@ -78,6 +79,8 @@ def encode(
         keep_code=options["keep_code"],
         say=progress.say,
     )
+    if out is not None and not isinstance(out, str | Path):  # elsewhere vector i is of row i
+        say_left_out_rows(source, progress.say)
     form = Form(options["numbers"], options["dimensions"], options["normalize"])
     if out is None:
         if options["numbers"] != "float32":

@@ -43,6 +43,7 @@ from opencse.search.result import IndexInfo, SearchResult
 from opencse.search.row_sources import RowSource, open_rows
 from opencse.text.given import Text, open_texts
 from opencse.text.in_memory import some_of
+from opencse.text.left_out_rows import say_left_out_rows
 from opencse.text.readers import Source
 
 if TYPE_CHECKING:
@@ -339,11 +340,14 @@ def index_negatives(folder: str | Path, pairs: Text, out: str | Path, **options:
         raise UserError(f"{out}: triples are written as .jsonl; choose a file name with that ending")
     require_apart(path, read=paths_of(folder, pairs), models=paths_of(options["model"], options["teacher"]))
     require_absent(path, overwrite=options["overwrite"])
-    rows = open_texts(pairs, columns=options["columns"], split=options["split"]).read().rows
+    progress = options["progress"] or Silent()
+    source = open_texts(pairs, columns=options["columns"], split=options["split"])
+    say_left_out_rows(source, progress.say)
+    rows = source.read().rows
     with Index(Path(folder)) as index, index.snapshot():  # all queries search the same snapshot
         index.encoder = encoder_of(index.info(), options)
         teacher = margin_teacher(options)
-        return mine(index, rows, path, options["how"], teacher, progress=options["progress"] or Silent())
+        return mine(index, rows, path, options["how"], teacher, progress=progress)
 
 
 @public

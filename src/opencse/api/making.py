@@ -27,6 +27,7 @@ from opencse.outputs import made_folder, paths_of, require_apart, require_empty
 from opencse.progress import Counted, Silent
 from opencse.text.corpus import tokenise
 from opencse.text.given import Text, open_texts, texts_of
+from opencse.text.left_out_rows import say_left_out_rows
 from opencse.text.tokenizer import Tokenizer
 
 
@@ -70,6 +71,7 @@ def static(text: Text, out: str | Path, **options: Unpack[StaticOptions]) -> Sta
         keep_code=options["keep_code"],
         say=progress.say,
     )
+    say_left_out_rows(source, progress.say)
     if model is None:
         progress.say(f"vocabulary learning at most {vocabulary:,} pieces from {source.name}")
         pieces = train_wordpiece(texts_of(source), vocabulary, max_length=settings.positions)
@@ -147,6 +149,7 @@ def whiten(model: Model, text: Text, out: str | Path, **options: Unpack[WhitenOp
     require_apart(folder, read=paths_of(text), models=paths_of(model))
     require_empty(folder)
     source = open_texts(text, columns=options["columns"], split=options["split"])
+    say_left_out_rows(source, progress.say)
     loaded = load_encoder(model, options)
     encoder = loaded.twin() if isinstance(model, SentenceEncoder) else loaded
     name = name_of(model)

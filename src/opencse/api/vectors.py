@@ -32,6 +32,7 @@ from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
 from opencse.search.index import Index
 from opencse.text.given import Text, open_texts, texts_of
 from opencse.text.in_memory import some_of
+from opencse.text.left_out_rows import say_left_out_rows
 
 
 @dataclass(frozen=True)
@@ -196,9 +197,11 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
     require_writable(file, remedy="a calibration is saved with its model, so copy the model to a folder of your own")
     require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
     require_json(file, lambda old: has_keys(old, ["random_pairs"]), option="model")
-    texts = texts_of(open_texts(text, columns=options["columns"], split=options["split"]))
-    labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
     progress = options["progress"] or Silent()
+    source = open_texts(text, columns=options["columns"], split=options["split"])
+    say_left_out_rows(source, progress.say)
+    texts = texts_of(source)
+    labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
     encoder = open_for_vectors(
         model, progress, device=options["device"], trust_remote_code=options["trust_remote_code"]
     )
@@ -244,6 +247,7 @@ class _SearchedTexts:
             raise UserError("give either a corpus to search (--corpus), or an index for each model (--index)")
         if corpus is not None:
             source = open_texts(corpus, columns=columns, split=split)
+            say_left_out_rows(source, (options["progress"] or Silent()).say)
             cache = cache_folder(source) if options["cache"] else None
             return cls(texts_of(source), str(corpus) if isinstance(corpus, str | Path) else None, [], cache)
         if len(indexes) != models:

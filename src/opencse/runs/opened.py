@@ -30,6 +30,7 @@ from opencse.streams import seed_of
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.given import TextSource
+from opencse.text.left_out_rows import say_left_out_rows
 from opencse.text.sampling import sample_rows
 from opencse.training.mixture import FIRST, DataSet
 from opencse.training.pace import plan_batches
@@ -187,6 +188,8 @@ class OpenedRun:
     def _tokenised(self, text: TextSource, objective: Objective) -> Corpus:
         """The text as ids, from the token cache if possible; the first of several processes fills the cache."""
         encoder = self.encoder
+        if self.world.first:
+            say_left_out_rows(text, self.progress.say)
         with self.world.first_alone():
             corpus = tokenise(
                 text,

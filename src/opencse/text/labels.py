@@ -18,6 +18,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Real
 from typing import Literal
 
@@ -28,7 +29,7 @@ from opencse.errors import UserError, names_listed, shortened
 from opencse.numerals import whole_number
 from opencse.text.files.formats import RawRow, column_like
 from opencse.text.readers import Source, Texts
-from opencse.text.row_checks import checked_texts
+from opencse.text.row_checks import checked_texts, empty_column, line_about_empty
 
 LabelKind = Literal["score", "class", "margin"]
 _PAIRS = (("anchor", "positive"), ("sentence1", "sentence2"), ("premise", "hypothesis"))
@@ -253,7 +254,7 @@ class LabelledTexts:
             yield texts, checked_texts(texts, self.location, self.unit)
             empty = False
         if empty:
-            raise UserError(f"{self.name}: no rows in it; give at least two")
+            raise UserError(f"{self.name}: no rows without an empty cell in it; give at least two")
 
     def count_rows(self) -> int:
         """The number of rows."""
@@ -268,8 +269,14 @@ class LabelledTexts:
         labels = ((f"{self.location}, {self.unit} {record.number}", record.values[-1]) for record in self._records())
         return number_labels(labels, self.kind, self.name, scale=self.scale)
 
+    @cached_property
+    def left_out_rows(self) -> str:
+        """A line about rows that are left out; see `Source.left_out_rows`."""
+        return line_about_empty(self.source.records(self.columns), self.unit)
+
     def _records(self) -> Iterator[RawRow]:
-        return self.source.records(self.columns)
+        """The records without an empty cell, which may be that of the label."""
+        return (record for record in self.source.records(self.columns) if empty_column(record) is None)
 
 
 def graded_pairs(source: Source) -> LabelledTexts | None:

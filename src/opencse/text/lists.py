@@ -6,6 +6,7 @@ from opencse.errors import UserError, names_listed
 from opencse.text.files.formats import column_like
 from opencse.text.files.kinds import SECTIONED
 from opencse.text.readers import Source
+from opencse.text.row_checks import checked_texts
 
 COLUMNS = ("query", "question", "text", "sentence", "anchor")
 """Columns of texts; the first that is there is read."""
@@ -41,4 +42,6 @@ def read_list(location: str) -> list[str]:
                 "line, if the file has none), or give a file with one text per line"
             )
         source = Source(location, (column,))
+        for record in source.records((column,)):
+            checked_texts(record, source.name, source.unit)  # an empty one is refused: answers are in the order of rows
     return [row[0] for row in source.read().rows]

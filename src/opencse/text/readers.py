@@ -27,7 +27,7 @@ from opencse.text.files.paragraphs import Section
 from opencse.text.files.pipes import Spooled, is_pipe, pipe_name, spool
 from opencse.text.files.sections import read_sections
 from opencse.text.folders import tables_in
-from opencse.text.row_checks import NumericColumns, checked_texts
+from opencse.text.row_checks import NumericColumns, checked_texts, empty_column, line_about_empty
 
 ROLES = ("anchor", "positive", "negative")
 _READING = 1
@@ -240,7 +240,7 @@ class Source:
         return Texts(rows, documents if documents[-1] > 0 else None, self.name)
 
     def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
-        """Yields the rows, each with the record that it is from; at least one.
+        """Yields the rows without an empty cell, each with the record that it is from; at least one.
 
         Raises:
             UserError: naming the file, the line and the fix.
@@ -248,11 +248,11 @@ class Source:
         if self._is_several:
             yield from self._one_after_the_other(lambda file: file.examples(), self.columns)
             return
-        where, unit = self.name if is_pipe(self.location) else self.location, self.unit
+        where, unit = self._where, self.unit
         empty = True
         numeric = NumericColumns(where)
-        for record in self._records(self.columns):
-            if record.number not in self.skip_lines:
+        for record in self.records(self.columns):
+            if empty_column(record) is None:
                 texts = checked_texts(record, where, unit)
                 numeric.look(record.names, texts)
                 yield record, texts
@@ -260,17 +260,34 @@ class Source:
         numeric.refuse()
         if empty:
             raise UserError(
-                f"{self.name}: no sentences in it (blank lines, a header or skipped lines only); "
+                f"{self.name}: no sentences in it (blank lines, a header, empty cells or skipped lines only); "
                 "give at least one sentence"
             )
 
+    @property
+    def _where(self) -> str:
+        return self.name if is_pipe(self.location) else self.location
+
+    @cached_property
+    def left_out_rows(self) -> str:
+        """A line about rows that `examples` leaves out; empty where there are none. The first call reads all rows."""
+        if self.is_file and not self._is_several and self.kind.name in ("text", *SECTIONED):
+            return ""  # they have no cells
+        return line_about_empty(self.records(self.columns), self.unit)
+
     def count_rows(self) -> int:
-        """Counts the rows; refuses a text file in which row i would not be line i + 1.
+        """Counts the rows; refuses a file in which row i would not be line i + 1 of a text, or row i of a table.
 
         Raises:
-            UserError: as `examples`, and for a blank line of a text file that has a text after it.
+            UserError: as `examples`, and for an empty cell, or a blank line of a text file that has a text after it.
         """
         rows = 0
+        for record in self.records(self.columns):
+            if (name := empty_column(record)) is not None:
+                raise UserError(
+                    f"{self._where}, {self.unit} {record.number}: column {name!r} is empty, so the vectors after it "
+                    f"would not have the numbers of their rows; fill it or drop the {self.unit}"
+                )
         lines = self.is_file and not self._is_several and self.kind.name == "text" and not self.skip_lines
         for record, _ in self.examples():
             rows += 1

@@ -1,9 +1,11 @@
-"""Checks the texts of rows: none is empty, each is text, and no column holds numbers alone."""
+"""Leaves out rows with an empty cell, and checks the texts of the others: each is text, no column has numbers alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from opencse.errors import UserError
-from opencse.numerals import is_number
+from opencse.numerals import is_number, number_of
 from opencse.text.files.formats import RawRow
 from opencse.text.scripts import is_unicode
 
@@ -48,6 +50,38 @@ class NumericColumns:
             raise UserError(
                 f"{self._where}: column {name!r} holds only numbers ({text[:20]}, ...), not texts; {_GRADED}"
             )
+
+
+def empty_column(record: RawRow) -> str | None:
+    """The first column of a record without a value: it leaves the row out.
+
+    Example:
+        >>> empty_column(RawRow(7, 0, ("question", "answer"), ("How long?", " ")))
+        'answer'
+    """
+    for name, value in zip(record.names, record.values, strict=True):
+        if value is None or (isinstance(value, str) and not value.strip()):
+            return name
+    return None
+
+
+def line_about_empty(records: Iterable[RawRow], unit: str) -> str:
+    """A line for the user about the rows that are left out because a cell is empty; empty where there are none.
+
+    Example:
+        >>> row = RawRow(7, 0, ("question", "answer"), ("How long?", " "))
+        >>> line_about_empty([row], "line")
+        "left out   1 of 1 row, with an empty cell (the first: line 7, column 'answer')"
+    """
+    rows, left_out, first = 0, 0, ""
+    for record in records:
+        rows += 1
+        if (name := empty_column(record)) is not None:
+            left_out += 1
+            first = first or f"{unit} {record.number}, column {name!r}"
+    if not left_out:
+        return ""
+    return f"left out   {left_out:,} of {number_of(rows, 'row')}, with an empty cell (the first: {first})"
 
 
 def checked_texts(record: RawRow, location: str, unit: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from opencse.text.files.pipes import name_in_command
 from opencse.text.folders import holds_documents, tables_in
 from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
 from opencse.text.labels import graded_pairs
+from opencse.text.left_out_rows import left_out_rows_of
 from opencse.text.readers import Source, Texts
 
 PAIRS_RECIPE = "simcse-supervised"
@@ -74,7 +75,8 @@ def read_to_check(
             if graded is not None:
                 command = _command_for_rows(name, None, GRADED_RECIPE)
                 kind = f"read as {source.kind}; pairs with a score each"
-                return TextToCheck(graded.read(), command, (kind,), again, recipe=GRADED_RECIPE)
+                lines = (kind, *_in_a_line([left_out_rows_of(graded)]))
+                return TextToCheck(graded.read(), command, lines, again, recipe=GRADED_RECIPE)
             has_text = any(column_like(usual, present) for usual in ("text", "sentence"))
             if not _are_pairs(present):
                 fields = None if has_text else suggest_fields(source) or None
@@ -93,9 +95,15 @@ def read_to_check(
     command = _training_command(name, texts.width, columns, fields, keep_code)
     advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
     if isinstance(opened, DocumentTexts):
-        return TextToCheck(texts, command, tuple(" ".join(line.split()) for line in opened.notes.lines()), advice)
+        return TextToCheck(texts, command, _in_a_line(opened.notes.lines()), advice)
     kinds = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()
-    return TextToCheck(texts, command, kinds, advice)
+    left_out = () if opened is None else _in_a_line([left_out_rows_of(opened)])
+    return TextToCheck(texts, command, (*kinds, *left_out), advice)
+
+
+def _in_a_line(lines: Sequence[str]) -> tuple[str, ...]:
+    """Lines for the user, which have a name in a column of its own, as plain words."""
+    return tuple(" ".join(line.split()) for line in lines if line)
 
 
 def _holds_pairs(folder: Path) -> bool:
