@@ -12,6 +12,7 @@ from opencse.api.options.encoding import EncodeOptions, InMemoryOptions
 from opencse.arrays import Embeddings
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.forms import Form
+from opencse.bulk.sentences import sentences_file, write_sentences
 from opencse.bulk.streaming import SUFFIX, EncodedFile, encode_file, write_lines
 from opencse.encoder.measured_precision import measured_precision, sample_of
 from opencse.encoder.text_encoder import TextEncoder
@@ -19,9 +20,9 @@ from opencse.engines.choice import require_engine
 from opencse.errors import InterruptedRunError, UserError
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
-from opencse.outputs import paths_of, require_absent, require_apart
+from opencse.outputs import paths_of, require_absent, require_apart, require_json_lines
 from opencse.progress import Counted, Silent
-from opencse.text.given import FileTexts, GivenTexts, Text, TextSource, open_texts
+from opencse.text.given import DocumentTexts, FileTexts, GivenTexts, Text, TextSource, open_texts
 from opencse.text.left_out_rows import say_left_out_rows
 
 
@@ -53,7 +54,9 @@ def encode(
         text: a file, a Hub data set id, a `Source`, or a list of texts. In rows of several texts the first is read.
             Vector i belongs to line i + 1 of a text file; blank lines are refused, except at its end.
         out: ``.npy`` file to write, a folder for files of ``shard_rows`` vectors each and a manifest, or an open text
-            file for JSON lines (``text``, ``vector``). A list of texts cannot be written.
+            file for JSON lines (``text``, ``vector``). A list of texts cannot be written. The texts of documents are
+            their sentences: ``sentences.jsonl`` in the folder, or ``NAME.sentences.jsonl`` next to the file, has the
+            ``id`` of the document and the ``text`` of each vector, and so have JSON lines.
         **options: see `EncodeOptions`; without ``out`` see `InMemoryOptions`.
 
     Returns:
@@ -106,13 +109,16 @@ def encode(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
+    named = sentences_file(Path(out)) if isinstance(source, DocumentTexts) and isinstance(out, str | Path) else None
+    if named is not None and not to_folder:
+        require_json_lines(named, ["id", "text"], overwrite=options["overwrite"])
     if not isinstance(out, str | Path):
         return write_lines(source, out, settings, say=progress.say)
     try:
         if to_folder:
             from opencse.bulk.folders import encode_folder
 
-            return encode_folder(
+            written = encode_folder(
                 source,
                 out,
                 settings,
@@ -123,7 +129,12 @@ def encode(
                 progress=Counted(progress, "encoding"),
                 say=progress.say,
             )
-        return encode_file(source, out, settings, progress=Counted(progress, "encoding"), say=progress.say)
+        else:
+            written = encode_file(source, out, settings, progress=Counted(progress, "encoding"), say=progress.say)
+        if named is not None and isinstance(source, DocumentTexts):
+            write_sentences(source, named)
+            progress.say(f"sentences  {named}: the id of the document and the text of each vector")
+        return written
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None
     finally:

@@ -29,7 +29,7 @@ FORMATS: tuple[str, ...] = get_args(FileFormat)
 MANIFEST = "manifest.json"
 _BEGUN, _JOURNAL, _LOCK = "encoding.json", "shards.jsonl", ".lock"
 _DIGITS = 5
-_OWN = re.compile(r"part-\d+\.(npy|parquet)|manifest\.json|encoding\.json|shards\.jsonl")
+_OWN = re.compile(r"part-\d+\.(npy|parquet)|manifest\.json|encoding\.json|shards\.jsonl|sentences\.jsonl")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from opencse.numerals import number_of
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
 from opencse.text.files.formats import RawRow
-from opencse.text.given import FileTexts
+from opencse.text.given import DocumentTexts, FileTexts
 
 if TYPE_CHECKING:
     pass
@@ -139,6 +139,8 @@ def write_lines(
 ) -> EncodedFile:
     """Writes each text with its vector to ``out``, one JSON object per line, ``window`` texts at a time.
 
+    A sentence of a document has the document's id, too.
+
     Raises:
         UserError: for a fault in the text, or a vector that is not finite.
     """
@@ -153,8 +155,9 @@ def write_lines(
             written = settings.vectors(encoder, [texts[0] for _, texts in records], prompt)
         except DamagedVectorError as error:
             raise fault(source, records[error.row][0].number, error) from None
-        for (_, texts), vector in zip(records, written.tolist(), strict=True):
-            out.write(json.dumps({"text": texts[0], "vector": vector}, ensure_ascii=False) + "\n")
+        for (record, texts), vector in zip(records, written.tolist(), strict=True):
+            document = {"id": source.id_of(record)} if isinstance(source, DocumentTexts) else {}
+            out.write(json.dumps({**document, "text": texts[0], "vector": vector}, ensure_ascii=False) + "\n")
         out.flush()
         rows += len(records)
     return EncodedFile(rows, settings.form.kept_dimensions(encoder.dimension), 0, time.perf_counter() - started)

@@ -129,6 +129,10 @@ class DocumentTexts:
                 number += 1
                 yield RawRow(number, owner, ("sentence",), (sentence,)), (sentence,)
 
+    def id_of(self, record: RawRow) -> str:
+        """The id of a sentence's document: its name, or its number from 0, as in an index."""
+        return self._documents()[record.document].name or str(record.document)
+
     def count_rows(self) -> int:
         """The number of sentences."""
         return sum(len(document.sentences) for document in self._documents())
