@@ -230,7 +230,7 @@ def test_progress_is_told_after_every_batch_and_ends_at_n(encoder: SentenceEncod
 
 @pytest.mark.parametrize(
     ("texts", "message"),
-    [([None], "text 1 of 1 is of type NoneType"), (["a", 3.5], "text 2 of 2 is of type float"), ([["a"]], "type list")],
+    [([None], r"text 1 of 1 is empty \(None\)"), (["a", 3.5], "text 2 of 2 is of type float"), ([["a"]], "type list")],
 )
 def test_what_is_no_text_is_named(encoder: SentenceEncoder, texts: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
@@ -307,7 +307,7 @@ def test_training_goes_on_after_encode(encoder: SentenceEncoder) -> None:
         (pandas.DataFrame({"text": ["a", "b"]}), "texts: a string or a list of strings is expected, not DataFrame"),
         (np.array("a"), "texts: a string or a list of strings is expected, not ndarray"),
         ([1], "text 1 of 1 is of type int, not a string"),
-        (["a", None], "text 2 of 2 is of type NoneType, not a string"),
+        (["a", None], "text 2 of 2 is empty (None); fill it or drop it"),
         (np.array([["a"], ["b"]]), "texts: a string or a list of strings is expected, not ndarray"),
         (
             ["a", "b \ud800"],

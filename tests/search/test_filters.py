@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
+import pandas
 import pytest
 
 import opencse
@@ -80,9 +82,9 @@ def test_no_command_takes_a_value_that_the_column_cannot_hold(
     assert opencse.index_info(tmp_path / "i").rows == 2
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("value", [float("inf"), float("-inf")])
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", "given"])
-def test_nan_in_metadata_is_refused_with_its_row(
+def test_infinity_in_metadata_is_refused_with_its_row(
     tmp_path: Path, mini: SentenceEncoder, value: float, suffix: str, index: Index
 ) -> None:
     rows = [{"text": "One.", "n": 1.5}, {"text": "Two.", "n": value}, {"text": "Three.", "n": 2}]
@@ -99,6 +101,21 @@ def test_nan_in_metadata_is_refused_with_its_row(
         index.add(rows)
     assert index.rows() == before
     assert not (tmp_path / "i" / "index.json").exists()
+
+
+def test_nan_is_an_empty_value_of_objects(tmp_path: Path, mini: SentenceEncoder) -> None:
+    """Pandas has nan, NaT and NA for an empty cell; a table has nothing there."""
+    (tmp_path / "a.csv").write_text("text,n\nOne.,1.5\nTwo.,nan\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"a\.csv, line 3: column 'n' holds nan among numbers; leave the value empty"):
+        Index.build(tmp_path / "i", read(tmp_path / "a.csv"), mini)
+    missing = [float("nan"), None, pandas.NaT, pandas.NA, np.float32("nan")]
+    rows = [{"text": "One.", "n": 1.5}, *({"text": f"Text {n}.", "n": value} for n, value in enumerate(missing))]
+    with Index.build(tmp_path / "i", rows, mini) as index:
+        assert [hit.metadata["n"] for hit in index.rows()] == [1.5, *[None] * len(missing)]
+        assert index.info().columns == {"n": "number"}
+    (tmp_path / "a.jsonl").write_text('{"text": "One.", "n": NaN}\n{"text": "Two.", "n": 2}\n', encoding="utf-8")
+    with Index.build(tmp_path / "j", read(tmp_path / "a.jsonl"), mini) as index:
+        assert [hit.metadata["n"] for hit in index.rows()] == [None, 2]
 
 
 def test_nan_among_texts_is_a_text(tmp_path: Path, mini: SentenceEncoder) -> None:

@@ -62,7 +62,6 @@ def test_tokens_are_those_of_the_file(tmp_path: Path, byte_level: Tokenizer) -> 
         (b"abc", "not bytes"),
         ({"a": "b"}, "not dict"),
         (["a", 5], "text[1] is a text, or a tuple of two or three, not int '5'"),
-        ([("a", None)], "text[0] is a text"),
         ([b"a"], "text[0] is a text"),
     ],
 )

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import opencse
 from opencse.errors import UserError
-from opencse.text.in_memory import as_list, rows_of, some_of
+from opencse.text.documents import documents_in_memory
+from opencse.text.in_memory import as_list, is_missing, rows_of, some_of
 
 TEXTS = [
     "A kettle boils water. It has a lid. Steam comes out.",
@@ -84,3 +86,31 @@ def test_a_table_is_refused_with_the_way_to_its_texts(name: str, tmp_path: Path)
     pandas = pytest.importorskip("pandas")
     with pytest.raises(TypeError, match="not DataFrame; of a table give a column, or its rows as tuples"):
         CALLS[name](pandas.DataFrame({"title": TEXTS, "text": TEXTS}), tmp_path)
+
+
+MISSING = [None, float("nan"), np.float32("nan"), pandas.NaT, pandas.NA]
+
+
+def test_what_pandas_has_for_an_empty_cell_is_missing() -> None:
+    assert all(map(is_missing, MISSING))
+    assert not any(map(is_missing, ("", "nan", 0, False, [], (None,), np.zeros(2), pandas.Timestamp(0), {})))
+
+
+@pytest.mark.parametrize("value", MISSING)
+def test_a_missing_text_is_called_empty_in_every_list(value: Any, tmp_path: Path) -> None:
+    encoder = opencse.load("opencse-mini", device="cpu")
+    for use in (
+        lambda: encoder.encode(["One.", value]),
+        lambda: opencse.train(["One.", value], tmp_path / "out"),
+        lambda: opencse.train([("One.", "Two."), ("Three.", value)], tmp_path / "out", recipe="simcse-supervised"),
+        lambda: opencse.Index.build(tmp_path / "i", ["One.", value], encoder),
+        lambda: opencse.Index.build(tmp_path / "i", [{"text": value}], encoder),
+    ):
+        with pytest.raises(UserError, match="is empty"):
+            use()
+
+
+@pytest.mark.parametrize("value", MISSING)
+def test_documents_without_a_text_are_left_out_as_those_of_a_table(value: Any) -> None:
+    documents = documents_in_memory([value, (value, "A text."), ("A title", value), (value, value)])
+    assert [document.body for document in documents] == ["A text.", "A title"]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.progress import Count, Counted, Terminal
+from opencse.text.in_memory import is_missing
 from opencse.text.scripts import is_unicode
 
 if TYPE_CHECKING:
@@ -113,6 +114,10 @@ def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) 
 def require_texts(texts: Sequence[object]) -> None:
     """Refuses texts that are not strings or cannot be encoded in UTF-8."""
     for number, text in enumerate(texts, start=1):
+        if is_missing(text):
+            raise UserError(
+                f"text {number} of {len(texts)} is empty ({text}); fill it or drop it (fillna or dropna of pandas)"
+            )
         if not isinstance(text, str):
             raise UserError(f"text {number} of {len(texts)} is of type {type(text).__name__}, not a string")
         if not is_unicode(text):

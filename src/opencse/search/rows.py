@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from opencse.errors import UserError
-from opencse.text.in_memory import is_list
+from opencse.text.in_memory import is_list, is_missing
 from opencse.text.scripts import is_unicode
 from opencse.text.values import require_filled
 
@@ -103,7 +103,7 @@ def checked(row: IndexRow, where: str) -> IndexRow:
         column = require_filled(key, "the name of a column", where, "row")
         if column in ("id", "text"):
             raise UserError(f"{where}: {column!r} is no metadata but part of the row; rename the column")
-        values[column] = plain(value, where, column)
+        values[column] = None if is_missing(value) else plain(value, where, column)
     return IndexRow(text, name, values)
 
 
@@ -161,11 +161,15 @@ def _row(item: RowLike, where: str) -> IndexRow:
     if isinstance(item, Mapping):
         rest = dict(item)
         text, name = rest.pop("text", None), rest.pop("id", None)
+        if "text" in item and is_missing(text):
+            raise UserError(f"{where}: the text is empty; fill it or drop the row")
         if not isinstance(text, str):
             raise UserError(f"{where} has no 'text'; its keys: {', '.join(map(str, item)) or 'none'}")
         if name is not None and not isinstance(name, str | int):
             raise UserError(f"{where}: the id is {type(name).__name__}; give a text or a whole number")
         return IndexRow(text, None if name is None else str(name), rest)
+    if is_missing(item):
+        raise UserError(f"{where}: the text is empty; fill it or drop the row")
     raise TypeError(f"{where} is a text, an IndexRow or a mapping, not {type(item).__name__}")
 
 

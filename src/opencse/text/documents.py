@@ -20,6 +20,7 @@ from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_kno
 from opencse.text.files.lines import suffix_of
 from opencse.text.files.mail import MessageNames
 from opencse.text.folders import PROSE, files_in, find_corpus
+from opencse.text.in_memory import is_missing
 from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
 from opencse.text.scripts import normalised
@@ -321,7 +322,9 @@ def documents_in_memory(documents: Sequence[GivenDocument]) -> list[Document]:
     """
     read = []
     for number, document in enumerate(documents, start=1):
-        parts = ("", document) if isinstance(document, str) else document
+        parts = ("", document) if isinstance(document, str) or is_missing(document) else document
+        if isinstance(parts, tuple | list):
+            parts = ["" if is_missing(part) else part for part in parts]
         if not isinstance(parts, tuple | list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
             raise UserError(
                 f"document {number}: a text, or a title and a text, is expected, not {type(document).__name__}"

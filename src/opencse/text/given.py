@@ -20,7 +20,7 @@ from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.folders import are_splits, holds_documents, tables_in
-from opencse.text.in_memory import rows_of
+from opencse.text.in_memory import is_missing, rows_of
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.reading_notes import ReadingNotes
@@ -351,7 +351,9 @@ def _split_numbers(rows: Sequence[object]) -> tuple[Sequence[object], tuple[obje
 
 
 def _row(row: object, where: str) -> tuple[str, ...]:
-    values = (row,) if isinstance(row, str) else row
+    values = (row,) if isinstance(row, str) or is_missing(row) else row
+    if isinstance(values, tuple | list) and any(map(is_missing, values)):
+        raise UserError(f"{where} is empty; fill it or drop it (fillna or dropna of pandas)")
     if not isinstance(values, tuple | list) or not all(isinstance(value, str) for value in values):
         raise TypeError(f"{where} is a text, or a tuple of two or three, not {type(row).__name__} {str(row)[:40]!r}")
     if not 1 <= len(values) <= len(ROLES):

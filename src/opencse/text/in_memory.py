@@ -17,6 +17,19 @@ def is_list(values: object) -> TypeGuard[Iterable[Any]]:
     return isinstance(values, Iterable) and flat and not isinstance(values, bytes | bytearray | Mapping | Set)
 
 
+def is_missing(value: object) -> bool:
+    """Whether a value is None, or what pandas has for an empty cell: nan, NaT and NA, none of which equals itself.
+
+    Example:
+        >>> [is_missing(value) for value in (None, float("nan"), "", 0)]
+        [True, True, False, False]
+    """
+    try:
+        return value is None or bool(value != value)
+    except (TypeError, ValueError):  # NA says neither, and so do arrays
+        return not hasattr(value, "__len__")
+
+
 def as_list(texts: object) -> list[Any]:
     """The members of ``texts`` as a list; refuses values without an order, such as sets and mappings."""
     if is_list(texts):
