@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
 _NO_NUMBERS = ("nan", "inf", "infinity")
 
 
-class Reading(NamedTuple):
+class ReadingOptions(NamedTuple):
     """How the files of an index are read, which rows that are added later should have in common.
 
     Attributes:
@@ -52,7 +52,7 @@ class RowSource(Protocol):
         """The recognised types of files, and what was skipped in them."""
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ReadingOptions:
         """How its files are read."""
 
     def fingerprint(self) -> str:
@@ -75,7 +75,7 @@ class MemoryRows:
         self.name = number_of(len(self._rows), "row")
         self.count = len(self._rows)
         self.notes = ReadingNotes()
-        self.reading = Reading()
+        self.reading = ReadingOptions()
 
     def fingerprint(self) -> str:
         """See `RowSource`."""
@@ -117,9 +117,9 @@ class FileRows:
         return self._survey.notes
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> ReadingOptions:
         """See `RowSource`."""
-        return Reading(self.collection.fields, self.collection.ids, self.collection.keep_code)
+        return ReadingOptions(self.collection.fields, self.collection.ids, self.collection.keep_code)
 
     def fingerprint(self) -> str:
         """See `RowSource`."""
