@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pandas
+import pandas  # type: ignore[import-untyped]
 import pytest
 
 import opencse

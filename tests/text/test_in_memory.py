@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas
+import pandas  # type: ignore[import-untyped]
 import pytest
 
 import opencse

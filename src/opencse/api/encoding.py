@@ -109,9 +109,11 @@ def encode(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
-    named = sentences_file(Path(out)) if isinstance(source, DocumentTexts) and isinstance(out, str | Path) else None
-    if named is not None and not to_folder:
-        require_json_lines(named, ["id", "text"], overwrite=options["overwrite"])
+    names_file = (
+        sentences_file(Path(out)) if isinstance(source, DocumentTexts) and isinstance(out, str | Path) else None
+    )
+    if names_file is not None and not to_folder:
+        require_json_lines(names_file, ["id", "text"], overwrite=options["overwrite"])
     if not isinstance(out, str | Path):
         return write_lines(source, out, settings, say=progress.say)
     try:
@@ -131,9 +133,9 @@ def encode(
             )
         else:
             written = encode_file(source, out, settings, progress=Counted(progress, "encoding"), say=progress.say)
-        if named is not None and isinstance(source, DocumentTexts):
-            write_sentences(source, named)
-            progress.say(f"sentences  {named}: the id of the document and the text of each vector")
+        if names_file is not None and isinstance(source, DocumentTexts):
+            write_sentences(source, names_file)
+            progress.say(f"sentences  {names_file}: the id of the document and the text of each vector")
         return written
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None

@@ -208,8 +208,8 @@ def adapt(
     model = _start_of(options)
     of_preset = resolve_recipe(options["recipe"], model=model).model
     locate(of_preset or model)  # a typing mistake is reported before the corpus is read, which may take long
-    settings, chosen = _settings(options["settings"]), CHOSEN if options["recipe"] == RECIPE else (None,)
-    require_settings(options["recipe"], presets=chosen, settings=settings, model=model)
+    settings, presets = _settings(options["settings"]), CHOSEN if options["recipe"] == RECIPE else (None,)
+    require_settings(options["recipe"], presets=presets, settings=settings, model=model)
     sources = AdaptationSources(
         corpus=corpus,
         fields=options["fields"],

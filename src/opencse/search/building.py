@@ -116,10 +116,10 @@ class EncoderOrigin:
         """
         if not self.model or self.files:
             return self
-        there, here = fingerprint(load(self.model, pooling=self.pooling)), fingerprint(encoder)
-        if there != here:
+        of_model, of_encoder = fingerprint(load(self.model, pooling=self.pooling)), fingerprint(encoder)
+        if of_model != of_encoder:
             raise UserError(
-                f"model: {self.model} (fingerprint {there}) is not the encoder of this index ({here}), so queries "
+                f"model: {self.model} (fingerprint {of_model}) is not the encoder of this index ({of_encoder}), so queries "
                 "could not open it; name the model that the encoder was loaded from, or leave it out"
             )
         return replace(self, model=str(Path(self.model).resolve()) if Path(self.model).is_dir() else self.model)

@@ -235,8 +235,8 @@ def open_rows(
     except MissingColumnError as error:
         if names is None and added_to.ids is None:
             raise
-        own = "name those of this text with --fields, and with --id if it has ids"
-        raise UserError(f"{error}; {added_to.folder} was built with {added_to.reading}: {own}") from None
+        fix = "name those of this text with --fields, and with --id if it has ids"
+        raise UserError(f"{error}; {added_to.folder} was built with {added_to.reading}: {fix}") from None
 
 
 def _read(rows: FileRows) -> FileRows:

@@ -100,9 +100,9 @@ async def require_known_parameters(request: Request) -> None:
     known, seen = [one.alias for one in route.dependant.query_params], set[str]()
     for name in (name for name, _ in request.query_params.multi_items()):
         if name not in known:
-            there = f"known: {', '.join(known)}" if known else "this address has none"
+            names = f"known: {', '.join(known)}" if known else "this address has none"
             body = ", and what is sent is in the body" if request.method == "POST" else ""
-            message = f"{shortened(name)}: there is no such parameter in the address; {there}{body}"
+            message = f"{shortened(name)}: there is no such parameter in the address; {names}{body}"
             raise ApiError(400, message, param=shortened(name), code="unknown_parameter")
         if name in seen:
             raise ApiError(400, f"{name}: is in the address twice; send it once", param=name, code="invalid_value")

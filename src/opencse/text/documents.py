@@ -322,10 +322,9 @@ def documents_in_memory(documents: Sequence[GivenDocument]) -> list[Document]:
     """
     read = []
     for number, document in enumerate(documents, start=1):
-        parts = ("", document) if isinstance(document, str) or is_missing(document) else document
-        if isinstance(parts, tuple | list):
-            parts = ["" if is_missing(part) else part for part in parts]
-        if not isinstance(parts, tuple | list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+        values: object = ("", document) if isinstance(document, str) or is_missing(document) else document
+        parts = ["" if is_missing(one) else one for one in values] if isinstance(values, tuple | list) else []
+        if len(parts) != 2 or not all(isinstance(part, str) for part in parts):
             raise UserError(
                 f"document {number}: a text, or a title and a text, is expected, not {type(document).__name__}"
             )
