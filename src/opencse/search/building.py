@@ -119,8 +119,8 @@ class EncoderOrigin:
         of_model, of_encoder = fingerprint(load(self.model, pooling=self.pooling)), fingerprint(encoder)
         if of_model != of_encoder:
             raise UserError(
-                f"model: {self.model} (fingerprint {of_model}) is not the encoder of this index ({of_encoder}), so queries "
-                "could not open it; name the model that the encoder was loaded from, or leave it out"
+                f"model: {self.model} (fingerprint {of_model}) is not the encoder of this index ({of_encoder}), so "
+                "queries could not open it; name the model that the encoder was loaded from, or leave it out"
             )
         return replace(self, model=str(Path(self.model).resolve()) if Path(self.model).is_dir() else self.model)
 
