@@ -6,7 +6,7 @@ import datetime
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from opencse.errors import UserError
@@ -44,7 +44,7 @@ RowLike = str | IndexRow | Mapping[str, object]
 
 
 def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[IndexRow]:
-    """Converts each row to an `IndexRow` whose values can be stored.
+    """Converts each row to an `IndexRow` whose values can be stored; nan and NaT of pandas are empty values.
 
     Example:
         >>> [row.id for row in checked_rows(["A cat.", {"text": "A dog.", "id": 7}])]
@@ -59,7 +59,9 @@ def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[Index
         raise TypeError(f"{where} is a list of texts or rows, not {type(rows).__name__}{table}")
     ids = UniqueIds(f"{where}[{{}}]")
     for number, item in enumerate(rows):
-        row = checked(_row(item, f"{where}[{number}]"), f"{where}[{number}]")
+        row = _row(item, f"{where}[{number}]")
+        values = {name: None if is_missing(value) else value for name, value in row.metadata.items()}
+        row = checked(replace(row, metadata=values), f"{where}[{number}]")
         ids.add(row.id, number)
         yield row
 
@@ -103,7 +105,7 @@ def checked(row: IndexRow, where: str) -> IndexRow:
         column = require_filled(key, "the name of a column", where, "row")
         if column in ("id", "text"):
             raise UserError(f"{where}: {column!r} is no metadata but part of the row; rename the column")
-        values[column] = None if is_missing(value) else plain(value, where, column)
+        values[column] = plain(value, where, column)
     return IndexRow(text, name, values)
 
 
