@@ -120,7 +120,7 @@ def test_a_folder_that_holds_a_model_is_left_alone(opencse: Run, text: Path, tmp
         (["--window", "0"], ["window", "greater than or equal to 1"]),
         (["--vocabulary", "3"], ["a vocabulary of 3 pieces is too small"]),
         (["--dimension", "4000"], ["dimension 4000 is above", "pieces of the vocabulary"]),
-        (["--set", "dimension=448"], ["too little text", "are needed", "smaller dimension"]),
+        (["--dimension", "448"], ["too little text", "are needed", "smaller dimension"]),
         (["--model", "./nowhere"], ["./nowhere"]),
         (["--skip-lines", "./nowhere"], ["nowhere"]),
     ],
@@ -139,8 +139,11 @@ def test_no_text(opencse: Run, tmp_path: Path) -> None:
 
 
 def test_defaults_are_those_of_the_settings() -> None:
+    """An option that is not typed has no value, so that --set of the same setting is not a second one."""
     import inspect
 
-    shown = inspect.signature(static).parameters
+    shown = inspect.signature(static, eval_str=True).parameters
     for name in ("dimension", "layers", "window"):
-        assert shown[name].default == StaticSettings.model_fields[name].default
+        assert shown[name].default is None
+        [option] = shown[name].annotation.__metadata__
+        assert f"by default {StaticSettings.model_fields[name].default}" in option.help
