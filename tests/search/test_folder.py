@@ -114,7 +114,7 @@ REFUSED = [
     "index export ix nope new",
     "index export ix qdrant mine",
     "nearest missing-model --query cat --corpus text.txt",
-    "nearest opencse-mini --query cat --corpus bad.csv --columns text",
+    "nearest opencse-mini --query cat --corpus late.jsonl",
     "encode tiny bad.csv --column text --out new",
     "encode tiny late.jsonl --out new.npy",
     "encode tiny text.txt --out mine",
