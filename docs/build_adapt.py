@@ -20,6 +20,7 @@ import numpy as np
 from comparisons import RESULTS, markdown
 from templates import filled
 
+from opencse.numerals import number_of
 from opencse.records import save_json, save_text
 from opencse.statistics import paired_queries
 
@@ -178,10 +179,20 @@ def below_text(runs: Sequence[Run], model: str) -> list[str]:
     return below
 
 
+def made_on(runs: Sequence[Run]) -> str:
+    """The machines, each with the commits and the version of torch of its runs."""
+    commits: dict[tuple[str, str], set[str]] = {}
+    for run in runs:
+        commits.setdefault((run["machine"], run["torch"]), set()).add(run["commit"])
+    return "; ".join(
+        f"{machine} (commit {', '.join(sorted(of_it))}; torch {torch})"
+        for (machine, torch), of_it in sorted(commits.items())
+    )
+
+
 def page(runs: Sequence[Run]) -> str:
     """The page in Markdown."""
     models = sorted({run["model"] for run in runs}, key=lambda name: (name != "opencse-mini", name))
-    made = sorted({(run["machine"], run["commit"], run["torch"]) for run in trained(runs)})
     return filled(
         "adapt.md.jinja",
         models={
@@ -197,7 +208,8 @@ def page(runs: Sequence[Run]) -> str:
         hybrid=hybrid(runs),
         text=agreement(runs, ""),
         pairs=agreement(runs, "all"),
-        made=", ".join(f"{machine} (commit {commit}, torch {torch})" for machine, commit, torch in made),
+        made=made_on(trained(runs)),
+        number_of=number_of,
         date=max(run["date"] for run in runs),
     )
 

@@ -82,3 +82,8 @@ def test_verdicts_are_compared_with_the_test_queries(script: ModuleType, runs: l
     assert script.agreement([], "") == {}
     both = script.hybrid(runs)
     assert (both["models"], both["mean"], both["above"], both["below"]) == (5, "5.0", 5, 0)
+
+
+def test_a_machine_is_named_once_with_its_commits(script: ModuleType, runs: list[dict[str, Any]]) -> None:
+    others = [run | {"commit": "def"} for run in runs] + [run | {"machine": "another"} for run in runs]
+    assert script.made_on([*runs, *others]) == "a machine (commit abc, def; torch 2); another (commit abc; torch 2)"
