@@ -6,12 +6,14 @@ import errno
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from opencse.errors import UserError
 from opencse.outputs import (
+    has_fields,
     held_lock,
     made_folder,
     paths_of,
@@ -21,6 +23,7 @@ from opencse.outputs import (
     require_json,
     require_writable,
 )
+from opencse.search.result import IndexInfo
 from opencse.text.readers import Source
 
 
@@ -93,6 +96,14 @@ def test_json_of_something_else_is_refused(tmp_path: Path, content: str) -> None
         require_json(file, lambda old: isinstance(old, dict) and "own" in old)
     file.write_text('{"own": 1}')
     require_json(file, lambda old: isinstance(old, dict) and "own" in old)
+
+
+def test_a_result_that_lacks_later_fields_is_still_one() -> None:
+    """Of `index info` before the index remembered how its files are read."""
+    info = {one.name: None for one in fields(IndexInfo)}
+    assert has_fields(info, IndexInfo)
+    assert has_fields({name: value for name, value in info.items() if name not in ("fields", "ids")}, IndexInfo)
+    assert not has_fields({name: value for name, value in info.items() if name != "fingerprint"}, IndexInfo)
 
 
 def test_a_folder_that_stays_empty_is_removed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -195,8 +195,11 @@ def has_list(value: object, name: str, keys: Iterable[str]) -> bool:
 
 
 def has_fields(value: object, cls: Any) -> bool:  # noqa: ANN401 - any dataclass
-    """Whether a value read from JSON is an object with all fields of the dataclass ``cls``."""
-    return has_keys(value, [field.name for field in fields(cls)])
+    """Whether a value read from JSON is an object with the fields of the dataclass ``cls`` that have no default.
+
+    Those with one may have been added since the object was written.
+    """
+    return has_keys(value, [one.name for one in fields(cls) if one.default is one.default_factory is MISSING])
 
 
 def names_in(folder: Path, option: str = "--out") -> set[str]:
