@@ -34,7 +34,7 @@ def lines(file: Path) -> list[dict[str, str]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize(("out", "named"), [("v.npy", "v.sentences.jsonl"), ("v", "v/sentences.jsonl")])
+@pytest.mark.parametrize(("out", "named"), [("v.npy", "v.sentences.jsonl"), ("v.2", "v.2/sentences.jsonl")])
 def test_a_file_and_a_folder_have_the_document_of_each_vector(
     documents: Path, tmp_path: Path, out: str, named: str
 ) -> None:

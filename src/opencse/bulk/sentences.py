@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from opencse.bulk.streaming import SUFFIX
 from opencse.errors import UserError, reason
 from opencse.io import writing
 from opencse.text.given import DocumentTexts
@@ -20,7 +21,7 @@ def sentences_file(out: Path) -> Path:
         >>> sentences_file(Path("manual.npy")).name
         'manual.sentences.jsonl'
     """
-    return out.with_suffix(f".{SENTENCES}") if out.suffix else out / SENTENCES
+    return out.with_suffix(f".{SENTENCES}") if out.suffix == SUFFIX else out / SENTENCES
 
 
 def sentences_of(source: DocumentTexts) -> Iterator[dict[str, str]]:
