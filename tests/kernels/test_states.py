@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.states import embedding_module, plain_states, trained_states
+from opencse.kernels.states import embedding_module, inference_computation, plain_states, trained_states
 
 TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun."]
 
@@ -37,3 +40,24 @@ def test_a_backbone_without_embeddings_module_is_refused(encoder: SentenceEncode
     del encoder.backbone.embeddings
     with pytest.raises(UserError, match="no module called embeddings"):
         embedding_module(encoder.backbone)
+
+
+def test_without_a_gpu_or_bf16_transformers_computes_what_the_fast_forward_does_not(encoder: SentenceEncoder) -> None:
+    with torch.no_grad():
+        assert inference_computation(encoder.backbone, bf16=True) == "transformers"
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_0", "max"])
+def test_a_gpu_encodes_in_bf16_as_in_float32(tiny_folder: Path, pooling: str) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, device="cuda", pooling=pooling)
+    with torch.no_grad():
+        assert inference_computation(encoder.backbone, bf16=True) == "padded"
+        assert inference_computation(encoder.backbone, bf16=False) == "transformers"
+    assert inference_computation(encoder.backbone, bf16=True) == "transformers", "with gradients"
+    texts = [*TEXTS, "dog " * 150, "dog", "The cat sleeps. " * 9]
+    exact = encoder.encode(texts, normalize_embeddings=True)
+    rounded = encoder.encode(texts, normalize_embeddings=True, precision="bf16")
+    cosines = (exact * rounded).sum(axis=1)
+    assert cosines.min() > 0.999
+    assert not np.array_equal(exact, rounded)

@@ -18,7 +18,7 @@ from opencse.errors import UserError
 from opencse.kernels.inference import InferenceForward
 from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
 from opencse.kernels.precision import PrecisionName
-from opencse.kernels.states import Computation, plain_states, trained_states
+from opencse.kernels.states import Computation, inference_computation, plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_at, dropout_rates
 from opencse.model_folder.static_folder import StaticParts
@@ -284,8 +284,8 @@ class EncoderNetwork(nn.Module):
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
         """The inference forward: (rows, dimension) vectors as saved models give them.
 
-        On a CPU, without gradient, backbones of BERT's shape are computed by `opencse.kernels.inference`: the same
-        vectors up to rounding.
+        Without gradient, backbones of BERT's shape are computed by `opencse.kernels.inference` on a CPU, and in bf16 by
+        `opencse.kernels.padded` on a GPU: the same vectors up to rounding.
 
         Args:
             tokens: of the texts.
@@ -294,8 +294,9 @@ class EncoderNetwork(nn.Module):
         if not self.training and self.fast.supports(self.backbone, tokens):
             pooled = self._fast_pooled(tokens, bf16=bf16)
         else:
+            how, first = inference_computation(self.backbone, bf16=bf16), self.pooling is Pooling.CLS
             with torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext():
-                pooled = self._pool(self._states(tokens), tokens)
+                pooled = self._pool(self._states(tokens, computation=how, first=first), tokens)
         vectors: Tensor = self.dense(pooled)
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from opencse.errors import UserError
 from opencse.kernels.outputs import Disturb
-from opencse.kernels.packed import pack
+from opencse.kernels.packed import pack, why_not_packed
 from opencse.kernels.padded import padded_states
 from opencse.text.tokenizer import Tokens
 
@@ -111,6 +111,17 @@ def unread_mask(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
     if type(backbone) not in kinds or backbone.config.is_decoder or backbone.config._attn_implementation != "sdpa":
         return mask
     return mask.bool()[:, None, None].expand(-1, -1, mask.shape[1], -1)
+
+
+def inference_computation(backbone: PreTrainedModel, *, bf16: bool) -> Computation:
+    """What computes the forward of inference where `opencse.kernels.inference` does not: ``padded`` in bf16 on a GPU.
+
+    Args:
+        backbone: any transformers encoder.
+        bf16: whether it is computed in bf16. Float32 stays with transformers, whose attention is fused.
+    """
+    ours = bf16 and backbone.device.type == "cuda" and not torch.is_grad_enabled() and why_not_packed(backbone) is None
+    return "padded" if ours else "transformers"
 
 
 def trained_states(
