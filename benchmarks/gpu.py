@@ -4,8 +4,8 @@ r"""Measures training, encoding and the loss on a GPU, next to sentence-transfor
 
 ``train``: steps of SimCSE on a BERT of base shape with random weights (pairs of a text with itself, batch 64, at most
 32 ids, [CLS] with the head of training, AdamW, gradients clipped, bf16), by `opencse.runs.job.TrainJob` as `opencse
-train` does, in four ways: by transformers' layers, by ours, with recorded steps, and with compiled layers too; and by
-sentence-transformers' loss with torch's AdamW under bf16 autocast, texts tokenised before. ``--epoch`` makes all steps
+train` does, in three ways: by transformers' layers, by ours, and with recorded steps; and by sentence-transformers'
+loss with torch's AdamW under bf16 autocast, texts tokenised before. ``--epoch`` makes all steps
 of an epoch of a million sentences the last way. ``kernels``: what the GPU does in ten recorded steps, by kind of
 kernel. ``encode``: texts to vectors, tokenising included, in bf16, compared
 with sentence-transformers' `encode` as it is by default (float32, 32 texts at a time) and at its best (bf16, 512).
@@ -42,7 +42,6 @@ WAYS = {
     "transformers' layers": ("training.packed=false", "training.graphs=false"),
     "our layers": ("training.graphs=false",),
     "recorded steps": (),
-    "recorded steps, compiled layers": ("training.compile=true",),
 }
 WARM_UP = 40
 PROFILED = 100
@@ -51,14 +50,13 @@ KERNELS = {
     "matrix products": ("nvjet", "gemm", "cutlass"),
     "AdamW and clipping": ("multi_tensor_apply", "NormTwo"),
     "casts and copies": ("copy", "Memcpy"),
-    "query, key and value joined": ("CatArray",),
-    "LayerNorm": ("layer_norm", "GammaBeta"),
-    "GELU": ("Gelu",),
-    "dropout": ("dropout", "masked_scale"),
-    "softmax": ("softmax",),
+    "attention": ("_attend",),
+    "dropout, residual and LayerNorm": ("_norm",),
+    "GELU": ("_gelu",),
+    "embeddings": ("embedding", "layer_norm", "GammaBeta", "dropout", "masked_scale"),
     "sums (of biases' gradients)": ("reduce_kernel",),
 }
-"""Parts of the names of torch's kernels."""
+"""Parts of the names of kernels, torch's and those of `opencse.kernels.fused`; the first that fits counts."""
 
 
 class Clock(Silent):

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+import devices  # noqa: F401  # before anything imports Triton
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from opencse import SentenceEncoder, UserError
+from opencse import SentenceEncoder
 from opencse.runs.forward import choose_forward
 
 
@@ -12,7 +10,4 @@ def test_packing_is_switched_on_where_it_can_be(encoder: SentenceEncoder) -> Non
     assert "training.packed = false" in choose_forward(encoder, False)
     assert str(encoder.computation) == "transformers"
     assert choose_forward(encoder, "auto") == "packed, no padding"
-    for packed in ("auto", True, False):
-        with pytest.raises(UserError, match=r"^training\.compile: on cpu nothing is compiled; leave it out$"):
-            choose_forward(encoder, packed, compiled=True)
     assert str(encoder.computation) == "packed"

@@ -2,14 +2,14 @@
 
 The same function of the same weights as transformers' own, up to rounding and dropout's draws. A GPU that trains a
 small encoder waits for the processor that launches its kernels: transformers' forward and backward under autocast are
-some 1,500 of them. Here weights are cast once per layer, the last layer computes the first token alone where only that
-one is read, and a layer can be compiled, which fuses what is left between its products. Texts are padded to multiples
-of 8 ids: tensor cores want that, and a compiled layer is made for few shapes.
+some 1,500 of them. Here weights are cast once per layer, and the last layer computes the first token alone where only
+that one is read. `opencse.kernels.fused` computes the same layers in fewer kernels still, where Triton is there. Texts
+are padded to multiples of 8 ids: tensor cores want that, and few shapes are recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from opencse.errors import reason, shortened
 from opencse.kernels.packed import Block, pack, relative_bias, roberta_positions
 
 if TYPE_CHECKING:
@@ -24,12 +25,16 @@ if TYPE_CHECKING:
 
 MULTIPLE = 8
 """What divides the length of a batch."""
+FUSED = {torch.bfloat16: 128, torch.float16: 128, torch.float32: 32}
+"""Longest texts that `opencse.kernels.fused` computes, in ids; one program holds all scores of a head."""
+WIDEST = 64
+"""Widest heads that it computes, in dimensions."""
 _MATERIALISED = 128
 """Longest texts whose attention scores are written out; for longer ones torch's fused attention is faster."""
 
 
 class LayerWeights(NamedTuple):
-    """The weights of one layer, as a compiled function takes them: (weight, bias) of each map, then of each norm."""
+    """The weights of one layer: (weight, bias) of each map, then of each norm."""
 
     query: tuple[Tensor, Tensor]
     key: tuple[Tensor, Tensor]
@@ -126,7 +131,7 @@ def padded_states(
     disturb: Callable[[Tensor], Tensor] | None = None,
     leading: Tensor | None = None,
     dtype: torch.dtype | None = None,
-    compiled: bool = False,
+    fused: bool = False,
 ) -> dict[int, Tensor]:
     """Hidden states of some layers, with gradient.
 
@@ -140,7 +145,7 @@ def padded_states(
         disturb: changes the (rows, length, hidden) token embeddings, if given.
         leading: (rows, hidden) vectors that replace the embeddings' output at the first token, if given.
         dtype: of the arithmetic; by default that of autocast, or else of the weights.
-        compiled: compute each layer by `compiled_layer`.
+        fused: compute the layers by `opencse.kernels.fused`, where they fit.
 
     Returns:
         (rows, length, hidden) of each layer, of ``dtype``.
@@ -155,7 +160,6 @@ def padded_states(
         shape.attention_rate if dropout else 0.0,
         float(backbone.config.layer_norm_eps),
     )
-    layer = compiled_layer() if compiled else layer_states
     spare = -length % MULTIPLE if disturb is None else 0
     mask = functional.pad(mask, (0, spare))
     with torch.autocast(kind, enabled=False):
@@ -163,13 +167,57 @@ def padded_states(
         if leading is not None:
             x = torch.cat([leading.to(dtype).unsqueeze(1), x[:, 1:]], dim=1)
         states = {0: x[:, :length]} if 0 in layers else {}
-        bias = _bias(backbone, mask)
-        for number, block in enumerate(shape.blocks, start=1):
-            first = first_only and number == len(shape.blocks)
-            x = layer(x, bias, LayerWeights.of(block), rates, first)
+        if fused and mask.shape[1] <= FUSED.get(dtype, 0) and unfit_for_fusing(backbone) is None:
+            layer = _fused(shape.blocks, mask, dtype, rates)
+        else:
+            layer = _plain(shape.blocks, _bias(backbone, mask), rates)
+        for number in range(1, len(shape.blocks) + 1):
+            x = layer(x, number - 1, first_only and number == len(shape.blocks))
             if number in layers:
                 states[number] = x[:, :length]
     return states
+
+
+def unfit_for_fusing(backbone: PreTrainedModel) -> str | None:
+    """The reason why the layers of ``backbone``, one of BERT's shape, cannot be fused; None where they can."""
+    if hasattr(backbone.encoder, "compute_position_bias"):
+        return "attention with relative positions"
+    config = backbone.config
+    size = config.hidden_size // config.num_attention_heads
+    return f"heads of {size} dimensions, more than {WIDEST}" if size > WIDEST else None
+
+
+@cache
+def unfit_for_triton(device: torch.device) -> str | None:
+    """The reason why Triton's kernels do not run on ``device``; None where a small one did."""
+    try:
+        from opencse.kernels.triton_rows import gelu
+
+        gelu(torch.zeros(1, 16, device=device), torch.zeros(16, device=device))
+    except Exception as error:  # of many kinds: no package, no C compiler, a GPU that it does not know
+        return f"Triton does not run: {shortened(reason(error), 200)}"
+    return None
+
+
+_Layer = Callable[[Tensor, int, bool], Tensor]
+"""Computes a layer from its input, its number from 0, and whether the first token alone is computed."""
+
+
+def _plain(blocks: Sequence[Block], bias: Tensor, rates: Rates) -> _Layer:
+    """The layers by `layer_states`."""
+    return lambda x, number, first: layer_states(x, bias, LayerWeights.of(blocks[number]), rates, first)
+
+
+def _fused(blocks: Sequence[Block], mask: Tensor, dtype: torch.dtype, rates: Rates) -> _Layer:
+    """The layers by `opencse.kernels.fused`, of the current weights."""
+    from opencse.kernels.fused import PLACES, Setting, copied, fused_layer
+
+    seeds = None
+    if rates.hidden or rates.attention:
+        seeds = torch.randint(2**62, (len(blocks) * PLACES,), device=mask.device)
+    setting = Setting(mask.contiguous(), rates.heads, rates.hidden, rates.attention, rates.eps, seeds)
+    copies = copied(blocks, dtype)
+    return lambda x, number, first: fused_layer(x, blocks[number], copies[number], setting, number, first)
 
 
 def _embedded(
@@ -201,10 +249,3 @@ def _bias(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
     bias = torch.zeros(mask.shape, device=mask.device).masked_fill(mask == 0, float("-inf"))[:, None, None]
     relative = relative_bias(backbone, mask.shape[1])
     return bias if relative is None else relative + bias
-
-
-@cache
-def compiled_layer() -> Callable[[Tensor, Tensor, LayerWeights, Rates, bool], Tensor]:
-    """`layer_states` compiled by torch: once for all shapes, shared by all layers of all encoders."""
-    compiled: Callable[[Tensor, Tensor, LayerWeights, Rates, bool], Tensor] = torch.compile(layer_states, dynamic=True)
-    return compiled

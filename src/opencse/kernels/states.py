@@ -18,10 +18,10 @@ from opencse.text.tokenizer import Tokens
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Computation = Literal["transformers", "packed", "padded", "compiled"]
+Computation = Literal["transformers", "packed", "padded", "fused"]
 """What computes the training forward: transformers; without padding (`opencse.kernels.packed`, on a CPU); with padding
-in few kernels (`opencse.kernels.padded`, on a GPU); the same with compiled layers."""
-ON_GPU: tuple[Computation, ...] = ("padded", "compiled")
+in few kernels (`opencse.kernels.padded`, on a GPU); the same with layers by Triton (`opencse.kernels.fused`)."""
+ON_GPU: tuple[Computation, ...] = ("padded", "fused")
 """Those of `opencse.kernels.padded`."""
 
 
@@ -141,7 +141,7 @@ def trained_states(
         backbone: one of BERT's shape.
         tokens: of the texts.
         layers: from 0 (the embeddings' output) to the last.
-        computation: ``packed``, ``padded`` or ``compiled``.
+        computation: ``packed``, ``padded`` or ``fused``.
         first: of the last layer compute the first token alone.
         disturb: changes the token embeddings, if given.
         dropout: draw it; packed, from a seed that torch's generator gives.
@@ -158,7 +158,7 @@ def trained_states(
             dropout=dropout,
             disturb=disturb,
             leading=leading,
-            compiled=computation == "compiled",
+            fused=computation == "fused",
         )
         return [by_layer[layer] for layer in layers]
     seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None

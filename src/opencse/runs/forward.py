@@ -8,7 +8,7 @@ from typing import Literal
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.padded import MULTIPLE
+from opencse.kernels.padded import MULTIPLE, unfit_for_fusing, unfit_for_triton
 from opencse.kernels.states import ON_GPU
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
@@ -16,7 +16,7 @@ from opencse.recipes.recipe import Recipe
 from opencse.training.recorded import why_not_recorded
 
 
-def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"], *, compiled: bool = False) -> str:
+def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) -> str:
     """Chooses what computes the training forward, as far as ``training.packed`` and the model allow, and says why.
 
     Example:
@@ -27,7 +27,6 @@ def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"], *,
     Args:
         encoder: changed by this call.
         setting: the value of ``training.packed``.
-        compiled: the value of ``training.compile``.
 
     Raises:
         UserError: for a setting that has no effect on this device or with this model.
@@ -35,20 +34,17 @@ def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"], *,
     plain = str(encoder.backbone.config._attn_implementation)
     kind, obstacle = encoder.device.type, why_not_packed(encoder.backbone)
     if setting is False:
-        obstacle = "training.packed = false"
-    if compiled and (kind != "cuda" or obstacle is not None):
-        why = f"on {kind} nothing is compiled" if kind != "cuda" else f"nothing is compiled ({obstacle})"
-        raise UserError(f"training.compile: {why}; leave it out")
-    if setting is False:
-        return f"{plain} (padded: {obstacle})"
+        return f"{plain} (padded: training.packed = false)"
     if setting == "auto" and (obstacle is not None or kind not in ("cpu", "cuda")):
         return f"{plain} (padded: {obstacle or f'on {kind}'})"
     if setting is True and kind != "cpu":
         raise UserError("training.packed needs a CPU; set it to auto, or add --device cpu")
     pack(encoder.backbone)
     if kind == "cuda":
-        encoder.computation = "compiled" if compiled else "padded"
-        return f"in {encoder.computation} layers, lengths multiples of {MULTIPLE}"
+        unfit = unfit_for_fusing(encoder.backbone) or unfit_for_triton(encoder.device)
+        encoder.computation = "fused" if unfit is None else "padded"
+        layers = "fused layers" if unfit is None else f"padded layers (not fused: {unfit})"
+        return f"in {layers}, lengths multiples of {MULTIPLE}"
     encoder.computation = "packed"
     return "packed, no padding"
 

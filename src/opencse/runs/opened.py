@@ -123,7 +123,7 @@ class OpenedRun:
         for one in objectives:
             one.check(Context(one, encoder=encoder, model=start.model, own_dropout=recipe.encoder.dropout is None))
         _add_masked_lm_head(encoder, objectives, start.model, trust_remote_code)
-        attention = choose_forward(encoder, recipe.training.packed, compiled=recipe.training.compile)
+        attention = choose_forward(encoder, recipe.training.packed)
         return cls(start, further, model, encoder, objectives, attention, max_length, world, progress)
 
     @property

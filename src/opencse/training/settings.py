@@ -47,8 +47,6 @@ class TrainingSettings(Settings):
             counts.
         packed: skip padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
             `opencse.kernels.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
-        compile: on a GPU compile the layers of backbones of BERT's shape, which takes a minute or more at the start;
-            see `opencse.kernels.padded`.
         graphs: on a GPU record a step as a CUDA graph and replay it, where backbone and objective allow it; see
             `opencse.training.recorded`.
         precision: ``auto`` takes bf16 autocast where the processor is faster in it, float32 elsewhere.
@@ -88,7 +86,6 @@ class TrainingSettings(Settings):
     max_grad_norm: float = Field(default=1.0, gt=0)
     worst_case: WorstCaseSettings | None = None
     packed: Literal["auto"] | bool = "auto"
-    compile: bool = False
     graphs: bool = True
     precision: Literal["auto", "float32", "bf16"] = "auto"
     average_with_start: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (1.0,)
