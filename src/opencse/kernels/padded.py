@@ -193,7 +193,9 @@ def unfit_for_triton(device: torch.device) -> str | None:
     try:
         from opencse.kernels.triton_rows import gelu
 
-        gelu(torch.zeros(1, 16, device=device), torch.zeros(16, device=device))
+        zeros = torch.zeros(1, 16, device=device)
+        with torch.cuda.device_of(zeros):
+            gelu(zeros, zeros[0])
     except Exception as error:  # of many kinds: no package, no C compiler, a GPU that it does not know
         return f"Triton does not run: {shortened(reason(error), 200)}"
     return None
