@@ -18,7 +18,7 @@ from devices import DEVICE, use_triton
 
 use_triton()
 
-from opencse.kernels.fused import PLACES, Copies, Setting, copied, fused_layer  # noqa: E402
+from opencse.kernels.fused import SLOTS, Copies, Setting, copied, fused_layer  # noqa: E402
 from opencse.kernels.packed import Block, pack  # noqa: E402
 from opencse.kernels.padded import FUSED, LayerWeights, Rates, layer_states, padded_states  # noqa: E402
 
@@ -60,7 +60,7 @@ def parameters(of: Block) -> list[Tensor]:
 
 
 def setting(mask: Tensor, hidden: float = 0.0, attention: float = 0.0) -> Setting:
-    seeds = torch.arange(5, 5 + PLACES, device=DEVICE) * 2**35 if hidden or attention else None
+    seeds = torch.arange(5, 5 + SLOTS, device=DEVICE) * 2**35 if hidden or attention else None
     return Setting(mask, HEADS, hidden, attention, 1e-12, seeds)
 
 
@@ -257,7 +257,7 @@ from opencse.kernels import triton_attention, triton_rows
 sizes = {"HIDDEN": 128, "SIZE": 32, "TILE": 32, "WIDE": 32, "RATE": 0.1, "EPS": 1e-12}
 rows = {"WIDTH": 96, "ROWS": 4, "COLUMNS": 64}
 kinds = {"mask": "*i64", "seeds": "*i64", "sums": "*fp32", "biases": "*fp32", "statistics": "*fp32"}
-numbers = ("place", "length", "queries", "rows", "programs")
+numbers = ("slot", "length", "queries", "rows", "programs")
 for module in (triton_attention, triton_rows):
     for name in ("_attend", "_attend_back", "_norm", "_norm_back", "_gelu", "_gelu_back"):
         kernel = getattr(module, name, None)

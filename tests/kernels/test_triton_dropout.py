@@ -38,7 +38,7 @@ def test_the_share_is_the_rate_in_all_rows_and_columns(rate: float) -> None:
 def correlation(a: Tensor, b: Tensor) -> float:
     """Of two masks, in standard errors."""
     a, b = (one.double().flatten() for one in (a, b))
-    return float(torch.corrcoef(torch.stack([a, b]))[0, 1] * math.sqrt(len(a)))
+    return math.sqrt(len(a)) * torch.corrcoef(torch.stack([a, b]))[0, 1].item()
 
 
 def test_masks_of_other_seeds_places_and_cells_are_independent() -> None:

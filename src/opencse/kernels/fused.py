@@ -21,7 +21,7 @@ from opencse.kernels.triton_attention import attention, attention_gradients
 from opencse.kernels.triton_dropout import SeededDropout
 from opencse.kernels.triton_rows import added_norm, added_norm_gradients, gelu, gelu_gradients
 
-PLACES = 3
+SLOTS = 3
 """Places of a layer that draw dropout: attention weights, attention output, feed-forward output."""
 
 
@@ -52,7 +52,7 @@ class Setting(NamedTuple):
         hidden_rate: dropout of the maps' outputs.
         attention_rate: dropout of the attention weights.
         eps: of the LayerNorms.
-        seeds: (layers * PLACES,) int64, of dropout; None without.
+        seeds: (layers * SLOTS,) int64, of dropout; None without.
     """
 
     mask: Tensor
@@ -62,10 +62,10 @@ class Setting(NamedTuple):
     eps: float
     seeds: Tensor | None
 
-    def draws(self, number: int, place: int) -> SeededDropout:
-        """The dropout of a place (0 to 2, in the order of the layer) of layer ``number``."""
-        rate = self.hidden_rate if place else self.attention_rate
-        return SeededDropout(rate, self.seeds, number * PLACES + place)
+    def draws(self, number: int, slot: int) -> SeededDropout:
+        """The dropout at place ``slot`` (from 0, in the order of the layer) of layer ``number``."""
+        rate = self.hidden_rate if slot else self.attention_rate
+        return SeededDropout(rate, self.seeds, number * SLOTS + slot)
 
 
 def copied(blocks: Sequence[Block], dtype: torch.dtype) -> list[Copies]:
@@ -106,7 +106,7 @@ def fused_layer(x: Tensor, block: Block, copies: Copies, setting: Setting, numbe
     Returns:
         (rows, length, hidden), or (rows, 1, hidden).
     """
-    with torch.cuda.device_of(x):  # where Triton launches
+    with torch.cuda.device_of(x):  # type: ignore[no-untyped-call]  # where Triton launches
         weights = _weights(block.query, block.key, block.value, block.attention, norm=block.attention_norm)
         x = _Attended.apply(x, copies, setting, number, first, *weights)  # type: ignore[no-untyped-call]
         weights = _weights(block.inner, block.outer, norm=block.outer_norm)
@@ -151,7 +151,7 @@ class _Attended(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         x, joined, mixed, change, statistics, change_bias, norm_weight = ctx.saved_tensors
-        copies, setting, draws, wanted = ctx.copies, ctx.setting, ctx.draws, ctx.needs_input_grad[5:]
+        copies, setting, draws, trained = ctx.copies, ctx.setting, ctx.draws, ctx.needs_input_grad[5:]
         hidden, queries = x.shape[2], mixed.shape[1]
         of_x, of_change, of_norm = added_norm_gradients(
             gradient.contiguous().view(-1, hidden),
@@ -162,19 +162,19 @@ class _Attended(torch.autograd.Function):
             statistics,
             draws[1],
         )
-        of_output = _of_weight(of_change, mixed, ctx.dtypes[3]) if wanted[3] else None
+        of_output = _of_weight(of_change, mixed, ctx.dtypes[3]) if trained[3] else None
         of_mixed = (of_change @ copies.attention).view_as(mixed)
         of_joined, of_biases = attention_gradients(
             of_mixed, joined, copies.biases, setting.mask, setting.heads, draws[0]
         )
         of_matrices: Sequence[Tensor | None] = (None, None, None)
-        if any(wanted[:3]):
+        if any(trained[:3]):
             of_matrices = _of_weight(of_joined, x, ctx.dtypes[0]).chunk(3)
         of_input = None
         if ctx.needs_input_grad[0]:
             of_input = _added_product(of_x, of_joined, copies.joined, x.shape)
         of_weights = [*of_matrices, of_output, *of_biases.chunk(3), of_norm[2], of_norm[0], of_norm[1]]
-        return of_input, None, None, None, None, *_asked(of_weights, wanted, ctx.dtypes)
+        return of_input, None, None, None, None, *_asked(of_weights, trained, ctx.dtypes)
 
 
 class _FedForward(torch.autograd.Function):
@@ -204,20 +204,20 @@ class _FedForward(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         x, product, inner, change, statistics, inner_bias, change_bias, norm_weight = ctx.saved_tensors
-        copies, wanted = ctx.copies, ctx.needs_input_grad[4:]
+        copies, trained = ctx.copies, ctx.needs_input_grad[4:]
         flat = x.view(-1, x.shape[2])
         gradient = gradient.contiguous().view_as(flat)
         of_x, of_change, of_norm = added_norm_gradients(
             gradient, flat, change, change_bias, norm_weight, statistics, ctx.draws
         )
-        of_outer = _of_weight(of_change, inner, ctx.dtypes[1]) if wanted[1] else None
+        of_outer = _of_weight(of_change, inner, ctx.dtypes[1]) if trained[1] else None
         of_product, of_inner_bias = gelu_gradients(of_change @ copies.outer, product, inner_bias)
-        of_inner = _of_weight(of_product, flat, ctx.dtypes[0]) if wanted[0] else None
+        of_inner = _of_weight(of_product, flat, ctx.dtypes[0]) if trained[0] else None
         of_input = None
         if ctx.needs_input_grad[0]:
             of_input = _added_product(of_x, of_product, copies.inner, x.shape)
         of_weights = [of_inner, of_outer, of_inner_bias, of_norm[2], of_norm[0], of_norm[1]]
-        return of_input, None, None, None, *_asked(of_weights, wanted, ctx.dtypes)
+        return of_input, None, None, None, *_asked(of_weights, trained, ctx.dtypes)
 
 
 def _of_weight(of_product: Tensor, x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -240,10 +240,10 @@ def _added_product(of_x: Tensor, of_product: Tensor, weight: Tensor, shape: torc
 
 
 def _asked(
-    gradients: Sequence[Tensor | None], wanted: Sequence[bool], dtypes: Sequence[torch.dtype]
+    gradients: Sequence[Tensor | None], trained: Sequence[bool], dtypes: Sequence[torch.dtype]
 ) -> list[Tensor | None]:
-    """The gradients that are wanted, each in the type of its weight."""
+    """The gradients of what is trained, each in the type of its weight."""
     return [
-        None if one is None or not is_wanted else one.to(dtype)
-        for one, is_wanted, dtype in zip(gradients, wanted, dtypes, strict=True)
+        None if one is None or not is_trained else one.to(dtype)
+        for one, is_trained, dtype in zip(gradients, trained, dtypes, strict=True)
     ]

@@ -194,7 +194,7 @@ def unfit_for_triton(device: torch.device) -> str | None:
         from opencse.kernels.triton_rows import gelu
 
         zeros = torch.zeros(1, 16, device=device)
-        with torch.cuda.device_of(zeros):
+        with torch.cuda.device_of(zeros):  # type: ignore[no-untyped-call]
             gelu(zeros, zeros[0])
     except Exception as error:  # of many kinds: no package, no C compiler, a GPU that it does not know
         return f"Triton does not run: {shortened(reason(error), 200)}"
@@ -212,11 +212,11 @@ def _plain(blocks: Sequence[Block], bias: Tensor, rates: Rates) -> _Layer:
 
 def _fused(blocks: Sequence[Block], mask: Tensor, dtype: torch.dtype, rates: Rates) -> _Layer:
     """The layers by `opencse.kernels.fused`, of the current weights."""
-    from opencse.kernels.fused import PLACES, Setting, copied, fused_layer
+    from opencse.kernels.fused import SLOTS, Setting, copied, fused_layer
 
     seeds = None
     if rates.hidden or rates.attention:
-        seeds = torch.randint(2**62, (len(blocks) * PLACES,), device=mask.device)
+        seeds = torch.randint(2**62, (len(blocks) * SLOTS,), device=mask.device)
     setting = Setting(mask.contiguous(), rates.heads, rates.hidden, rates.attention, rates.eps, seeds)
     copies = copied(blocks, dtype)
     return lambda x, number, first: fused_layer(x, blocks[number], copies[number], setting, number, first)

@@ -36,7 +36,7 @@ def attention(joined: Tensor, biases: Tensor, mask: Tensor, heads: int, draws: S
     rows, length, width = joined.shape
     mixed = joined.new_empty(rows, queries, width // 3)
     sizes = _attention_sizes(length, width // 3, heads, draws)
-    _attend[(rows * heads,)](joined, biases, mask, draws.seeds, mixed, draws.place, length, queries, **sizes)
+    _attend[(rows * heads,)](joined, biases, mask, draws.seeds, mixed, draws.slot, length, queries, **sizes)
     return mixed
 
 
@@ -49,7 +49,7 @@ def attention_gradients(
     sums = joined.new_empty(rows, width, dtype=torch.float32)
     sizes = _attention_sizes(length, width // 3, heads, draws)
     _attend_back[(rows * heads,)](
-        gradient, joined, biases, mask, draws.seeds, of_joined, sums, draws.place, length, gradient.shape[1], **sizes
+        gradient, joined, biases, mask, draws.seeds, of_joined, sums, draws.slot, length, gradient.shape[1], **sizes
     )
     return of_joined, sums.sum(dim=0)
 
@@ -58,18 +58,18 @@ def _attention_sizes(length: int, hidden: int, heads: int, draws: SeededDropout)
     size = hidden // heads
     tile = max(16, triton.next_power_of_2(length))
     wide = max(16, triton.next_power_of_2(size))
-    named = {"HIDDEN": hidden, "SIZE": size, "TILE": tile, "WIDE": wide, "RATE": draws.rate}
-    return {**named, "num_warps": WARPS[tile]}
+    sizes = {"HIDDEN": hidden, "SIZE": size, "TILE": tile, "WIDE": wide, "RATE": draws.rate}
+    return {**sizes, "num_warps": WARPS[tile]}
 
 
 @triton.jit
 def _tile(
-    joined: tl.tensor, biases: tl.tensor, cells: tl.tensor, columns: tl.tensor, inside: tl.tensor, shown: tl.tensor
+    joined: tl.tensor, biases: tl.tensor, cells: tl.tensor, columns: tl.tensor, inside: tl.tensor, valid: tl.tensor
 ) -> tl.tensor:
     """(TILE, WIDE) of the queries, keys or values of one head, with their bias."""
     bias = tl.load(biases + columns, mask=inside, other=0.0).to(tl.float32)
-    product = tl.load(joined + cells, mask=shown, other=0.0)
-    return (product.to(tl.float32) + tl.where(shown, bias[None, :], 0.0)).to(product.dtype)
+    product = tl.load(joined + cells, mask=valid, other=0.0)
+    return (product.to(tl.float32) + tl.where(valid, bias[None, :], 0.0)).to(product.dtype)
 
 
 @triton.jit
@@ -81,14 +81,14 @@ def _softmax(q: tl.tensor, k: tl.tensor, real: tl.tensor, SIZE: tl.constexpr) ->
     return raised / tl.sum(raised, axis=1)[:, None]
 
 
-@triton.jit(do_not_specialize=["place", "length", "queries"])
+@triton.jit(do_not_specialize=["slot", "length", "queries"])
 def _attend(
     joined: tl.tensor,
     biases: tl.tensor,
     mask: tl.tensor,
     seeds: tl.tensor,
     mixed: tl.tensor,
-    place: tl.tensor,
+    slot: tl.tensor,
     length: tl.tensor,
     queries: tl.tensor,
     HIDDEN: tl.constexpr,
@@ -101,22 +101,22 @@ def _attend(
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
     positions, dims = tl.arange(0, TILE), tl.arange(0, WIDE)
     columns = head * SIZE + dims
-    shown = (positions < length)[:, None] & (dims < SIZE)[None, :]
+    valid = (positions < length)[:, None] & (dims < SIZE)[None, :]
     cells = (row * length + positions)[:, None] * (3 * HIDDEN) + columns[None, :]
-    q = _tile(joined, biases, cells, columns, dims < SIZE, shown)
-    k = _tile(joined + HIDDEN, biases + HIDDEN, cells, columns, dims < SIZE, shown)
-    v = _tile(joined + 2 * HIDDEN, biases + 2 * HIDDEN, cells, columns, dims < SIZE, shown)
+    q = _tile(joined, biases, cells, columns, dims < SIZE, valid)
+    k = _tile(joined + HIDDEN, biases + HIDDEN, cells, columns, dims < SIZE, valid)
+    v = _tile(joined + 2 * HIDDEN, biases + 2 * HIDDEN, cells, columns, dims < SIZE, valid)
     real = tl.load(mask + row * length + positions, mask=positions < length, other=0) != 0
     weights = _softmax(q, k, real, SIZE)
     if RATE > 0:
         pairs = (tl.program_id(0) * length + positions)[:, None] * length + positions[None, :]
-        weights = tl.where(survives(seeds, place, pairs, RATE), weights / (1 - RATE), 0.0)
+        weights = tl.where(survives(seeds, slot, pairs, RATE), weights / (1 - RATE), 0.0)
     output = tl.dot(weights.to(v.dtype), v, input_precision="ieee")
-    asked = (positions < queries)[:, None] & (dims < SIZE)[None, :]
-    tl.store(mixed + (row * queries + positions)[:, None] * HIDDEN + columns[None, :], output, mask=asked)
+    queried = (positions < queries)[:, None] & (dims < SIZE)[None, :]
+    tl.store(mixed + (row * queries + positions)[:, None] * HIDDEN + columns[None, :], output, mask=queried)
 
 
-@triton.jit(do_not_specialize=["place", "length", "queries"])
+@triton.jit(do_not_specialize=["slot", "length", "queries"])
 def _attend_back(
     gradient: tl.tensor,
     joined: tl.tensor,
@@ -125,7 +125,7 @@ def _attend_back(
     seeds: tl.tensor,
     of_joined: tl.tensor,
     sums: tl.tensor,
-    place: tl.tensor,
+    slot: tl.tensor,
     length: tl.tensor,
     queries: tl.tensor,
     HIDDEN: tl.constexpr,
@@ -138,33 +138,33 @@ def _attend_back(
     row, head = (tl.program_id(0) // heads).to(tl.int64), tl.program_id(0) % heads
     positions, dims = tl.arange(0, TILE), tl.arange(0, WIDE)
     columns = head * SIZE + dims
-    shown = (positions < length)[:, None] & (dims < SIZE)[None, :]
+    valid = (positions < length)[:, None] & (dims < SIZE)[None, :]
     cells = (row * length + positions)[:, None] * (3 * HIDDEN) + columns[None, :]
-    q = _tile(joined, biases, cells, columns, dims < SIZE, shown)
-    k = _tile(joined + HIDDEN, biases + HIDDEN, cells, columns, dims < SIZE, shown)
-    v = _tile(joined + 2 * HIDDEN, biases + 2 * HIDDEN, cells, columns, dims < SIZE, shown)
+    q = _tile(joined, biases, cells, columns, dims < SIZE, valid)
+    k = _tile(joined + HIDDEN, biases + HIDDEN, cells, columns, dims < SIZE, valid)
+    v = _tile(joined + 2 * HIDDEN, biases + 2 * HIDDEN, cells, columns, dims < SIZE, valid)
     real = tl.load(mask + row * length + positions, mask=positions < length, other=0) != 0
-    asked = (positions < queries)[:, None] & (dims < SIZE)[None, :]
+    queried = (positions < queries)[:, None] & (dims < SIZE)[None, :]
     of_output = tl.load(
-        gradient + (row * queries + positions)[:, None] * HIDDEN + columns[None, :], mask=asked, other=0.0
+        gradient + (row * queries + positions)[:, None] * HIDDEN + columns[None, :], mask=queried, other=0.0
     )
     weights = _softmax(q, k, real, SIZE)
     of_weights = tl.dot(of_output, tl.trans(v), input_precision="ieee")
     dropped = weights
     if RATE > 0:
         pairs = (tl.program_id(0) * length + positions)[:, None] * length + positions[None, :]
-        kept = survives(seeds, place, pairs, RATE)
-        dropped = tl.where(kept, weights / (1 - RATE), 0.0)
-        of_weights = tl.where(kept, of_weights / (1 - RATE), 0.0)
+        keep = survives(seeds, slot, pairs, RATE)
+        dropped = tl.where(keep, weights / (1 - RATE), 0.0)
+        of_weights = tl.where(keep, of_weights / (1 - RATE), 0.0)
     of_scores = weights * (of_weights - tl.sum(weights * of_weights, axis=1)[:, None]) * (SIZE**-0.5)
     of_scores = of_scores.to(q.dtype)
     of_q = tl.dot(of_scores, k, input_precision="ieee")
     of_k = tl.dot(tl.trans(of_scores), q, input_precision="ieee")
     of_v = tl.dot(tl.trans(dropped.to(v.dtype)), of_output, input_precision="ieee")
-    tl.store(of_joined + cells, of_q, mask=shown)
-    tl.store(of_joined + HIDDEN + cells, of_k, mask=shown)
-    tl.store(of_joined + 2 * HIDDEN + cells, of_v, mask=shown)
+    tl.store(of_joined + cells, of_q, mask=valid)
+    tl.store(of_joined + HIDDEN + cells, of_k, mask=valid)
+    tl.store(of_joined + 2 * HIDDEN + cells, of_v, mask=valid)
     of_biases = sums + row * (3 * HIDDEN) + columns
-    tl.store(of_biases, tl.sum(tl.where(shown, of_q, 0.0), axis=0), mask=dims < SIZE)
-    tl.store(of_biases + HIDDEN, tl.sum(tl.where(shown, of_k, 0.0), axis=0), mask=dims < SIZE)
-    tl.store(of_biases + 2 * HIDDEN, tl.sum(tl.where(shown, of_v, 0.0), axis=0), mask=dims < SIZE)
+    tl.store(of_biases, tl.sum(tl.where(valid, of_q, 0.0), axis=0), mask=dims < SIZE)
+    tl.store(of_biases + HIDDEN, tl.sum(tl.where(valid, of_k, 0.0), axis=0), mask=dims < SIZE)
+    tl.store(of_biases + 2 * HIDDEN, tl.sum(tl.where(valid, of_v, 0.0), axis=0), mask=dims < SIZE)

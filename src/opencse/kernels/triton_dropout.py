@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 class SeededDropout(NamedTuple):
-    """The dropout of one place in one forward.
+    """Dropout at one place of a layer, in one forward.
 
     Attributes:
         rate: share that is dropped; 0 draws nothing.
-        seeds: (places,) int64 on the device, drawn again for each forward; None where nothing is dropped.
-        place: which of them.
+        seeds: (slots,) int64 on the device, drawn again for each forward; None where nothing is dropped.
+        slot: which of the seeds is this place's.
     """
 
     rate: float
     seeds: Tensor | None
-    place: int
+    slot: int
 
 
 @triton.jit
@@ -32,13 +32,13 @@ def _mixed_bits(h: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
-def survives(seeds: tl.tensor, place: tl.tensor, cells: tl.tensor, RATE: tl.constexpr) -> tl.tensor:
+def survives(seeds: tl.tensor, slot: tl.tensor, cells: tl.tensor, RATE: tl.constexpr) -> tl.tensor:
     """Whether dropout keeps each of ``cells``: a function of the seed and the cell's number.
 
     Both halves of the seed enter, and bits are mixed after each: some 16 operations, where Triton's own generator
     (Philox) takes a hundred.
     """
-    seed = tl.load(seeds + place)
+    seed = tl.load(seeds + slot)
     h = cells.to(tl.uint32) * 0x9E3779B1 + (seed & 0xFFFFFFFF).to(tl.uint32)
     h = _mixed_bits(h) ^ (seed >> 32).to(tl.uint32)
     threshold: tl.constexpr = int(RATE * 4294967296)

@@ -43,7 +43,7 @@ def added_norm(
     y, statistics = torch.empty_like(x), x.new_empty(2, rows, dtype=torch.float32)
     sizes = _norm_sizes(width, draws)
     grid = (triton.cdiv(rows, sizes["ROWS"]),)
-    _norm[grid](x, change, change_bias, weight, bias, draws.seeds, y, statistics, draws.place, rows, EPS=eps, **sizes)
+    _norm[grid](x, change, change_bias, weight, bias, draws.seeds, y, statistics, draws.slot, rows, EPS=eps, **sizes)
     return y, statistics
 
 
@@ -67,7 +67,7 @@ def added_norm_gradients(
     programs = min(NORM_PROGRAMS, triton.cdiv(rows, sizes["ROWS"]))
     sums = x.new_empty(programs, 3, width, dtype=torch.float32)
     tensors = (gradient, x, change, change_bias, weight, statistics, draws.seeds, of_x, of_change, sums)
-    _norm_back[(programs,)](*tensors, draws.place, rows, programs, **sizes)
+    _norm_back[(programs,)](*tensors, draws.slot, rows, programs, **sizes)
     return of_x, of_change, sums.sum(dim=0)
 
 
@@ -98,8 +98,8 @@ def _norm_sizes(width: int, draws: SeededDropout) -> dict[str, Any]:
 
 
 def _gelu_sizes(width: int) -> dict[str, Any]:
-    named = {"WIDTH": width, "ROWS": GELU_ROWS, "COLUMNS": GELU_COLUMNS}
-    return {**named, "num_warps": GELU_WARPS}
+    sizes = {"WIDTH": width, "ROWS": GELU_ROWS, "COLUMNS": GELU_COLUMNS}
+    return {**sizes, "num_warps": GELU_WARPS}
 
 
 @triton.jit
@@ -107,22 +107,22 @@ def _total(
     x: tl.tensor,
     change: tl.tensor,
     change_bias: tl.tensor,
-    kept: tl.tensor,
+    keep: tl.tensor,
     cells: tl.tensor,
     columns: tl.tensor,
-    shown: tl.tensor,
+    valid: tl.tensor,
     RATE: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> tl.tensor:
     """``x + dropout(change + change_bias)`` of some rows."""
     bias = tl.load(change_bias + columns, mask=columns < WIDTH, other=0.0).to(tl.float32)
-    changed = tl.load(change + cells, mask=shown, other=0.0).to(tl.float32) + bias[None, :]
+    changed = tl.load(change + cells, mask=valid, other=0.0).to(tl.float32) + bias[None, :]
     if RATE > 0:
-        changed = tl.where(kept, changed / (1 - RATE), 0.0)
-    return tl.load(x + cells, mask=shown, other=0.0).to(tl.float32) + changed
+        changed = tl.where(keep, changed / (1 - RATE), 0.0)
+    return tl.load(x + cells, mask=valid, other=0.0).to(tl.float32) + changed
 
 
-@triton.jit(do_not_specialize=["place", "rows"])
+@triton.jit(do_not_specialize=["slot", "rows"])
 def _norm(
     x: tl.tensor,
     change: tl.tensor,
@@ -132,7 +132,7 @@ def _norm(
     seeds: tl.tensor,
     y: tl.tensor,
     statistics: tl.tensor,
-    place: tl.tensor,
+    slot: tl.tensor,
     rows: tl.tensor,
     WIDTH: tl.constexpr,
     TILE: tl.constexpr,
@@ -144,9 +144,9 @@ def _norm(
     numbers = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cells = numbers[:, None] * WIDTH + columns[None, :]
     inside = (columns < WIDTH)[None, :]
-    shown = (numbers < rows)[:, None] & inside
-    kept = survives(seeds, place, cells, RATE) if RATE > 0 else shown
-    total = _total(x, change, change_bias, kept, cells, columns, shown, RATE, WIDTH)
+    valid = (numbers < rows)[:, None] & inside
+    keep = survives(seeds, slot, cells, RATE) if RATE > 0 else valid
+    total = _total(x, change, change_bias, keep, cells, columns, valid, RATE, WIDTH)
     mean = tl.sum(tl.where(inside, total, 0.0), axis=1) / WIDTH
     centred = tl.where(inside, total - mean[:, None], 0.0)
     scale = 1 / tl.sqrt(tl.sum(centred * centred, axis=1) / WIDTH + EPS)
@@ -154,10 +154,10 @@ def _norm(
     tl.store(statistics + rows + numbers, scale, mask=numbers < rows)
     w = tl.load(weight + columns, mask=columns < WIDTH, other=0.0).to(tl.float32)
     b = tl.load(bias + columns, mask=columns < WIDTH, other=0.0).to(tl.float32)
-    tl.store(y + cells, centred * scale[:, None] * w[None, :] + b[None, :], mask=shown)
+    tl.store(y + cells, centred * scale[:, None] * w[None, :] + b[None, :], mask=valid)
 
 
-@triton.jit(do_not_specialize=["place", "rows", "programs"])
+@triton.jit(do_not_specialize=["slot", "rows", "programs"])
 def _norm_back(
     gradient: tl.tensor,
     x: tl.tensor,
@@ -169,7 +169,7 @@ def _norm_back(
     of_x: tl.tensor,
     of_change: tl.tensor,
     sums: tl.tensor,
-    place: tl.tensor,
+    slot: tl.tensor,
     rows: tl.tensor,
     programs: tl.tensor,
     WIDTH: tl.constexpr,
@@ -185,23 +185,23 @@ def _norm_back(
     for first in range(tl.program_id(0) * ROWS, rows, programs * ROWS):
         numbers = first + tl.arange(0, ROWS)
         cells = numbers.to(tl.int64)[:, None] * WIDTH + columns[None, :]
-        shown = (numbers < rows)[:, None] & (columns < WIDTH)[None, :]
-        kept = survives(seeds, place, cells, RATE) if RATE > 0 else shown
-        total = _total(x, change, change_bias, kept, cells, columns, shown, RATE, WIDTH)
+        valid = (numbers < rows)[:, None] & (columns < WIDTH)[None, :]
+        keep = survives(seeds, slot, cells, RATE) if RATE > 0 else valid
+        total = _total(x, change, change_bias, keep, cells, columns, valid, RATE, WIDTH)
         mean = tl.load(statistics + numbers, mask=numbers < rows, other=0.0)
         scale = tl.load(statistics + rows + numbers, mask=numbers < rows, other=0.0)
-        normed = tl.where(shown, (total - mean[:, None]) * scale[:, None], 0.0)
-        given = tl.load(gradient + cells, mask=shown, other=0.0).to(tl.float32)
-        scaled = given * w[None, :]
+        normed = tl.where(valid, (total - mean[:, None]) * scale[:, None], 0.0)
+        of_y = tl.load(gradient + cells, mask=valid, other=0.0).to(tl.float32)
+        scaled = of_y * w[None, :]
         along = tl.sum(scaled * normed, axis=1) / WIDTH
         centred = scaled - (tl.sum(scaled, axis=1) / WIDTH)[:, None] - normed * along[:, None]
-        of_total = tl.where(shown, centred * scale[:, None], 0.0)
-        tl.store(of_x + cells, of_total, mask=shown)
+        of_total = tl.where(valid, centred * scale[:, None], 0.0)
+        tl.store(of_x + cells, of_total, mask=valid)
         if RATE > 0:
-            of_total = tl.where(kept, of_total / (1 - RATE), 0.0)
-            tl.store(of_change + cells, of_total, mask=shown)
-        of_weight += given * normed
-        of_bias += given
+            of_total = tl.where(keep, of_total / (1 - RATE), 0.0)
+            tl.store(of_change + cells, of_total, mask=valid)
+        of_weight += of_y * normed
+        of_bias += of_y
         of_change_bias += of_total
     out = sums + tl.program_id(0) * (3 * WIDTH) + columns
     tl.store(out, tl.sum(of_weight, axis=0), mask=columns < WIDTH)
@@ -222,10 +222,10 @@ def _gelu(
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     numbers = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     cells = numbers[:, None] * WIDTH + columns[None, :]
-    shown = (numbers < rows)[:, None] & (columns < WIDTH)[None, :]
+    valid = (numbers < rows)[:, None] & (columns < WIDTH)[None, :]
     b = tl.load(bias + columns, mask=columns < WIDTH, other=0.0).to(tl.float32)
-    u = tl.load(product + cells, mask=shown, other=0.0).to(tl.float32) + b[None, :]
-    tl.store(y + cells, 0.5 * u * (1 + tl.erf(u * 0.7071067811865476)), mask=shown)
+    u = tl.load(product + cells, mask=valid, other=0.0).to(tl.float32) + b[None, :]
+    tl.store(y + cells, 0.5 * u * (1 + tl.erf(u * 0.7071067811865476)), mask=valid)
 
 
 @triton.jit(do_not_specialize=["rows", "programs"])
@@ -247,10 +247,10 @@ def _gelu_back(
     for first in range(tl.program_id(0) * ROWS, rows, programs * ROWS):
         numbers = first + tl.arange(0, ROWS)
         cells = numbers.to(tl.int64)[:, None] * WIDTH + columns[None, :]
-        shown = (numbers < rows)[:, None] & (columns < WIDTH)[None, :]
-        u = tl.load(product + cells, mask=shown, other=0.0).to(tl.float32) + b[None, :]
-        given = tl.load(gradient + cells, mask=shown, other=0.0).to(tl.float32)
+        valid = (numbers < rows)[:, None] & (columns < WIDTH)[None, :]
+        u = tl.load(product + cells, mask=valid, other=0.0).to(tl.float32) + b[None, :]
+        of_y = tl.load(gradient + cells, mask=valid, other=0.0).to(tl.float32)
         slope = 0.5 * (1 + tl.erf(u * 0.7071067811865476)) + u * tl.exp(-0.5 * u * u) * 0.3989422804014327
-        tl.store(of_product + cells, given * slope, mask=shown)
-        of_bias += given * slope
+        tl.store(of_product + cells, of_y * slope, mask=valid)
+        of_bias += of_y * slope
     tl.store(sums + tl.program_id(0) * WIDTH + columns, tl.sum(of_bias, axis=0), mask=columns < WIDTH)
