@@ -60,6 +60,16 @@ def test_states_and_gradients_are_those_of_transformers(kind: str, length: int) 
             torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("length", [40, 150])
+def test_bf16_is_near_float32(length: int) -> None:
+    """Torch's fused attention, which takes over for long texts, misreads a mask of another type than the vectors."""
+    model = backbone("bert")
+    ids, mask = batch(model, length)
+    exact, near = (padded_states(model, ids, mask, [3], dtype=dtype)[3] for dtype in (torch.float32, torch.bfloat16))
+    assert near.dtype == torch.bfloat16
+    assert (exact - near.float())[mask.bool()].abs().max() < 0.1
+
+
 def test_inputs_that_are_changed_or_replaced() -> None:
     model = backbone("bert")
     ids, mask = batch(model, 13)

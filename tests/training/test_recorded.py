@@ -27,7 +27,7 @@ RECORDED = {"simcse", "nt-xent", "esimcse-repetition", "simcse++", "simcse++-off
 
 
 def simcse(model: Path, sentences: list[str], *settings: str) -> Prepared:
-    """SimCSE in batches of 6 texts of several lengths."""
+    """SimCSE on a CPU, where lengths are not rounded up, in batches of 6 texts of several lengths."""
     asked = (
         "training.batch_size=6",
         "training.precision=float32",
@@ -36,7 +36,7 @@ def simcse(model: Path, sentences: list[str], *settings: str) -> Prepared:
         *settings,
     )
     texts = open_texts(sorted(sentences, key=len)[::6][: 6 * STEPS])
-    return TrainJob(text=texts, model=str(model), settings=asked, dev=None).prepare(Silent())
+    return TrainJob(text=texts, model=str(model), settings=asked, dev=None, device="cpu").prepare(Silent())
 
 
 def losses(made: Prepared, folder: Path, record: Recorder | None, said: list[str] | None = None) -> list[Tensor]:

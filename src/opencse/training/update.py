@@ -56,12 +56,10 @@ class Update:
             diagnose: add the figures that are too expensive for every step.
         """
         reps, outcome = self.step.gradients(batches)
-        updated = Updated(reps, outcome)
-        if diagnose:
-            updated = updated.with_figures(self.step.objective)
         norm = nn.utils.clip_grad_norm_(trained_weights(self.optimizer), self.max_norm)
         self.optimizer.step()
-        return Updated(reps, StepLosses(outcome.losses, updated.losses.report | {"gradient_norm": norm}))
+        updated = Updated(reps, StepLosses(outcome.losses, outcome.report | {"gradient_norm": norm}))
+        return updated.with_figures(self.step.objective) if diagnose else updated
 
     def clear(self) -> None:
         """Drops the gradients."""

@@ -257,7 +257,7 @@ class Representations:
             anchor=self.positive,
             positive=self.anchor,
             hard=self.hard[:, :0],
-            keys=self.keys[:, [1, 0]],
+            keys=self.keys[:, :2].flip(1),  # an index that is a list would be copied to the device
             answers={request: request.mirrored(answer) for request, answer in self.answers.items()},
         )
 
