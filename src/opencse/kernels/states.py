@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from opencse.errors import UserError
 from opencse.kernels.outputs import Disturb
 from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.padded import padded_states
+from opencse.kernels.padded import padded_states, unfit_for_triton
 from opencse.text.tokenizer import Tokens
 
 if TYPE_CHECKING:
@@ -114,14 +114,16 @@ def unread_mask(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
 
 
 def inference_computation(backbone: PreTrainedModel, *, bf16: bool) -> Computation:
-    """What computes the forward of inference where `opencse.kernels.inference` does not: ``padded`` in bf16 on a GPU.
+    """What computes the forward of inference where `opencse.kernels.inference` does not: ours in bf16 on a GPU.
 
     Args:
         backbone: any transformers encoder.
         bf16: whether it is computed in bf16. Float32 stays with transformers, whose attention is fused.
     """
     ours = bf16 and backbone.device.type == "cuda" and not torch.is_grad_enabled() and why_not_packed(backbone) is None
-    return "padded" if ours else "transformers"
+    if not ours:
+        return "transformers"
+    return "fused" if unfit_for_triton(backbone.device) is None else "padded"
 
 
 def trained_states(
