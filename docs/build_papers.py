@@ -2,16 +2,16 @@
 
     python docs/build_papers.py [--best-rates FOLDER] [--five-layers-best-rates FOLDER] [--processor FOLDER]
         [--systems FOLDER] [--systems-transformed FILE] [--five-layers FOLDER] [--five-layers-transformed FILE]
-        [--search FOLDER] [--tuned FOLDER] [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
+        [--search FOLDER] [--tuned FOLDER] [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER ...]
 
 The folders are those of the comparisons of benchmarks/studies/papers.toml (with `--tune training.learning_rate=...`,
 from both starts; some of these runs again on a processor; all at one rate, from both starts; the search for a
 combination with other recipes at a seed of its own), papers-tuned.toml, papers-combination.toml, papers-tuned.toml with
-encoder.layers=3, and papers-sweeps.toml. The files are what `opencse evaluate MODELS --transform KIND --json FILE`
-writes about the last/ encoders of a comparison's runs. Their scores are first put into
-docs/results/records/papers-scores.json; runs at one rate, of the search and of the ablations are added to it, and a run
-that it already has is replaced. The pages are docs/papers.md.jinja and those of the other names, filled from that file
-and from docs/papers.toml, which lists the published tables and a verdict on each.
+encoder.layers=3, and papers-sweeps.toml with the others of that name. The files are what `opencse evaluate MODELS
+--transform KIND --json FILE` writes about the last/ encoders of a comparison's runs. Their scores are first put into
+docs/results/records/papers-scores.json; runs at one rate and of the search are added to it, and a run that it already
+has is replaced. The pages are docs/papers.md.jinja and those of the other names, filled from that file and from
+docs/papers.toml, which lists the published tables and a verdict on each.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import json
 import math
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -42,24 +43,24 @@ SCORES = RESULTS / "records" / "papers-scores.json"
 PUBLISHED = Path(__file__).parent / "papers.toml"
 GAINS, CURVES = "papers-gains.svg", "papers-ablations.svg"
 TRANSFORMED = ("systems-transformed", "five-layers-transformed")
-GROWING = ("systems", "five-layers", "search", "sweeps", "processor", *TRANSFORMED)
+GROWING = ("systems", "five-layers", "search", "processor", *TRANSFORMED)
 """Comparisons whose new runs are added to those of the record; those of others replace them."""
 
 
-def gather(paths: Mapping[str, Path | None]) -> dict[str, Any]:
+def gather(paths: Mapping[str, Path | Sequence[Path] | None]) -> dict[str, Any]:
     """The scores of the comparisons whose folders are given, and of the evaluations whose files are."""
     scores: dict[str, Any] = {}
     for name, path in paths.items():
         if path is None:
             continue
-        if name.endswith("_transformed"):
+        if not isinstance(path, Path):
+            scores[name] = reduce(added, (scores_of(one, DEV) for one in path))
+        elif name.endswith("_transformed"):
             scores[name] = transformed_scores(path)
-        elif name == "sweeps":
-            scores[name] = scores_of(path, DEV)
         else:
             scores |= {name: scores_of(path, STS), f"{name}_dev": scores_of(path, DEV)}
-        if name.endswith("best_rates"):
-            scores[f"{name}_tried"] = scores_of(path / "tuning", DEV)
+            if name.endswith("best_rates"):
+                scores[f"{name}_tried"] = scores_of(path / "tuning", DEV)
     return scores
 
 
@@ -182,13 +183,14 @@ def ablations_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]
     sweeps, machines = parts["sweeps"], published["machines"]
     tables = measured(sweeps, published)
     values: dict[str, Any] = {
-        "start": f"{parts['tuned'].start:.2f}",
-        "dev_start": f"{parts['tuned_dev'].start:.2f}",
-        "ablations": ablations_table(sweeps, tables),
+        "start": f"{sweeps.start:.2f}",
+        "tuned_start": f"{parts['tuned_dev'].start:.2f}",
+        "simcse": sweeps.mean(BASE),
+        "ablations": ablations_table(sweeps, parts["tuned_sweeps"], tables),
         "picture": CURVES,
         "missing": "; ".join(table["title"] for table in published["tables"] if table not in tables),
     }
-    titles = {"sweeps": "Ablations"}
+    titles = {"sweeps": "Ablations", "tuned_sweeps": "From the tuned start"}
     if "combination" in parts:
         both, name = parts["combination"], list(published["combination"])[-1]
         values["combination"] = {"gain": brief(both.adjusted(list(both.scores), BASE)[name])}
@@ -201,10 +203,7 @@ def ablations_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]
             "start": f"{second.start:.2f}"
         }
         titles["second"] = "Three layers"
-    values["made"] = " ".join(
-        f"{title}: {parts[name].made(machines['ablations' if name == 'sweeps' else name])}."
-        for name, title in titles.items()
-    )
+    values["made"] = " ".join(f"{title}: {parts[name].made(machines[name])}." for name, title in titles.items())
     return filled("ablations.md.jinja", **({"combination": None, "second": None} | values))
 
 
@@ -213,20 +212,26 @@ def measured(sweeps: Comparison, published: Mapping[str, Any]) -> list[Mapping[s
     return [table for table in published["tables"] if len(sweeps.known(table)) > 1]
 
 
-def ablations_table(sweeps: Comparison, tables: Sequence[Mapping[str, Any]]) -> str:
-    """One row per published table: where the best value is, how far the order agrees, and the verdict."""
+def ablations_table(sweeps: Comparison, tuned: Comparison, tables: Sequence[Mapping[str, Any]]) -> str:
+    """One row per published table: the best values, how far the order agrees from both starts, and the verdict."""
     rows = []
     for table in tables:
         known = sweeps.known(table)
-        pairs = [(of_paper(table, recipe), sweeps.gain(recipe, table["base"])) for _, recipe in known]
-        numbers = [(theirs, ours) for theirs, ours in pairs if theirs is not None]
-        order = f"{spearman(*np.array(numbers, dtype=np.float64).T):+.2f}" if len(numbers) > 2 else ""
         gains = [sweeps.gain(recipe, table["base"]) for _, recipe in known]
         best = known[gains.index(max(gains))][0]
         printed = [(value, label) for label, recipe in known if (value := of_paper(table, recipe)) is not None]
         theirs = max(printed)[1] if len(printed) > 1 else "no numbers"
-        rows.append([table["title"], theirs, best, order, f"{len(known)} of {len(table['rows'])}", table["verdict"]])
-    return markdown(["table", "best, published", "best, here", "order agrees (Spearman)", "rows run", "verdict"], rows)
+        orders = [order(one, table) for one in (sweeps, tuned)]
+        rows.append([table["title"], theirs, best, *orders, f"{len(known)} of {len(table['rows'])}", table["verdict"]])
+    head = ["best, published", "best, here", "order agrees", "the same, tuned start", "rows run", "verdict"]
+    return markdown(["table", *head], rows)
+
+
+def order(sweeps: Comparison, table: Mapping[str, Any]) -> str:
+    """Spearman's correlation of the published scores of a table's rows with ours; empty for fewer than three."""
+    pairs = [(of_paper(table, recipe), sweeps.gain(recipe, table["base"])) for _, recipe in sweeps.known(table)]
+    numbers = [(theirs, ours) for theirs, ours in pairs if theirs is not None]
+    return f"{spearman(*np.array(numbers, dtype=np.float64).T):+.2f}" if len(numbers) > 2 else ""
 
 
 def pictures(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
@@ -290,6 +295,7 @@ def main() -> None:
     alone = ("best-rates", "five-layers-best-rates", "tuned", "combination", "second")
     for name in (*GROWING, *alone):
         parser.add_argument(f"--{name}", type=Path)
+    parser.add_argument("--sweeps", type=Path, nargs="+")
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
     if new := gather(vars(parser.parse_args())):
         grown = {part for part in new if part.removesuffix("_dev").replace("_", "-") in GROWING and part in scores}
