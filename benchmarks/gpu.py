@@ -48,12 +48,12 @@ PROFILED = 100
 """The step after which kernels are recorded: the steps of all lengths are recorded by then."""
 KERNELS = {
     "matrix products": ("nvjet", "gemm", "cutlass"),
+    "casts and copies": ("copy", "Copy", "Memcpy"),
     "AdamW and clipping": ("multi_tensor_apply", "NormTwo"),
-    "casts and copies": ("copy", "Memcpy"),
+    "embeddings": ("embedding", "layer_norm", "GammaBeta", "dropout", "masked_scale"),
     "attention": ("_attend",),
     "dropout, residual and LayerNorm": ("_norm",),
     "GELU": ("_gelu",),
-    "embeddings": ("embedding", "layer_norm", "GammaBeta", "dropout", "masked_scale"),
     "sums (of biases' gradients)": ("reduce_kernel",),
 }
 """Parts of the names of kernels, torch's and those of `opencse.kernels.fused`; the first that fits counts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel, RobertaConfig, RobertaModel
 
-from opencse.kernels.padded import MULTIPLE, padded_states
+from opencse.kernels.padded import MULTIPLE, padded_states, unfit_for_fusing, unfit_for_triton
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 KINDS = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel), "mpnet": (MPNetConfig, MPNetModel)}
@@ -97,3 +98,15 @@ def test_dropout_is_drawn_at_the_models_rates_and_again_each_time() -> None:
     model.config.hidden_dropout_prob = 0.25
     (dropped,) = padded_states(model, many, torch.ones_like(many), [0], dropout=True).values()
     assert 0.24 < float((dropped == 0).float().mean()) < 0.26
+
+
+def test_what_cannot_be_fused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unfit_for_fusing(backbone("bert")) is None
+    assert unfit_for_fusing(backbone("mpnet")) == "attention with relative positions"
+    assert unfit_for_fusing(backbone("bert", hidden_size=144, num_attention_heads=2)) == (
+        "heads of 72 dimensions, more than 64"
+    )
+    monkeypatch.setitem(sys.modules, "opencse.kernels.triton_rows", None)
+    why = unfit_for_triton.__wrapped__(DEVICE)
+    assert why is not None
+    assert why.startswith("Triton does not run: import of opencse.kernels.triton_rows halted")
