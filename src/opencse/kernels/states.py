@@ -160,7 +160,7 @@ def trained_states(
             dropout=dropout,
             disturb=disturb,
             leading=leading,
-            fused=computation == "fused",
+            fused=computation == "fused" and ids.is_cuda,
         )
         return [by_layer[layer] for layer in layers]
     seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None
