@@ -236,13 +236,13 @@ def _embedded(
     x: Tensor = embeddings.word_embeddings(ids)
     if disturb is not None:
         x = disturb(x)
-    if getattr(embeddings, "token_type_embeddings", None) is not None:
-        x = x + embeddings.token_type_embeddings.weight[0]
     if padding is None:
-        x = x + embeddings.position_embeddings.weight[: ids.shape[1]]
+        shift = embeddings.position_embeddings.weight[: ids.shape[1]]
     else:
-        x = x + embeddings.position_embeddings(roberta_positions(ids, padding))
-    x = embeddings.LayerNorm(x)
+        shift = embeddings.position_embeddings(roberta_positions(ids, padding))
+    if getattr(embeddings, "token_type_embeddings", None) is not None:
+        shift = shift + embeddings.token_type_embeddings.weight[0]  # before they meet the texts, which are larger
+    x = embeddings.LayerNorm(x + shift)
     return functional.dropout(x, rates.hidden, training=rates.hidden > 0)
 
 
