@@ -15,7 +15,7 @@ from torch import Tensor
 
 from opencse.kernels.triton_dropout import SeededDropout, survives
 
-WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
+WARPS = {16: 1, 32: 4, 64: 4, 128: 8}
 """Warps of a program, by the width of its tile."""
 
 

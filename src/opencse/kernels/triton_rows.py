@@ -16,9 +16,9 @@ from torch import Tensor
 
 from opencse.kernels.triton_dropout import SeededDropout, survives
 
-NORM_CELLS, NORM_PROGRAMS, NORM_WARPS = 4096, 264, 8
+NORM_CELLS, NORM_PROGRAMS, NORM_WARPS = 1024, 264, 4
 """Cells of a tile of rows; programs that share the tiles of a backward pass; warps of a program."""
-GELU_ROWS, GELU_COLUMNS, GELU_PROGRAMS, GELU_WARPS = 32, 128, 22, 4
+GELU_ROWS, GELU_COLUMNS, GELU_PROGRAMS, GELU_WARPS = 32, 128, 44, 4
 """Shape of a tile; programs that share the rows of a backward pass; warps of a program."""
 
 
