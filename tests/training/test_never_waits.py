@@ -57,7 +57,7 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
 def trainer(name: str, model: Path, folder: Path, sentences: list[str], *settings: str) -> Trainer:
     """Of a recipe or variant, on the device but for what Python counts; only the first and the last step are logged."""
     unaveraged = ("training.average_with_start=[1.0]", "training.averages_at_end=[]")
-    asked = ("training.log_every=9", "training.packed=false", *unaveraged, *settings)
+    asked = ("training.log_every=9", "training.packed=false", "encoder.layers=2", *unaveraged, *settings)
     p = prepared(name, model, folder, sentences, *asked)
     p.encoder.to(META)
     for module in p.objective.modules():
