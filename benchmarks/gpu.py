@@ -4,11 +4,12 @@ r"""Measures training, encoding and the loss on a GPU, next to sentence-transfor
 
 ``train``: steps of SimCSE on a BERT of base shape with random weights (pairs of a text with itself, batch 64, at most
 32 ids, [CLS] with the head of training, AdamW, gradients clipped, bf16), by `opencse.runs.job.TrainJob` as `opencse
-train` does, in three ways: by transformers' layers, by ours, and with recorded steps; and by sentence-transformers'
-loss with torch's AdamW under bf16 autocast, texts tokenised before. ``--epoch`` makes all steps
-of an epoch of a million sentences the last way. ``kernels``: what the GPU does in ten recorded steps, by kind of
-kernel. ``encode``: texts to vectors, tokenising included, in bf16, compared
-with sentence-transformers' `encode` as it is by default (float32, 32 texts at a time) and at its best (bf16, 512).
+train` does, in four ways: by transformers' layers, by ours, with recorded steps whose layers are torch's kernels, and
+with recorded steps as they are (fused layers); and by sentence-transformers' loss with torch's AdamW under bf16
+autocast, texts tokenised before. ``--epoch`` makes all steps of an epoch of a million sentences the last way.
+``kernels``: what the GPU does in ten recorded steps, by kind of kernel. ``encode``: texts to vectors, tokenising
+included, in bf16, compared with sentence-transformers' `encode` as it is by default (float32, 32 texts at a time) and
+at its best (bf16, 512).
 ``loss``: memory and time of the contrastive loss and its gradient at 65,536 pairs of 768 dimensions.
 """
 
@@ -20,8 +21,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from speed import BATCH, LENGTH, shaped
@@ -34,6 +37,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent
+from opencse.runs import forward
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 
@@ -41,8 +45,11 @@ EPOCH = 1_000_000 // BATCH
 WAYS = {
     "transformers' layers": ("training.packed=false", "training.graphs=false"),
     "our layers": ("training.graphs=false",),
+    "recorded steps, layers not fused": (),
     "recorded steps": (),
 }
+NOT_FUSED = "not fused"
+"""Part of the names of the ways that leave Triton's kernels out."""
 WARM_UP = 40
 PROFILED = 100
 """The step after which kernels are recorded: the steps of all lengths are recorded by then."""
@@ -80,10 +87,13 @@ class Clock(Silent):
         return 1_000 * (self.times[steps[-1]] - self.times[steps[0]]) / (steps[-1] - steps[0])
 
 
-def our_steps(model: str, text: str, steps: int, settings: tuple[str, ...], out: Path) -> tuple[float, float]:
+def our_steps(
+    model: str, text: str, steps: int, settings: tuple[str, ...], out: Path, *, unfused: bool
+) -> tuple[float, float]:
     """Milliseconds of a step, and seconds of the whole run with its start, its steps and its saving."""
     clock = Clock()
-    seconds = recorded_run(model, text, steps, settings, out, clock)
+    with mock.patch.object(forward, "unfit_for_triton", lambda device: "left out") if unfused else nullcontext():
+        seconds = recorded_run(model, text, steps, settings, out, clock)
     return clock.milliseconds(), seconds
 
 
@@ -175,7 +185,7 @@ def train(model: str, text: str, folder: Path, ways: list[str], *, epoch: bool) 
         steps = 120 if number < 2 else 400
         if epoch and number == len(WAYS) - 1:
             steps = EPOCH
-        found[way], seconds = our_steps(model, text, steps, settings, folder / f"run{number}")
+        found[way], seconds = our_steps(model, text, steps, settings, folder / f"run{number}", unfused=NOT_FUSED in way)
         print(
             f"{way}: {found[way]:.2f} ms a step, {found[way] * EPOCH / 1e3:.0f} s an epoch, run {seconds:.1f} s",
             flush=True,
