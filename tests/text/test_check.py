@@ -52,6 +52,20 @@ def test_duplicates_are_counted_without_case_and_spacing() -> None:
     assert "not each other's negatives" in few.advice[0]
 
 
+def test_a_question_with_several_answers_is_no_repeated_line() -> None:
+    questions: list[tuple[str, ...]] = [
+        (f"What is thing {number // 3}?", f"An answer that tells {number}.") for number in range(1_200)
+    ]
+    found = check_corpus(Texts(questions, None, "pairs"))
+    assert found.duplicates > 0.3
+    assert found.duplicate_rows == 0
+    assert not any("drop" in line for line in found.advice)
+    assert any("of the texts repeat another one; in a batch they are not" in line for line in found.advice)
+    copied = check_corpus(Texts([*questions, *questions[:400]], None, "pairs"))
+    assert copied.duplicate_rows == pytest.approx(400 / 1600)
+    assert any(line.startswith("25.0% of the rows repeat another one: drop repeated lines") for line in copied.advice)
+
+
 def test_near_empty_and_wordless_lines() -> None:
     found = check_corpus(texts([*PLAIN, *(f"Chapter {n}" for n in range(80)), *(f"{n} -- {n + 1}" for n in range(20))]))
     assert found.near_empty == pytest.approx(80 / 1300)

@@ -65,6 +65,7 @@ class CorpusCheck(Settings):
         cut: share of sampled texts that are longer than ``max_length``; None without a model.
         tokens_per_word: mean number of tokens per word in the sample; None without a model.
         max_length: ids that training reads of a text.
+        duplicate_rows: share of rows all of whose texts occurred before in one row, compared in the same way.
         near_duplicates: share of rows that nearly repeat an earlier one; None where they were not counted.
         nearly_repeated: some of them, each with the earlier one.
         with_tags: share of texts with HTML tags.
@@ -92,6 +93,7 @@ class CorpusCheck(Settings):
     max_length: int
     unknown_words: FiniteFloat | None = None
     unknown_signs: list[str] = Field(default_factory=list)
+    duplicate_rows: FiniteFloat = 0.0
     near_duplicates: FiniteFloat | None = None
     nearly_repeated: list[tuple[str, str]] = Field(default_factory=list)
     with_tags: FiniteFloat = 0.0
@@ -136,7 +138,8 @@ def check_corpus(
     """
     flat = [text for row in texts.rows for text in row]
     lengths = np.fromiter((count_words(text) for text in flat), dtype=np.int64, count=len(flat))
-    seen = Counter(" ".join(text.lower().split()) for text in flat)
+    seen = Counter(map(_compared, flat))
+    distinct_rows = {tuple(map(_compared, row)) for row in texts.rows}
     sampled = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
     sample = [flat[i] for i in sampled]
     unknown, cut, per_word = _tokens(sample, lengths[sampled], tokenizer, max_length)
@@ -160,6 +163,7 @@ def check_corpus(
         cut=cut,
         tokens_per_word=per_word,
         max_length=max_length,
+        duplicate_rows=1 - len(distinct_rows) / len(texts.rows),
         near_duplicates=None if near is None else float(near.rows.mean()),
         nearly_repeated=[] if near is None else [(_excerpt(texts, a), _excerpt(texts, b)) for a, b in near.examples],
         with_tags=sum(bool(HTML_TAG.search(text)) for text in flat) / len(flat),
@@ -171,6 +175,10 @@ def check_corpus(
     advice = _advice(result, command)
     next_command = "" if result.unknown is not None and result.unknown > refused_unknown else command
     return result.model_copy(update={"advice": advice, "command": next_command})
+
+
+def _compared(text: str) -> str:
+    return " ".join(text.lower().split())
 
 
 def _excerpt(texts: Texts, row: int) -> str:
@@ -284,10 +292,11 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
             f"({' '.join(result.unknown_signs)}): texts that differ in these alone have the same vector; where that "
             "matters, as in code, start from another model (--model)"
         )
-    if result.duplicates > _MANY_DUPLICATES:
+    if result.duplicate_rows > _MANY_DUPLICATES:
+        unit = "texts" if result.width == 1 else "rows"
         advice.append(
-            f"{result.duplicates:.1%} of the texts repeat another one: drop repeated lines; copies in a batch are not "
-            "each other's negatives, but they crowd out other text"
+            f"{result.duplicate_rows:.1%} of the {unit} repeat another one: drop repeated lines; copies in a batch are "
+            "not each other's negatives, but they crowd out other text"
         )
     elif result.duplicates > _SOME_DUPLICATES:
         advice.append(
