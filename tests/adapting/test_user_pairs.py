@@ -42,7 +42,10 @@ def test_few_pairs_are_added_to_all_rows_of_the_text_and_its_questions_select(co
     assert alone.questions is not None
     assert with_pairs.questions.fingerprint() == alone.questions.fingerprint()
     assert "pairs by shared words" in with_pairs.facts
-    assert with_pairs.facts.endswith(f"and {count} given pairs, 30 times each")
+    assert f"and {count} given pairs, 30 times each (none is held out: a share of them makes " in with_pairs.facts
+    assert with_pairs.facts.endswith("and at least 30 are needed)")
+    unasked = material_of(documents, pairs=pairs, asks=False)
+    assert unasked.facts.endswith(f"and {count} given pairs, 30 times each"), "nothing would be held out anyway"
 
 
 @pytest.mark.parametrize("count", [300, 3_000])
@@ -142,7 +145,7 @@ def test_without_one_kind_the_other_selects() -> None:
     assert questions_of_both(None, questions) is questions
     assert questions_of_both(questions, None) is questions
     assert questions_of_both(None, None) is None
-    assert UserPairs.split(some_pairs(100)) == UserPairs(tuple(some_pairs(100)), None)
+    assert UserPairs.split(some_pairs(100)) == UserPairs(tuple(some_pairs(100)), None, too_few=23)
 
 
 @pytest.mark.parametrize("count", [5, 60, 200, 1_000])

@@ -38,11 +38,13 @@ class UserPairs:
         rows: pairs to train on, each once.
         questions: about the held-out pairs; None where none is held out.
         many: whether a tenth to a fifth of the pairs makes `FEWEST_PAIRS` questions, also where none is held out.
+        too_few: how many questions that share makes where it was to be asked about and is less; None otherwise.
     """
 
     rows: tuple[TextRow, ...]
     questions: TextQuestions | None
     many: bool = False
+    too_few: int | None = None
 
     @classmethod
     def split(
@@ -73,7 +75,7 @@ class UserPairs:
         held = hold_out(texts)
         one = questions_of_pairs(texts, held, documents)
         if len(one) < FEWEST_PAIRS:
-            return cls(tuple(pairs), None)
+            return cls(tuple(pairs), None, too_few=len(one) if asks else None)
         if not asks:
             return cls(tuple(pairs), None, many=True)
         rows = tuple(pair for pair, out in zip(pairs, held.left_out.tolist(), strict=True) if not out)
@@ -117,6 +119,11 @@ class UserPairs:
         rows, pairs = rows_without(rows, queries), rows_without(pairs, queries)
         times = min(TIMES, max(1, len(rows) // len(pairs))) if pairs else 1
         words = number_of(len(pairs), "given pair") + (f", {times} times each" if times > 1 else "")
+        if self.too_few is not None:
+            questions_made = number_of(self.too_few, "question")
+            words += (
+                f" (none is held out: a share of them makes {questions_made}, and at least {FEWEST_PAIRS} are needed)"
+            )
         return rows + pairs * times, both, words
 
 
