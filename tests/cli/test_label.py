@@ -42,7 +42,7 @@ def test_scores(opencse: Run, index: Path, tmp_path: Path, encoder: SentenceEnco
     code, printed, _ = opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")
     assert code == 0
     assert [line.split()[0] for line in printed.splitlines()[2:5]] == ["vectors", "BM25", "hybrid"]
-    assert "label with its index too: opencse label INDEX INDEX" in printed
+    assert "label with its index too: opencse label INDEX INDEX --out FOLDER" in printed
     assert json.loads(file.read_text())["systems"]["BM25"]["ndcg_at_10"] == 100
     assert opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")[0] == 0
 

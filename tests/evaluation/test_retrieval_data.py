@@ -135,5 +135,26 @@ def test_folders_that_hold_no_such_data_set(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no retrieval data set chosen; in .*: scifact"):
         load_retrieval(tmp_path, [])
     (tmp_path / "scifact" / "queries.jsonl").unlink()
-    with pytest.raises(UserError, match=r"queries\.jsonl: no such file; in that folder: corpus\.jsonl, qrels"):
+    with pytest.raises(UserError, match=r"queries\.jsonl: no such file; in that folder: corpus\.jsonl, qrels; BEIR's"):
         load_retrieval(tmp_path)
+
+
+@pytest.mark.parametrize("split", ["test", "dev"])
+@pytest.mark.parametrize("missing", ["queries", "judgements", "relevant"])
+def test_a_folder_of_labels_without_marks_says_where_to_make_them(tmp_path: Path, missing: str, split: str) -> None:
+    folder = tmp_path / "my queries"
+    write(folder)
+    judgements = folder / "qrels" / f"{split}.tsv"
+    if missing == "queries":
+        (folder / "queries.jsonl").unlink()
+    elif missing == "judgements":
+        judgements.unlink(missing_ok=True)
+    else:
+        judgements.write_text("query-id\tcorpus-id\tscore\nq1\td1\t0\n")
+    with pytest.raises(UserError, match=rf"BEIR's layout has .*qrels/{split}\.tsv, with a score above 0"):
+        load_retrieval(folder, split=split)
+    (folder / "labels.json").write_text("{}")
+    with pytest.raises(
+        UserError, match=rf"; mark a text that answers a {split} query first: opencse label INDEX --out '"
+    ):
+        load_retrieval(folder, split=split)

@@ -20,7 +20,8 @@ FEWEST = 5
 """Queries from which scores are shown."""
 WARNING = (
     "Only texts that one of these searches found were judged. A model whose index is not among them may find other "
-    "right texts, and then scores too low; to compare it, label with its index too: opencse label INDEX INDEX"
+    "right texts, and then scores too low; to compare it, label with its index too: "
+    "opencse label INDEX INDEX --out FOLDER"
 )
 
 

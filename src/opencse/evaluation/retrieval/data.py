@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,8 +111,9 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
 
 
 def _load(name: str, folder: Path, split: str) -> RetrievalTask:
-    corpus, queries = _require(folder, CORPUS), _require(folder, QUERIES)
-    qrels = _require(folder / QRELS, f"{split}.tsv")
+    remedy = _remedy(folder, split)
+    corpus, queries = _require(folder, CORPUS, remedy), _require(folder, QUERIES, remedy)
+    qrels = _require(folder / QRELS, f"{split}.tsv", remedy)
     documents = _read_texts(corpus, titled=True)
     texts = _read_texts(queries, titled=False)
     position_of = {key: position for position, key in enumerate(documents)}
@@ -123,7 +125,9 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
         if any(level > 0 for level in (*judged.get(key, {}).values(), *judgements.missing.get(key, ())))
     ]
     if not answered:
-        raise UserError(f"{qrels}: no query has a relevant document (score above 0), so there is nothing to find")
+        raise UserError(
+            f"{qrels}: no query has a relevant document (score above 0), so there is nothing to find; {remedy}"
+        )
     missing = [judgements.missing.get(key, []) for key in answered]
     return RetrievalTask(
         name=name,
@@ -142,11 +146,21 @@ def _find(folder: Path, name: str) -> Path | None:
     return next((path for suffix in ("", *COMPRESSED) if (path := folder / f"{name}{suffix}").is_file()), None)
 
 
-def _require(folder: Path, name: str) -> Path:
+def _remedy(folder: Path, split: str) -> str:
+    """What makes a data set complete: the first marks where `opencse label` has begun it, else all files."""
+    if (folder / "labels.json").is_file():
+        command = shlex.join(["opencse", "label", "INDEX", "--out", str(folder)])
+        return f"mark a text that answers a {split} query first: {command}"
+    return (
+        f"BEIR's layout has {CORPUS}, {QUERIES} and {QRELS}/{split}.tsv, with a score above 0 for each right document"
+    )
+
+
+def _require(folder: Path, name: str, remedy: str) -> Path:
     path = _find(folder, name)
     if path is None:
         entries = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-        raise UserError(f"{folder / name}: no such file; in that folder: {', '.join(entries) or 'nothing'}")
+        raise UserError(f"{folder / name}: no such file; in that folder: {', '.join(entries) or 'nothing'}; {remedy}")
     return path
 
 
