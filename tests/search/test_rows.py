@@ -62,7 +62,7 @@ def test_rows_of_all_kinds() -> None:
         ({"text": "  "}, r"rows\[1\]: the text is empty"),
         ({"id": "x"}, r"rows\[1\] has no 'text'"),
         ({"text": "x", "id": " "}, "the id is empty"),
-        ({"text": "x", "tags": ["a"]}, "column 'tags' holds list"),
+        ({"text": "x", "tags": ["a"]}, "column 'tags' holds list; metadata are texts, numbers, dates or empty: leave"),
         ({"text": "x", "n": 2**64}, "more than 64 bits"),
         ({"text": "x", "n": "\ud800"}, "surrogate"),
         ({"text": "x", "id": 1.5}, "the id is float"),

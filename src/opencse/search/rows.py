@@ -151,7 +151,8 @@ def plain(value: object, where: str, column: str) -> Value:
     if value is None:
         return None
     raise UserError(
-        f"{where}: column {column!r} holds {type(value).__name__}; metadata are texts, numbers, dates or empty"
+        f"{where}: column {column!r} holds {type(value).__name__}; metadata are texts, numbers, dates or empty: leave "
+        "the column out, or join its values to one text"
     )
 
 
