@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from opencse.api.declaring import public
-from opencse.api.models import load_encoder
+from opencse.api.models import load_for_vectors
 from opencse.api.options.asking import AskingOptions
 from opencse.asking.chat_server import ChatServer, RequestPace
 from opencse.asking.filters import DETECTED, QuestionFilter
@@ -82,7 +82,7 @@ def questions(
     server = _server(endpoint, model, options)
     prompt = _prompt(options)
     documents, source = documents_of(corpus, options["fields"], keep_code=options["keep_code"], say=progress.say)
-    encoder = load_encoder(options["encoder"], options)
+    encoder = load_for_vectors(options["encoder"], options)
     passages = passages_of_documents(documents, PassageSplitter(encoder, options["max_length"] or encoder.max_length))
     selected = choose_passages(passages, documents=options["documents"], most=options["passages"], seed=options["seed"])
     plan = plan_requests(passages, selected, prompt, server.fields(), prices)

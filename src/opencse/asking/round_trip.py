@@ -10,7 +10,7 @@ import numpy as np
 
 from opencse.arrays import Floats, Integers
 from opencse.asking.sources import SourcePassage
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
 from opencse.search.keyword_index import KeywordIndex
@@ -43,7 +43,7 @@ def round_trip(
     questions: Sequence[str],
     rows: Sequence[int],
     passages: Sequence[Sequence[SourcePassage]],
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     progress: Progress,
 ) -> list[DocumentRanks]:
     """Ranks the document of each question by both searches.

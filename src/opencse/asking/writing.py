@@ -17,7 +17,7 @@ from opencse.asking.filters import REASONS, QuestionFilter
 from opencse.asking.plan import PlannedRequest, RequestPlan
 from opencse.asking.round_trip import DocumentRanks, round_trip
 from opencse.asking.sources import SourcePassage
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError, reason, shortened
 from opencse.io import writing
 from opencse.numerals import number_of
@@ -128,7 +128,7 @@ def questions_in(
 def ranked_questions(
     questions: Sequence[WrittenQuestion],
     passages: Sequence[Sequence[SourcePassage]],
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     k: int,
     progress: Progress,
 ) -> list[tuple[WrittenQuestion, DocumentRanks]]:
@@ -149,7 +149,7 @@ def write_questions(
     replies: Mapping[str, ChatReply],
     keep: QuestionFilter,
     passages: Sequence[Sequence[SourcePassage]],
-    encoder: SentenceEncoder,
+    encoder: TextEncoder,
     *,
     k: int,
     progress: Progress,
