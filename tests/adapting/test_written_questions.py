@@ -112,6 +112,12 @@ def test_the_file_of_the_command_is_read(tmp_path: Path) -> None:
     assert read_written(path) == [("Why?", "So.", "7"), ("How?", "So.", "7")], "an id may be a number"
     with pytest.raises(UserError, match="three, question, answer, document"):
         read_written([("Why?", "So.")])
+    own = tmp_path / "pairs.csv"
+    own.write_text("question,answer\nWhy?,So.\n", encoding="utf-8")
+    with pytest.raises(
+        UserError, match=r"pairs\.csv: no column 'document'; .*; give a file that .*, or pairs with --pairs"
+    ):
+        read_written(own)
 
 
 def test_questions_about_another_corpus_are_refused() -> None:

@@ -47,7 +47,8 @@ FAULTS = [
         "a.csv",
         "one,two\na,b\n",
         None,
-        f": {DEFAULTS}one, two; name yours with --columns, for instance --columns one, or --columns 1 (or 1,2) by",
+        f": {DEFAULTS}one, two; name yours with --columns, for instance --columns one, for pairs --columns one,two, or "
+        "--columns 1 (or 1,2) by",
     ),
     ("a.csv", '"first\nsentence",two\na,b\n', None, f": {DEFAULTS}first sentence, two; name yours with --columns,"),
     ("a.csv", '"first\nsentence",two\na,b\n', "first", ": no column 'first' (did you mean 'first sentence'?); col"),

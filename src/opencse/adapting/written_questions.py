@@ -16,7 +16,7 @@ from opencse.adapting.trained_texts import rows_without
 from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, TextRow
 from opencse.arrays import Flags, Integers
 from opencse.asking.sources import references_of
-from opencse.errors import UserError, shortened
+from opencse.errors import MissingColumnError, UserError, shortened
 from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text.documents import Document
@@ -27,6 +27,7 @@ from opencse.text.scripts import normalised
 
 COLUMNS = ("question", "answer", "document")
 """The columns of a file of `opencse.questions` that are read."""
+_REMEDY = "give a file that opencse questions wrote, or pairs with --pairs"
 SHARE = 0.2
 """Of the documents, held out for written questions where the text itself gives no question."""
 WrittenRow = tuple[str, str, str]
@@ -48,7 +49,10 @@ def read_written(questions: Text) -> list[WrittenRow]:
     """
     if isinstance(questions, str | Path):
         source = Source(str(questions), COLUMNS)  # its records: ids of documents may be numbers, which `read` refuses
-        rows = [checked_texts(record, source.location, source.unit) for record in source.records(COLUMNS)]
+        try:
+            rows = [checked_texts(record, source.location, source.unit) for record in source.records(COLUMNS)]
+        except MissingColumnError as error:
+            raise UserError(f"{error}; {_REMEDY}") from None
         where = source.location
     else:
         opened = open_texts(questions)
@@ -56,7 +60,7 @@ def read_written(questions: Text) -> list[WrittenRow]:
     if not rows or len(rows[0]) != len(COLUMNS):
         raise UserError(
             f"{where}: {number_of(len(rows[0]) if rows else 0, 'text')} in a row; questions have three, "
-            f"{', '.join(COLUMNS)}: give a file that opencse questions wrote, or pairs with --pairs"
+            f"{', '.join(COLUMNS)}: {_REMEDY}"
         )
     return [(first, second, third) for first, second, third in rows]
 

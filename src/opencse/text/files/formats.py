@@ -66,7 +66,7 @@ def choose_columns(
 ) -> Columns:
     """Chooses the columns to read: ``names``, or the first default set that exists completely.
 
-    ``texts`` are the columns that hold texts, if known; one of them is the example in the error message.
+    ``texts`` are the columns that hold texts, if known; the first ones are the examples in the error message.
 
     Raises:
         UserError: naming the columns that exist, and the nearest one.
@@ -82,8 +82,10 @@ def choose_columns(
         matching = [column_like(name, present) for name in default]
         if all(matching):
             return _each_once(tuple(name for name in matching if name), present, where)
-    likely = present if texts is None else texts
-    example = f", for instance --columns {shlex.quote(_short(likely[0]))}" if likely else ""
+    likely = [_short(name) for name in (present if texts is None else texts)]
+    example = f", for instance --columns {shlex.quote(likely[0])}" if likely else ""
+    if len(likely) > 1:
+        example += f", for pairs --columns {shlex.quote(','.join(likely[:2]))}"
     by_position = ", or --columns 1 (or 1,2) by position if the file has no header" if headerless else ""
     raise UserError(
         f"{where}: none of the default columns (sentence; text; anchor, positive; anchor, positive, negative); "
