@@ -87,7 +87,7 @@ def require_apart(
     """
     target, exists, data = Path(out), os.path.lexists(out), list(read)
     for source in (*data, *models):
-        if _same(target, source):
+        if is_same(target, source):
             raise UserError(f"{out}: is also an input ({source}); choose another {option}")
         if replaces and exists and _inside(source, target):
             raise UserError(f"{out}: the input {source} is in it; choose another {option}")
@@ -134,26 +134,37 @@ def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") 
         raise UserError(f"{file}: exists already; replace it with --overwrite, or choose another {option}")
 
 
-def require_json_lines(file: Path, keys: Iterable[str], *, overwrite: bool, option: str = "--out") -> None:
+def require_json_lines(
+    file: Path, keys: Iterable[str], *, overwrite: bool, exactly: bool = False, option: str = "--out"
+) -> None:
     """Refuses an existing file, and with ``overwrite`` one that is no earlier result of the same command.
 
     Args:
         file: the file of JSON lines that will be written.
         keys: that each line has.
         overwrite: replace an earlier result; an empty file is one.
+        exactly: no line of a result has other keys.
         option: the option that names ``file``, for the message.
 
     Raises:
         UserError: saying what to do.
     """
     require_absent(file, overwrite=overwrite, option=option)
-    if not os.path.lexists(file):
+    if not os.path.lexists(file) or has_json_lines(file, keys, exactly=exactly):
         return
-    with contextlib.suppress(OSError, ValueError, RecursionError), file.open(encoding="utf-8") as stream:
-        first = stream.readline()
-        if not first.strip() or has_keys([json.loads(first)], keys):
+    with contextlib.suppress(OSError):
+        if file.stat().st_size == 0:
             return
     raise UserError(f"{file}: exists and is no result of this command; choose another {option}")
+
+
+def has_json_lines(file: Path, keys: Iterable[str], *, exactly: bool = False) -> bool:
+    """Whether the first line of a file is a JSON object with all of ``keys``, and where ``exactly`` with no others."""
+    required = set(keys)
+    with contextlib.suppress(OSError, ValueError, RecursionError), file.open(encoding="utf-8") as stream:
+        first = json.loads(stream.readline())
+        return has_keys([first], required) and (not exactly or first.keys() == required)
+    return False
 
 
 def require_json(file: Path, is_own: Callable[[Any], bool], *, option: str = "--json") -> None:
@@ -311,7 +322,8 @@ def _take(file: Path, busy: str) -> int:
         os.close(descriptor)
 
 
-def _same(one: Path, other: Path) -> bool:
+def is_same(one: Path, other: Path) -> bool:
+    """Whether two paths are of one file or folder, also through links."""
     try:
         return one.samefile(other)
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 
 import opencse
 from helpers import Heard
-from opencse.bulk.sentences import sentences_file
-from opencse.errors import UserError
+from opencse.bulk import sentences
+from opencse.bulk.sentences import sentences_file, write_sentences
+from opencse.crash_safe import ResumableFile
+from opencse.errors import InterruptedRunError, UserError
+from opencse.text.given import DocumentTexts, open_texts
 
 EXPECTED = [
     {"id": "a.md#kettles", "text": "Fill it."},
@@ -70,6 +74,76 @@ def test_a_file_of_another_is_not_replaced(documents: Path, tmp_path: Path) -> N
         with pytest.raises(UserError, match=r"v\.sentences\.jsonl"):
             opencse.encode("opencse-mini", documents, tmp_path / "v.npy", device="cpu", overwrite=overwrite)
     assert not (tmp_path / "v.npy").exists()
+
+
+def test_the_text_is_not_replaced_where_it_has_the_name_of_the_sentences(tmp_path: Path) -> None:
+    """Its lines have an id and a text, as those of an earlier call, which --overwrite replaced."""
+    path = tmp_path / "v.sentences.jsonl"
+    content = json.dumps({"id": "a", "text": "Fill it. Switch it on."}) + "\n"
+    path.write_text(content, encoding="utf-8")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"v\.sentences\.jsonl: is also an input"):
+            opencse.encode("opencse-mini", path, tmp_path / "v.npy", fields=["text"], device="cpu", overwrite=overwrite)
+    assert path.read_text(encoding="utf-8") == content
+    opencse.encode("opencse-mini", path, tmp_path / "v.npy", column="text", device="cpu")  # vector i is of line i of it
+    opencse.encode("opencse-mini", path, tmp_path / "v.npy", column="text", device="cpu", overwrite=True)
+
+
+def test_lines_with_further_keys_are_not_replaced(documents: Path, tmp_path: Path) -> None:
+    (tmp_path / "v.sentences.jsonl").write_text('{"id": "1", "text": "Mine.", "year": 2020}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"v\.sentences\.jsonl: exists and is no result of this command"):
+        opencse.encode("opencse-mini", documents, tmp_path / "v.npy", device="cpu", overwrite=True)
+
+
+def test_vectors_of_rows_are_not_written_next_to_sentences_of_other_vectors(documents: Path, tmp_path: Path) -> None:
+    """Line i of the sentences was read as the text of vector i, which is of another text."""
+    opencse.encode("opencse-mini", documents, tmp_path / "v.npy", device="cpu")
+    rows, before = tmp_path / "rows.txt", (tmp_path / "v.npy").read_bytes()
+    rows.write_text("One.\nTwo.\nThree.\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"v\.sentences\.jsonl: has the documents of other vectors than those of"):
+        opencse.encode("opencse-mini", rows, tmp_path / "v.npy", device="cpu", overwrite=True)
+    assert (tmp_path / "v.npy").read_bytes() == before
+
+
+@pytest.mark.parametrize("out", ["v.npy", "v"])
+@pytest.mark.parametrize(("fault", "error"), [(KeyboardInterrupt, InterruptedRunError), (OSError, UserError)])
+def test_the_same_call_continues_where_the_sentences_could_not_be_written(
+    documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, fault: type[BaseException],
+    error: type[Exception],
+) -> None:  # fmt: skip
+    def stopped(source: DocumentTexts) -> Iterator[dict[str, str]]:
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sentences, "sentences_of", stopped)
+        with pytest.raises(error):
+            opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")
+    assert not (tmp_path / "v.npy").exists()
+    opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")
+    assert lines(sentences_file(tmp_path / out)) == EXPECTED
+    assert {path.name for path in tmp_path.iterdir()} <= {"documents", "v", "v.npy", "v.sentences.jsonl"}
+
+
+def test_the_same_call_continues_after_a_kill_between_the_sentences_and_the_vectors(
+    documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(_: ResumableFile) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ResumableFile, "finish", stopped)
+        with pytest.raises(InterruptedRunError):
+            opencse.encode("opencse-mini", documents, tmp_path / "v.npy", device="cpu")
+    opencse.encode("opencse-mini", documents, tmp_path / "v.npy", device="cpu")
+    assert lines(tmp_path / "v.sentences.jsonl") == EXPECTED
+
+
+def test_a_text_that_changes_while_it_is_read_is_reported(documents: Path, tmp_path: Path) -> None:
+    source = open_texts(documents)
+    assert isinstance(source, DocumentTexts)
+    with pytest.raises(UserError, match=r"changed while it was read \(4 texts, then 3\)"):
+        write_sentences(source, tmp_path / "sentences.jsonl", 4)
+    assert not (tmp_path / "sentences.jsonl").exists()
 
 
 def test_rows_of_a_table_have_the_numbers_of_their_vectors(tmp_path: Path) -> None:

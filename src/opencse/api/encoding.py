@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TextIO, Unpack, overload
 
@@ -12,7 +13,7 @@ from opencse.api.options.encoding import EncodeOptions, InMemoryOptions
 from opencse.arrays import Embeddings
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.forms import Form
-from opencse.bulk.sentences import sentences_file, write_sentences
+from opencse.bulk.sentences import require_sentences_file, sentences_file, write_sentences
 from opencse.bulk.streaming import SUFFIX, EncodedFile, encode_file, write_lines
 from opencse.encoder.measured_precision import measured_precision, sample_of
 from opencse.encoder.text_encoder import TextEncoder
@@ -20,8 +21,8 @@ from opencse.engines.choice import require_engine
 from opencse.errors import InterruptedRunError, UserError
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
-from opencse.outputs import paths_of, require_absent, require_apart, require_json_lines
-from opencse.progress import Counted, Silent
+from opencse.outputs import paths_of, require_absent, require_apart
+from opencse.progress import Counted, Say, Silent
 from opencse.text.given import DocumentTexts, FileTexts, GivenTexts, Text, TextSource, open_texts
 from opencse.text.left_out_rows import say_left_out_rows
 
@@ -94,6 +95,10 @@ def encode(
             f"{source.name}: only the vectors of a file are written; index a folder (opencse index build), and for a "
             "list of texts save the vectors that are returned (numpy.save)"
         )
+    if isinstance(out, str | Path) and not to_folder:
+        require_sentences_file(
+            source, Path(out), read=paths_of(text), models=paths_of(model), overwrite=options["overwrite"]
+        )
     encoder_or_name, precision = model, options["precision"]
     if precision == "auto" or isinstance(model, TextEncoder) or not isinstance(out, str | Path):
         encoder = load_for_vectors(model, options)
@@ -109,13 +114,9 @@ def encode(
         device=options["device"],
         trust_remote_code=options["trust_remote_code"],
     )
-    names_file = (
-        sentences_file(Path(out)) if isinstance(source, DocumentTexts) and isinstance(out, str | Path) else None
-    )
-    if names_file is not None and not to_folder:
-        require_json_lines(names_file, ["id", "text"], overwrite=options["overwrite"])
     if not isinstance(out, str | Path):
         return write_lines(source, out, settings, say=progress.say)
+    write_names = None if not isinstance(source, DocumentTexts) else partial(_write_names, source, out, progress.say)
     try:
         if to_folder:
             from opencse.bulk.folders import encode_folder
@@ -132,15 +133,28 @@ def encode(
                 say=progress.say,
             )
         else:
-            written = encode_file(source, out, settings, progress=Counted(progress, "encoding"), say=progress.say)
-        if names_file is not None and isinstance(source, DocumentTexts):
-            write_sentences(source, names_file)
-            progress.say(f"sentences  {names_file}: the id of the document and the text of each vector")
+            return encode_file(
+                source,
+                out,
+                settings,
+                before_finish=write_names,
+                progress=Counted(progress, "encoding"),
+                say=progress.say,
+            )
+        if write_names is not None:
+            write_names(written.rows)
         return written
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None
     finally:
         progress.finish()
+
+
+def _write_names(source: DocumentTexts, out: str | Path, say: Say, rows: int) -> None:
+    """Writes the document and the text of each of ``rows`` vectors in ``out``, and reports it."""
+    file = sentences_file(Path(out))
+    write_sentences(source, file, rows)
+    say(f"sentences  {file}: the id of the document and the text of each vector")
 
 
 def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOptions) -> Embeddings:

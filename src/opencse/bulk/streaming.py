@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -62,6 +62,7 @@ def encode_file(
     settings: EncodingSettings,
     *,
     window: int = WINDOW,
+    before_finish: Callable[[int], None] | None = None,
     progress: Count | None = None,
     say: Say | None = None,
 ) -> EncodedFile:
@@ -77,6 +78,8 @@ def encode_file(
         out: the file; its folder must exist.
         settings: which model encodes, and in which form vectors are written.
         window: number of texts that are encoded, written and recorded together.
+        before_finish: called with the number of vectors when all are written, before the file gets its name; where it
+            fails or is interrupted, the same call continues with it.
         progress: called with (texts done, texts in all).
         say: called with one line if an earlier call is continued, or why it is not.
 
@@ -116,6 +119,8 @@ def encode_file(
                 raise UserError(
                     f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then {file.done:,})"
                 )
+            if before_finish is not None:
+                before_finish(rows)
             file.finish()
             return EncodedFile(rows, form.kept_dimensions(encoder.dimension), before, time.perf_counter() - started)
     except OSError as error:
