@@ -66,6 +66,26 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         list(Collection(source(tmp_path, '{"_id": [1], "text": "A"}\n', "a.jsonl").location).titled_texts())
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "number,text\n1,One.\n,Two.\n"),
+        ("a.tsv", "number\ttext\n1\tOne.\n  \tTwo.\n"),
+        ("a.jsonl", '{"number": 1, "text": "One."}\n{"number": "", "text": "Two."}\n'),
+        ("b.jsonl", '{"number": 1, "text": "One."}\n{"number": null, "text": "Two."}\n'),
+    ],
+)
+def test_an_empty_id_is_refused_where_ids_are_named(tmp_path: Path, name: str, content: str) -> None:
+    """Its row got a number, under which it was added a second time by --replace."""
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=r"(line|row) [23]: the id in column 'number' is empty; give a text or a whole"):
+        list(Collection(str(path), ids="number").titled_texts())
+    renamed = tmp_path / f"new-{name}"  # the usual name is no promise that each row has one
+    renamed.write_text(content.replace("number", "_id"), encoding="utf-8")
+    assert [one.name for one in Collection(str(renamed)).titled_texts()] == ["1", ""]
+
+
 def test_ids_of_an_export_of_mongodb(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"_id": {"$oid": "64f"}, "text": "One."}\n')

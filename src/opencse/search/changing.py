@@ -54,7 +54,16 @@ def changing(folder: Path, progress: Progress, *, rows: bool = True) -> Iterator
 
 
 def add(writer: Writer, source: RowSource, encoder: TextEncoder, *, replace: bool, progress: Progress) -> int:
-    """Adds the rows of ``source`` to a change, and returns their number."""
+    """Adds the rows of ``source`` to a change, and returns their number.
+
+    Raises:
+        UserError: for rows that are to replace others and have no ids, an id that exists already, or invalid rows.
+    """
+    if replace and all(row.id is None for row in source):
+        raise UserError(
+            f"{source.name}: no row has an id, so --replace would replace none; name the column of the ids with --id, "
+            "or leave out --replace to add the rows under new numbers"
+        )
     manifest = writer.manifest
     splitter = None if manifest.max_length is None else PassageSplitter(encoder, manifest.max_length, manifest.overlap)
     rows = RowEncoder(writer, encoder, splitter, progress)

@@ -376,12 +376,13 @@ def _id_text(value: object, name: str, where: str, *, required: bool) -> str:
     """The id of a document as text; of an object with one value, as MongoDB exports ids, that value."""
     if isinstance(value, Mapping) and len(value) == 1:
         value = next(iter(value.values()))
-    if isinstance(value, str | int) and not isinstance(value, bool):
+    is_empty = value is None or value is ABSENT or (isinstance(value, str) and not value.strip())
+    if isinstance(value, str | int) and not isinstance(value, bool) and not is_empty:
         return str(value)
-    if not required and (value is None or value is ABSENT):
+    if not required and is_empty:
         return ""
-    fault = "missing" if value is ABSENT else "empty" if value is None else type(value).__name__
-    raise UserError(f"{where}: the id in column {name!r} is {fault}; give a text or a number")
+    fault = "missing" if value is ABSENT else "empty" if is_empty else type(value).__name__
+    raise UserError(f"{where}: the id in column {name!r} is {fault}; give a text or a whole number")
 
 
 def _document(titled: TitledText) -> Document:
