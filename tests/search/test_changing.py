@@ -11,6 +11,7 @@ from opencse.errors import UserError
 from opencse.search.folder import locked
 from opencse.search.index import Index
 from opencse.search.row_sources import open_rows
+from opencse.search.rows import RowLike
 
 
 def test_another_model_is_refused(index: Index, tiny_folder: Path) -> None:
@@ -34,7 +35,8 @@ def test_rows_without_ids_replace_none_and_are_refused(index: Index, tmp_path: P
     path = tmp_path / "a.txt"
     path.write_text("One.\nTwo.\n", encoding="utf-8")
     before = index.info().rows
-    for rows in (open_rows(path), ["One.", {"text": "Two."}]):
+    in_memory: list[RowLike] = ["One.", {"text": "Two."}]
+    for rows in (open_rows(path), in_memory):
         with pytest.raises(
             UserError, match=r"no row has an id, so --replace would replace none; name the column .*--id"
         ):

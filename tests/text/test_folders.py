@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import opencse
+from helpers import Heard
 from opencse.errors import UserError
+from opencse.text.documents import Collection
 from opencse.text.folders import files_in, find_corpus, holds_documents, holds_prose
+from opencse.text.reading_notes import ReadingNotes
 
 
 def test_files_of_a_folder_by_name_without_hidden_ones(tmp_path: Path) -> None:
@@ -13,6 +19,77 @@ def test_files_of_a_folder_by_name_without_hidden_ones(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     assert [path.relative_to(tmp_path).as_posix() for path in files_in(tmp_path).files] == ["a/c.txt", "b.md"]
+
+
+@pytest.fixture
+def with_links(tmp_path: Path) -> Path:
+    """A folder with a text, two broken links, a link to a folder and a pipe."""
+    folder, elsewhere = tmp_path / "documents", tmp_path / "elsewhere"
+    for one in (folder, elsewhere):
+        one.mkdir()
+        (one / "a.md").write_text("# Kettles\n\nFill it.\n", encoding="utf-8")
+    for name, target in (("b.md", "nothing"), ("c.txt", "c.txt"), ("linked", elsewhere), ("a.txt", folder / "a.md")):
+        (folder / name).symlink_to(target)
+    (folder / ".hidden.md").symlink_to("nothing")
+    os.mkfifo(folder / "p.txt")
+    return folder
+
+
+LEFT_OUT = [
+    "2 links to a file that does not exist (the first: b.md)",
+    "1 folder that is a link to a folder; links to folders are not followed (linked)",
+    "1 file that is a pipe or device (p.txt)",
+]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
+def test_links_and_pipes_are_left_out_and_named(with_links: Path, tmp_path: Path) -> None:
+    """A folder of another program, whose texts are links, was read in part without a word."""
+    notes = ReadingNotes()
+    assert len(list(Collection(str(with_links)).titled_texts(notes))) == 2
+    assert notes.lines()[-3:] == [f"left out   {line}" for line in LEFT_OUT]
+    for name in ("a.md", "a.txt"):
+        (with_links / name).unlink()
+    with pytest.raises(
+        UserError, match=r"holds neither a corpus\.jsonl nor any file of a kind .*left out: 2 links to a"
+    ):
+        list(Collection(str(with_links)).titled_texts())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
+@pytest.mark.parametrize("content", ["documents", "pairs"])
+@pytest.mark.parametrize("work", ["check", "encode", "index", "adapt", "train"])
+def test_each_command_names_the_links_that_it_leaves_out(
+    with_links: Path, tmp_path: Path, work: str, content: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    heard = Heard()
+    if content == "documents":
+        text = "".join(f"The kettle {n} boils.\n" for n in range(300))
+        (with_links / "many.txt").write_text(text, encoding="utf-8")
+    elif work in ("index", "adapt"):
+        pytest.skip("reads documents")
+    else:
+        for name in ("a.md", "a.txt"):
+            (with_links / name).unlink()
+        table = "anchor,positive\n" + "".join(f"The kettle {n} boils.,Water {n} is hot.\n" for n in range(300))
+        (with_links / "many.csv").write_text(table, encoding="utf-8")
+    columns = ["anchor", "positive"] if content == "pairs" else None
+    options: dict[str, Any] = {"device": "cpu", "progress": heard}
+    if work == "check":
+        heard.said += opencse.check(with_links, columns=columns).read_as
+    elif work == "encode":
+        opencse.encode("opencse-mini", with_links, "v.npy", column=columns[0] if columns else None, **options)
+    elif work == "index":
+        opencse.build_index("ix", "opencse-mini", with_links, **options)
+    elif work == "adapt":
+        opencse.adapt(with_links, out="run", dry_run=True, **options)
+    else:
+        recipe = "simcse-supervised" if columns else "simcse"
+        opencse.train(with_links, out="run", columns=columns, recipe=recipe, dry_run=True, dev="none", **options)
+    said = "\n".join(heard.said)
+    for line in LEFT_OUT:
+        assert line in said, said
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])

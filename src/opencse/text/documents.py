@@ -186,15 +186,17 @@ class Collection:
             for source in self._source.files:
                 yield source, None
             return
-        files_there, without_text = files_in(path)
+        files_there, without_text, unreachable = files_in(path)
         for folder, of_folder in without_text.items():
             notes.leave_out_folder(folder.relative_to(path).as_posix(), of_folder)
+        notes.leave_out_unreachable(path, unreachable)
         files = [file for file in files_there if file.stat().st_size]
         if len(files) < len(files_there):
             notes.left_out["empty file", ""] += len(files_there) - len(files)
         if not files:
             raise UserError(
                 f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
+                f"{notes.left_out_message()}"
             )
         sources: list[tuple[Source, str]] = []
         with_fields = 0

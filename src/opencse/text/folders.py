@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -27,10 +28,13 @@ class FolderFiles(NamedTuple):
     Attributes:
         files: sorted by name, without hidden ones and those of models, indexes and other folders without text.
         without_text: such folders in it, each with its kind.
+        unreachable: what is neither read nor searched (broken links, links to folders, pipes, folders without
+            permission), by what it is and why.
     """
 
     files: list[Path]
     without_text: dict[Path, str]
+    unreachable: dict[tuple[str, str], list[Path]]
 
 
 def files_in(folder: Path) -> FolderFiles:
@@ -39,17 +43,30 @@ def files_in(folder: Path) -> FolderFiles:
     Raises:
         UserError: where the folder itself is a model, an index or another folder that commands write.
     """
-    visible = (
+    visible = [
         path for path in folder.rglob("*") if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
+    ]
     files = sorted(path for path in visible if path.is_file())
+    unreachable: dict[tuple[str, str], list[Path]] = {}
+    for path in sorted(path for path in visible if not path.is_file()):
+        if (fault := _fault(path)) is not None:
+            unreachable.setdefault(fault, []).append(path)
     without_text = folders_without_text(files)
     if folder in without_text:
         raise UserError(f"{folder}: is {without_text[folder]}, not text; give a file or a folder of documents")
     if without_text:
         files = [file for file in files if without_text.keys().isdisjoint(file.parents)]
     outermost = {one: kind for one, kind in without_text.items() if without_text.keys().isdisjoint(one.parents)}
-    return FolderFiles(files, outermost)
+    return FolderFiles(files, outermost, unreachable)
+
+
+def _fault(path: Path) -> tuple[str, str] | None:
+    """What a path that is no file is, and why it is left out; None for a folder that is searched."""
+    if not path.is_dir():
+        return ("link", "to a file that does not exist") if path.is_symlink() else ("file", "that is a pipe or device")
+    if path.is_symlink():
+        return "folder", "that is a link to a folder; links to folders are not followed"
+    return None if os.access(path, os.R_OK | os.X_OK) else ("folder", "that may not be read")
 
 
 def tables_in(folder: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from opencse.text.documents import Collection, Document
 from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
-from opencse.text.folders import are_splits, holds_documents, tables_in
+from opencse.text.folders import are_splits, files_in, holds_documents, tables_in
 from opencse.text.in_memory import is_missing, rows_of
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, Texts
@@ -339,7 +339,9 @@ def _read_of_folder(source: Source) -> list[str]:
     if missing:
         first = f"{'the first: ' if len(missing) > 1 else ''}{missing[0]}"
         lines.append(f"left out   {number_of(len(missing), 'file')} without the columns ({first})")
-    return lines
+    folder, notes = Path(source.location), ReadingNotes()
+    notes.leave_out_unreachable(folder, files_in(folder).unreachable)
+    return lines + notes.lines()
 
 
 def _split_numbers(rows: Sequence[object]) -> tuple[Sequence[object], tuple[object, ...] | None]:

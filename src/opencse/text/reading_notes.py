@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from opencse.errors import MissingColumnError
 from opencse.numerals import number_of
@@ -48,6 +50,12 @@ class ReadingNotes:
         """Counts a folder in the folder that holds no text, such as a model."""
         self.left_out["folder", f"that is {kind} ({name})"] += 1
 
+    def leave_out_unreachable(self, folder: Path, unreachable: Mapping[tuple[str, str], Sequence[Path]]) -> None:
+        """Counts what cannot be read in ``folder`` by what it is and why; the first of each is named."""
+        for (noun, why), paths in unreachable.items():
+            first = f"{'the first: ' if len(paths) > 1 else ''}{paths[0].relative_to(folder).as_posix()}"
+            self.left_out[noun, f"{why} ({first})"] += len(paths)
+
     def leave_out_file_without_text(self) -> None:
         """Counts a file of prose in which nothing is text, such as a page that a script fills in a browser."""
         self.left_out[_NO_TEXT] += 1
@@ -77,9 +85,12 @@ class ReadingNotes:
 
     def nothing_message(self, where: str) -> str:
         """The message of the error for ``where`` if no document in it has any text, with what was left out."""
+        return f"{where}: no document with any text in it{self.left_out_message() or '; give at least one text'}"
+
+    def left_out_message(self) -> str:
+        """The end of a message with all that was left out; empty where nothing was."""
         left_out = "; ".join(self._left_out())
-        why = f"left out: {left_out}" if left_out else "give at least one text"
-        return f"{where}: no document with any text in it; {why}"
+        return f"; left out: {left_out}" if left_out else ""
 
     def _left_out(self) -> list[str]:
         left_out = [f"{number_of(n, noun)} {why}".rstrip() for (noun, why), n in self.left_out.items()]

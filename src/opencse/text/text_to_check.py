@@ -86,8 +86,9 @@ def read_to_check(
                     opened = DocumentTexts(
                         Collection(location, field_names, split=split or "train", keep_code=keep_code)
                     )
+    lines_read: list[str] = []
     if opened is None:
-        read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code)
+        read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code, say=lines_read.append)
         opened = read if isinstance(read, Source | DocumentTexts) else None
         texts = read.read()
     else:
@@ -96,7 +97,9 @@ def read_to_check(
     advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
     if isinstance(opened, DocumentTexts):
         return TextToCheck(texts, command, _in_a_line(opened.notes.lines()), advice)
-    kinds = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()
+    kinds = _in_a_line(lines_read)  # of a folder
+    if not kinds and opened is not None and opened.is_file:
+        kinds = (f"read as {opened.kind}",)
     left_out = () if opened is None else _in_a_line([left_out_rows_of(opened)])
     return TextToCheck(texts, command, (*kinds, *left_out), advice)
 
