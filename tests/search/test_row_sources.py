@@ -122,3 +122,19 @@ def test_code_is_kept_in_what_is_added_where_the_build_kept_it(tmp_path: Path) -
     path.write_text("# Kettles\n\nFill it.\n\n```\nboil()\n```\n", encoding="utf-8")
     [row] = open_rows(path, added_to=built_with(keep_code=True))
     assert "boil()" in row.text
+
+
+@pytest.mark.parametrize("options", [{}, {"fields": ["text"]}])
+def test_added_values_have_the_kinds_of_the_columns_of_the_index(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Of a file alone 1.10 is the number 1.1, and one n/a makes a column of numbers text, which no condition finds."""
+    index = built_with(columns={"version": "text", "year": "number", "other": "mixed"})
+    path = tmp_path / "a.csv"
+    path.write_text("text,version,year,other,new\nOne.,1.10,2020,7,8\nTwo.,,,,\n", encoding="utf-8")
+    rows = [dict(row.metadata) for row in open_rows(path, added_to=index, **options)]
+    assert rows == [{"version": "1.10", "year": 2020, "other": 7}, {"version": None, "year": None, "other": None}]
+    for value in ("nan", "n/a"):
+        path.write_text(f"text,version,year\nOne.,x,\nTwo.,y,{value}\n", encoding="utf-8")
+        expected = rf"a\.csv, line 3: column 'year' holds '{value}', and the index has numbers there; leave the value"
+        with pytest.raises(UserError, match=expected):
+            open_rows(path, added_to=index, **options)
+    assert [row.metadata["year"] for row in open_rows(path, metadata=["year"])] == [None, "n/a"]

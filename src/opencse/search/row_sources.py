@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -97,9 +97,12 @@ class FileRows:
 
     Attributes:
         collection: the files; documents without an id are numbered.
+        column_kinds: kinds of the columns that an index has, to which the rows are added: a column of text stays text,
+            and one of numbers takes nothing else.
     """
 
     collection: Collection
+    column_kinds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -134,7 +137,7 @@ class FileRows:
     @cached_property
     def _survey(self) -> _Survey:
         notes, count, digest = ReadingNotes(), 0, hashlib.sha256(b"documents\n")
-        numbers = set(self.collection.metadata)
+        numbers = {name for name in self.collection.metadata if self.column_kinds.get(name) != "text"}
         ids: set[str] = set()
         with_numbers: set[str] = set()
         infinite: dict[str, str] = {}
@@ -148,6 +151,11 @@ class FileRows:
                 value = row.metadata[name]
                 if not isinstance(value, str):
                     continue
+                if self.column_kinds.get(name) == "number" and not _NUMBER.fullmatch(value):
+                    raise UserError(
+                        f"{where}: column {name!r} holds {value[:80]!r}, and the index has numbers there; leave the "
+                        "value empty"
+                    )
                 if value.lstrip("+-").lower() in _NO_NUMBERS:
                     infinite.setdefault(name, f"{where}: column {name!r} holds {value} among numbers")
                 elif _NUMBER.fullmatch(value):
@@ -225,13 +233,14 @@ def open_rows(
         return memory
     columns = tuple(metadata) or (() if added_to is None else tuple(added_to.columns))
     collection = replace(collection, metadata=columns, metadata_is_optional=not metadata)
+    kinds = {} if added_to is None else added_to.columns
     if added_to is None or collection.fields is not None or ids is not None:
-        return _read(FileRows(collection))
+        return _read(FileRows(collection, kinds))
     names = None if added_to.fields is None else tuple(added_to.fields)
     code = collection.keep_code or added_to.keep_code
     collection = replace(collection, fields=names, ids=added_to.ids, fields_are_optional=True, keep_code=code)
     try:
-        return _read(FileRows(collection))
+        return _read(FileRows(collection, kinds))
     except MissingColumnError as error:
         if names is None and added_to.ids is None:
             raise
