@@ -194,10 +194,8 @@ class Collection:
         if len(files) < len(files_there):
             notes.left_out["empty file", ""] += len(files_there) - len(files)
         if not files:
-            raise UserError(
-                f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
-                f"{notes.left_out_message()}"
-            )
+            kinds = "a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
+            raise UserError(f"{path}: holds neither {kinds}{notes.left_out_message()}")
         sources: list[tuple[Source, str]] = []
         with_fields = 0
         for file in files:
