@@ -23,7 +23,7 @@ CASES = {
     "build ids": ("index build new opencse-mini ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
     "add ids": ("index add ix ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
     "build nan": ("index build new opencse-mini nan.csv --fields text --metadata n", "line 3: column 'n' holds NaN"),
-    "add nan": ("index add ix nan.csv --fields text --metadata n", "line 3: column 'n' holds NaN"),
+    "add nan": ("index add ix nan.csv --fields text --metadata n", "line 3: column 'n' holds 'NaN'"),
     "language": ("index build new opencse-mini ids.csv --fields text --language klingon", "no stems for the language"),
     "keep ids": ("evaluate opencse-mini --data . --keep-identical-ids", "is for retrieval"),
     "train keep ids": ("train ids.csv --columns text --out new --dev none --keep-identical-ids", "folder of queries"),
