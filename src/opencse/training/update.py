@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from opencse.objective.objective import Objective
 from opencse.objective.step_losses import StepLosses
@@ -29,9 +29,13 @@ class Updated:
 
     def with_figures(self, objective: Objective) -> Updated:
         """The same with the figures that `Objective.diagnose` gives of the vectors."""
-        with torch.no_grad():
-            figures = objective.diagnose(self.reps)
-        return Updated(self.reps, StepLosses(self.losses.losses, self.losses.report | figures))
+        report = self.losses.report | _figures(objective, self.reps)
+        return Updated(self.reps, StepLosses(self.losses.losses, report))
+
+
+def _figures(objective: Objective, reps: Representations) -> dict[str, Tensor]:
+    with torch.no_grad():
+        return objective.diagnose(reps)
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,10 @@ class Update:
             diagnose: add the figures that are too expensive for every step.
         """
         reps, outcome = self.step.gradients(batches)
+        figures = _figures(self.step.objective, reps) if diagnose else {}
         norm = nn.utils.clip_grad_norm_(trained_weights(self.optimizer), self.max_norm)
         self.optimizer.step()
-        updated = Updated(reps, StepLosses(outcome.losses, outcome.report | {"gradient_norm": norm}))
-        return updated.with_figures(self.step.objective) if diagnose else updated
+        return Updated(reps, StepLosses(outcome.losses, outcome.report | {"gradient_norm": norm} | figures))
 
     def clear(self) -> None:
         """Drops the gradients."""
