@@ -107,7 +107,7 @@ def _mapped(x: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
 def _attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, rate: float) -> Tensor:
     """(rows, heads, queries, size) as ``q``."""
     if k.shape[2] > _MATERIALISED:
-        mask = bias.to(q.dtype).expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])  # of another type it is misread
+        mask = bias.to(q.dtype).expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])  # cuDNN misreads another type
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=rate)
     scores = (q @ k.transpose(2, 3)).float() * q.shape[3] ** -0.5 + bias
     weights = functional.dropout(scores.softmax(dim=3).to(v.dtype), rate, training=rate > 0)
