@@ -92,7 +92,7 @@ def our_steps(
 ) -> tuple[float, float]:
     """Milliseconds of a step, and seconds of the whole run with its start, its steps and its saving."""
     clock = Clock()
-    with mock.patch.object(forward, "unfit_for_triton", return_value="left out") if unfused else nullcontext():
+    with mock.patch.object(forward, "why_not_fused", return_value="left out") if unfused else nullcontext():
         seconds = recorded_run(model, text, steps, settings, out, clock)
     return clock.milliseconds(), seconds
 

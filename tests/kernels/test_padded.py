@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertModel, MPNetConfig, MPNetModel, RobertaConfig, RobertaModel
 
+from devices import DEVICE
 from opencse.kernels.padded import MULTIPLE, padded_states, unfit_for_fusing, unfit_for_triton
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 KINDS = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel), "mpnet": (MPNetConfig, MPNetModel)}
 ROWS, HIDDEN = 5, 32
 SIZES: dict[str, Any] = {

@@ -178,6 +178,11 @@ def padded_states(
     return states
 
 
+def why_not_fused(backbone: PreTrainedModel) -> str | None:
+    """The reason why layers of ``backbone``, one of BERT's shape on a GPU, are not fused; None where they are."""
+    return unfit_for_fusing(backbone) or unfit_for_triton(backbone.device)
+
+
 def unfit_for_fusing(backbone: PreTrainedModel) -> str | None:
     """The reason why the layers of ``backbone``, one of BERT's shape, cannot be fused; None where they can."""
     if hasattr(backbone.encoder, "compute_position_bias"):

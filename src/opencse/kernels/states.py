@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from opencse.errors import UserError
 from opencse.kernels.outputs import Disturb
 from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.padded import padded_states, unfit_for_triton
+from opencse.kernels.padded import padded_states, why_not_fused
 from opencse.text.tokenizer import Tokens
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def inference_computation(backbone: PreTrainedModel, *, bf16: bool) -> Computati
     ours = bf16 and backbone.device.type == "cuda" and not torch.is_grad_enabled() and why_not_packed(backbone) is None
     if not ours:
         return "transformers"
-    return "fused" if unfit_for_triton(backbone.device) is None else "padded"
+    return "fused" if why_not_fused(backbone) is None else "padded"
 
 
 def trained_states(

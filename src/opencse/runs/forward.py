@@ -8,7 +8,7 @@ from typing import Literal
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.padded import MULTIPLE, unfit_for_fusing, unfit_for_triton
+from opencse.kernels.padded import MULTIPLE, why_not_fused
 from opencse.kernels.states import ON_GPU
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
@@ -41,7 +41,7 @@ def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) ->
         raise UserError("training.packed needs a CPU; set it to auto, or add --device cpu")
     pack(encoder.backbone)
     if kind == "cuda":
-        unfit = unfit_for_fusing(encoder.backbone) or unfit_for_triton(encoder.device)
+        unfit = why_not_fused(encoder.backbone)
         encoder.computation = "fused" if unfit is None else "padded"
         layers = "fused layers" if unfit is None else f"padded layers (not fused: {unfit})"
         return f"in {layers}, lengths multiples of {MULTIPLE}"

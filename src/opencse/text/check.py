@@ -138,8 +138,8 @@ def check_corpus(
     """
     flat = [text for row in texts.rows for text in row]
     lengths = np.fromiter((count_words(text) for text in flat), dtype=np.int64, count=len(flat))
-    seen = Counter(map(_compared, flat))
-    distinct_rows = {tuple(map(_compared, row)) for row in texts.rows}
+    rows = [tuple(" ".join(text.lower().split()) for text in row) for row in texts.rows]  # as they are compared
+    seen, distinct_rows = Counter(text for row in rows for text in row), set(rows)
     sampled = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
     sample = [flat[i] for i in sampled]
     unknown, cut, per_word = _tokens(sample, lengths[sampled], tokenizer, max_length)
@@ -175,10 +175,6 @@ def check_corpus(
     advice = _advice(result, command)
     next_command = "" if result.unknown is not None and result.unknown > refused_unknown else command
     return result.model_copy(update={"advice": advice, "command": next_command})
-
-
-def _compared(text: str) -> str:
-    return " ".join(text.lower().split())
 
 
 def _excerpt(texts: Texts, row: int) -> str:
