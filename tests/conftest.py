@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ import torch
 import devices  # noqa: F401  # before anything imports Triton
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
+from opencse.adapting.guard import Guard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
+from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -86,6 +89,18 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def fewer_general_questions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the built-in general questions 150 are asked, by every evaluation of a run; all where a test marks it so."""
+    if request.node.get_closest_marker("every_general_question") is None:
+        monkeypatch.setattr(Guard, "built_in", classmethod(lambda cls: _first_general_questions()))
+
+
+@cache
+def _first_general_questions() -> Guard:
+    return Guard.of_pairs(Source(str(sample.PAIRS)).read().rows[:150])
 
 
 @pytest.fixture(scope="session")

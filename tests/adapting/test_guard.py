@@ -45,6 +45,7 @@ def test_the_guard_asks_each_pair_among_all_answers() -> None:
     assert watch.fingerprint() != other.fingerprint()
 
 
+@pytest.mark.every_general_question
 @pytest.mark.slow
 def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:
     chosen = load_selector("text", Source(str(sample.TRAIN)))

@@ -26,6 +26,8 @@ from opencse.text.given import GivenTexts, texts_of
 from opencse.text.readers import Source
 from opencse.text.scripts import normalised
 
+pytestmark = pytest.mark.every_general_question
+
 PAIRS = Source(str(sample.PAIRS)).read().rows
 
 

@@ -303,6 +303,7 @@ def test_a_score_file_may_be_any_name(opencse: Run, tiny_folder: Path, tmp_path:
     assert str(dev) in err
 
 
+@pytest.mark.every_general_question
 def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
     out, text = tmp_path / "o", tmp_path / "text.txt"  # other texts than the sample's, of which the questions are
     lines = Path(sample.TRAIN).read_text().splitlines()

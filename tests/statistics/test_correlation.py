@@ -13,7 +13,7 @@ from scipy.stats import pearsonr, rankdata, spearmanr
 
 from opencse.arrays import Floats
 from opencse.errors import UserError
-from opencse.statistics.correlation import cosine_of_rows, mean_ranks, pearson, spearman
+from opencse.statistics.correlation import cosine_of_pairs, cosine_of_rows, mean_ranks, pearson, spearman
 
 
 def naive_ranks(values: list[float]) -> list[float]:
@@ -185,3 +185,16 @@ def test_correlations_are_scipy_s_bit_for_bit(seed: int) -> None:
     assert (mean_ranks(x) == rankdata(x)).all()
     assert spearman(x, y) == spearmanr(x, y).statistic
     assert pearson(x, y) == pytest.approx(pearsonr(x, y).statistic, abs=1e-15)
+
+
+def test_pairs_of_one_matrix_are_its_rows() -> None:
+    """Bit for bit, also for values that overflow when squared, and rows of zeros."""
+    numbers = np.random.default_rng(5)
+    vectors = numbers.normal(size=(40, 5)) * numbers.choice([1e-300, 1e-3, 1.0, 1e200], size=(40, 1))
+    vectors[7] = 0.0
+    first, second = numbers.integers(0, 40, 300), numbers.integers(0, 40, 300)
+    cosines = cosine_of_pairs(vectors, [(first[:200], second[:200]), (first[200:], second[200:])])
+    assert np.array_equal(cosines, cosine_of_rows(vectors[first], vectors[second]))
+    vectors[3, 2] = np.nan
+    with pytest.raises(UserError, match="1 of 40 sentence vectors"):
+        cosine_of_pairs(vectors, [(first, second)])

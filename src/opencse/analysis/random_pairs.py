@@ -11,9 +11,9 @@ from pydantic import FiniteFloat, model_validator
 from opencse.analysis.tiles import require_vectors
 from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
-from opencse.evaluation import cosine_of_rows
 from opencse.evaluation.embedding import BLOCK
 from opencse.settings import Settings
+from opencse.statistics.correlation import cosine_of_pairs
 
 SHOWN = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
 """The percents that are shown."""
@@ -112,7 +112,8 @@ def random_pairs(vectors: Vectors, *, pairs: int = 100_000, seed: int = 0) -> Ra
     n = len(vectors)
     exact = n * (n - 1) // 2 <= pairs
     first, second = np.triu_indices(n, 1) if exact else _draw(n, pairs, np.random.default_rng(seed))
-    cosines = _cosines(vectors, first, second)
+    blocks = range(0, len(first), BLOCK)
+    cosines = cosine_of_pairs(vectors, ((first[b : b + BLOCK], second[b : b + BLOCK]) for b in blocks))
     quantiles = np.quantile(cosines, np.array(PERCENTS) / 100)
     return RandomPairs(
         texts=n,
@@ -129,10 +130,3 @@ def _draw(n: int, pairs: int, generator: np.random.Generator) -> tuple[NDArray[n
     first = generator.integers(0, n, size=pairs, dtype=np.intp)
     other = generator.integers(0, n - 1, size=pairs, dtype=np.intp)
     return first, other + (other >= first)
-
-
-def _cosines(vectors: Vectors, first: NDArray[np.intp], second: NDArray[np.intp]) -> Floats:
-    blocks = range(0, len(first), BLOCK)
-    return np.concatenate(
-        [cosine_of_rows(vectors[first[b : b + BLOCK]], vectors[second[b : b + BLOCK]]) for b in blocks]
-    )

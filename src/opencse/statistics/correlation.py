@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from opencse.arrays import Flags, Floats, Vectors
+from opencse.arrays import Flags, Floats, Integers, Vectors
 from opencse.errors import UserError
 
 
@@ -36,8 +38,38 @@ def cosine_of_rows(first: Vectors, second: Vectors) -> Floats:
     if first.ndim != 2 or first.shape != second.shape:
         raise ValueError(f"two (n, d) matrices of one shape are expected, got {first.shape} and {second.shape}")
     u, v = _scaled(first), _scaled(second)
-    squares = (u * u).sum(axis=1) * (v * v).sum(axis=1)
-    dots = (u * v).sum(axis=1)
+    return _cosines((u * v).sum(axis=1), (u * u).sum(axis=1) * (v * v).sum(axis=1))
+
+
+def cosine_of_pairs(vectors: Vectors, pairs: Iterable[tuple[Integers, Integers]]) -> Floats:
+    """Returns the cosines of pairs of rows of one matrix, as `cosine_of_rows` does, each row scaled once.
+
+    Args:
+        vectors: (n, d).
+        pairs: blocks of pairs, numbers of their first and of their second rows, (m,) each.
+
+    Returns:
+        The values of all blocks, one after another.
+
+    Raises:
+        UserError: if a value is NaN or infinite.
+
+    Example:
+        >>> vectors = np.array([[3.0, 4.0], [4.0, 3.0], [-2.0, 0.0]])
+        >>> cosine_of_pairs(vectors, [(np.array([0, 1]), np.array([1, 2]))]).tolist()
+        [0.96, -0.8]
+    """
+    rows = _scaled(vectors)
+    squares = (rows * rows).sum(axis=1)
+    return np.concatenate(
+        [
+            _cosines((rows[first] * rows[second]).sum(axis=1), squares[first] * squares[second])
+            for first, second in pairs
+        ]
+    )
+
+
+def _cosines(dots: Floats, squares: Floats) -> Floats:
     cosines: Floats = np.divide(dots, np.sqrt(squares), out=np.zeros_like(dots), where=squares > 0)
     return cosines.clip(-1.0, 1.0)
 

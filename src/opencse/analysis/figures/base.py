@@ -64,6 +64,7 @@ def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
     What was drawn with a label is listed in a legend, with the options ``legend`` of matplotlib.
     """
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.text import Text
 
     for axes in figure.axes:
@@ -77,6 +78,12 @@ def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the reader's own font draws them
         warnings.filterwarnings("ignore", message="Creating legend with")  # said of a busy machine, not of the figure
         out = io.StringIO()
+        FigureCanvasSVG(figure)  # texts are as wide as in the file
+        figure.set_dpi(72)
+        layout = figure.get_layout_engine()
+        assert layout is not None
+        layout.execute(figure)
+        figure.set_layout_engine(None)  # else all is drawn once more in order to be laid out
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     svg = out.getvalue()
     title = escape(next((axes.get_title() for axes in figure.axes if axes.get_title()), "picture"), {'"': "&quot;"})
