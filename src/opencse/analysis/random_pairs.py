@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import FiniteFloat, model_validator
 
 from opencse.analysis.tiles import require_vectors
-from opencse.arrays import Floats, Vectors
+from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import BLOCK
 from opencse.settings import Settings
