@@ -31,7 +31,16 @@ from opencse.training.averages import average
 QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
 
 
-def planned(corpus: str | Path = sample.TRAIN, *, pairs: Text | None = None, **options: Any) -> Adaptation:
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 120 documents of the sample, enough to hold some out and ask about them."""
+    documents = sample.TRAIN.read_text(encoding="utf-8").split("\n\n")[:120]
+    path = tmp_path_factory.mktemp("text") / "documents.txt"
+    path.write_text("\n\n".join(documents), encoding="utf-8")
+    return path
+
+
+def planned(corpus: Path, *, pairs: Text | None = None, **options: Any) -> Adaptation:
     return plan_adaptation(AdaptationSources(corpus=corpus, pairs=pairs), progress=Silent(), **options)
 
 
@@ -44,9 +53,9 @@ def test_averages_of_weights() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """The sample's articles with their first sentences as titles."""
-    articles = read_documents(sample.TRAIN)
+def folder(text: Path, tmp_path: Path) -> Path:
+    """Articles with their first sentences as titles."""
+    articles = read_documents(text)
     records = [
         {"_id": str(number), "title": " ".join(article.sentences[:1]), "text": " ".join(article.sentences[1:])}
         for number, article in enumerate(articles)
@@ -98,16 +107,14 @@ class Contrary(GradedPairSelector):
 
 
 @pytest.mark.slow
-def test_the_order_of_the_shares_does_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_the_shares_does_not_matter(text: Path, tmp_path: Path) -> None:
     """The trained encoder itself is scored with its own weights, before and after an average."""
     pairs = read_scored_pairs(sample.DEV)
     settings = (*QUICK, "training.learning_rate=0.05")
     found = []
     for number, shares in enumerate(("[1.0,0.01]", "[0.01,1.0]")):
         dev = Contrary("the sample", pairs)
-        train(
-            sample.TRAIN, tmp_path / f"{number}", dev=dev, settings=[*settings, f"training.average_with_start={shares}"]
-        )
+        train(text, tmp_path / f"{number}", dev=dev, settings=[*settings, f"training.average_with_start={shares}"])
         lines = [json.loads(line) for line in (tmp_path / f"{number}" / "metrics.jsonl").read_text().splitlines()]
         found.append(
             [(line["dev"], line.get("dev_share")) for line in lines if "dev" in line and "average_of_step" not in line]
@@ -129,12 +136,12 @@ def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_command(opencse: Run, tmp_path: Path) -> None:
+def test_the_command(opencse: Run, text: Path, tmp_path: Path) -> None:
     sets = [part for setting in QUICK for part in ("--set", setting)]
-    code, out, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", "--no-report", *sets)
+    code, out, err = opencse("adapt", text, "-o", tmp_path / "out", "--no-report", *sets)
     assert code == 0, err
     assert out.strip() == str(tmp_path / "out")
-    assert "270 documents" in err
+    assert "120 documents" in err
     assert "questions from held-out text" in err
     few = tmp_path / "few.txt"
     few.write_text("One of them says this.\nTwo of them say that.\n")
@@ -147,8 +154,8 @@ def test_the_command(opencse: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_fields_of_a_file_and_documents_at_hand_train_alike(opencse: Run, tmp_path: Path) -> None:
-    documents = read_documents(Path(sample.TRAIN))
+def test_fields_of_a_file_and_documents_at_hand_train_alike(opencse: Run, text: Path, tmp_path: Path) -> None:
+    documents = read_documents(text)
     rows = [{"headline": f"On {one.sentences[0][:12]}", "body": one.body} for one in documents]
     lines = tmp_path / "own.jsonl"
     lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -164,23 +171,23 @@ def test_fields_of_a_file_and_documents_at_hand_train_alike(opencse: Run, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_command_with_pairs(opencse: Run, tmp_path: Path) -> None:
+def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> None:
     table = tmp_path / "pairs.csv"
     table.write_text("question,answer\n" + "".join(f"what is {n} made of,it is made of {n} parts\n" for n in range(30)))
     given = ["--pairs", table, "--columns", "question,answer"]
     sets = [part for setting in QUICK for part in ("--set", setting)]
-    code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", "--no-report", *given, *sets)
+    code, _, err = opencse("adapt", text, "-o", tmp_path / "out", "--no-report", *given, *sets)
     assert code == 0, err
     assert "and 30 given pairs, 30 times each" in err
-    code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer")
+    code, _, err = opencse("adapt", text, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer")
     assert code == 2
     assert "1 text in a row; pairs have two" in err
-    code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--columns", "question,answer")
+    code, _, err = opencse("adapt", text, "-o", tmp_path / "o", "--columns", "question,answer")
     assert code == 2
     assert "add --pairs" in err
 
 
-def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_path: Path) -> None:
+def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     """Questions that the text asks itself see half the way alone; pairs held out, and queries, see both."""
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
     queries = tmp_path / "queries"
@@ -191,7 +198,7 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
 
     def shares(settings: Sequence[str] = (), **options: Any) -> tuple[float, ...]:
         model = str(tiny_folder)
-        preset = planned(model=model, **options).preset
+        preset = planned(text, model=model, **options).preset
         return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.training.average_with_start
 
     assert shares() == (0.5,)
@@ -202,11 +209,11 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
     assert shares(pairs=pairs, settings=["training.average_with_start=[0.3]"]) == (0.3,)
 
 
-def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path) -> None:
+def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path, text: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
     def rows_of(dev: Any) -> tuple[set[tuple[str, ...]], bool]:
-        adaptation = planned(model=str(tiny_folder), dev=dev, pairs=pairs)
+        adaptation = planned(text, model=str(tiny_folder), dev=dev, pairs=pairs)
         return {*adaptation.text.rows}, adaptation.known.asked
 
     rows, asked = rows_of("auto")
@@ -219,11 +226,11 @@ def test_documents_are_held_out_only_where_questions_about_them_select(tiny_fold
         assert not asked
 
 
-def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path) -> None:
+def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path, text: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
     def read(model: str, settings: Sequence[str] = (), **options: Any) -> int | str:
-        preset = planned(model=model, **options).preset
+        preset = planned(text, model=model, **options).preset
         return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.data.max_length
 
     assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
@@ -233,12 +240,12 @@ def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder:
     assert read(str(tiny_folder), pairs=pairs, settings=["data.max_length=32"]) == 32
 
 
-def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path, tmp_path: Path) -> None:
+def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     copy = tmp_path / "adapted-before"
     SentenceEncoder.load("opencse-mini").save(copy)
 
     def rate(model: str, recipe: str = RECIPE) -> tuple[float, int]:
-        plan = planned(model=model, recipe=recipe)
+        plan = planned(text, model=model, recipe=recipe)
         job = TrainJob(text=plan.text, recipe=recipe, preset=plan.preset, model=model)
         training = job.resolved.recipe.training
         return training.learning_rate, training.batch_size

@@ -145,9 +145,14 @@ def test_the_command(
 ) -> None:
     text = tmp_path / "mine.txt"
     text.write_text("\n".join(sentences[:60]) + "\n")
+    words = tmp_path / "words.txt"
+    known = dict.fromkeys(word for sentence in sentences for word in sentence.lower().split())
+    words.write_text(
+        "".join(f"{word} {number % 7} {number % 5} {number % 3 + 1}\n" for number, word in enumerate(known))
+    )
     out = tmp_path / "out"
     code, stdout, stderr = opencse(
-        "analyze", tiny_folder, "bag-of-words", "--text", text, "--data", small_sts, "--query", "How cold is it?",
+        "analyze", tiny_folder, f"words:{words}", "--text", text, "--data", small_sts, "--query", "How cold is it?",
         "--out", out,
     )  # fmt: skip
     assert code == 0, stderr
@@ -157,7 +162,7 @@ def test_the_command(
     assert "<script" not in page
     assert "://" not in page.replace("http://www.w3.org/", "")
     told = json.loads((out / "report.json").read_text())
-    assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "bag-of-words"]
+    assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "words.txt"]
     code, _, stderr = opencse("analyze", tiny_folder, tiny_folder, "--out", out)
     assert code == 2
     assert "named twice" in stderr
