@@ -35,7 +35,7 @@ def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Pa
             f"The {noun} of house {n}",
             f"The {noun} {n} is made of part {7 * n}. It weighs {n} grams with its box {3 * n}.",
         )
-        for n in range(350)
+        for n in range(240)
         for noun in ("kettle", "lantern")
     ]
     settings = [
