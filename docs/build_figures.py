@@ -1,10 +1,10 @@
 """Writes docs/results/figures.md: the papers' analyses of encoders trained from one start, and their pictures.
 
-    python docs/build_figures.py [--analysis FOLDER --runs FOLDER] [--paths FOLDER]
+    python docs/build_figures.py [--analysis FOLDER --runs FOLDER] [--paths FOLDER] [--ranks FOLDER]
 
 The first folder is what `opencse analyze START simcse/42/last ...` wrote, the second that of these runs (FOLDER/recipe/
 seed), whose logs have the cosines of positives and negatives. The third is of runs whose logs have alignment and
-uniformity of the dev pairs along training. What the pictures show is first put into docs/results/records/figures.json;
+uniformity of the dev pairs along training, the fourth of runs that log the rank of a correlation. What the pictures show is first put into docs/results/records/figures.json;
 the page is docs/figures.md.jinja, filled from that file.
 """
 
@@ -105,6 +105,15 @@ def gather_paths(runs: Path) -> dict[str, Any]:
     return paths
 
 
+def gather_ranks(runs: Path) -> dict[str, list[int]]:
+    """The ranks of the correlation matrix that the log of each run of a folder has, by recipe."""
+    return {
+        file.parent.parent.name: sorted({int(rank) for rank in series(log, "barlow_twins_rank").values()})
+        for file in sorted(runs.glob("*/*/metrics.jsonl"), key=lambda file: len(file.parts[-3]))
+        for log in [MetricsLog(file).read()]
+    }
+
+
 def rounded(value: float, digits: int = 4) -> float:
     """For the record."""
     return round(float(value), digits)
@@ -135,6 +144,7 @@ def page(record: Mapping[str, Any]) -> str:
         pairs=f"{record['pairs']:,}",
         encoders=encoders,
         paths=record["paths"],
+        ranks=record["ranks"],
         picture_of_paths=PATHS,
         made=f"{record['date']}, {made}",
     )
@@ -233,6 +243,7 @@ def main() -> None:
     parser.add_argument("--analysis", type=Path)
     parser.add_argument("--runs", type=Path)
     parser.add_argument("--paths", type=Path)
+    parser.add_argument("--ranks", type=Path)
     arguments = parser.parse_args()
     if (arguments.analysis is None) != (arguments.runs is None):
         parser.error("--analysis and --runs belong together")
@@ -241,6 +252,8 @@ def main() -> None:
         record |= gather(arguments.analysis, arguments.runs)
     if arguments.paths is not None:
         record["paths"] = gather_paths(arguments.paths)
+    if arguments.ranks is not None:
+        record["ranks"] = gather_ranks(arguments.ranks)
     save_json(RECORD, record)
     save_text(PAGE, page(record))
     for name, drawn in pictures(record).items():

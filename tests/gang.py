@@ -11,7 +11,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import sklearn.mixture  # type: ignore[import-untyped]  # noqa: F401  # once, before the processes are forked; the next too
 import torch
+import transformers.models.bert.modeling_bert  # noqa: F401
 
 from joined import in_processes
 from opencse.objective.vectors.chunks import WHOLE, Chunks

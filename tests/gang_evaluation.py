@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import transformers.models.bert.modeling_bert  # noqa: F401  # once, before the processes are forked
 
 from joined import in_processes
 from opencse.adapting.dev_choice import load_selector

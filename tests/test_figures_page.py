@@ -70,3 +70,12 @@ def test_paths_are_gathered_from_the_logs_of_finished_runs(script: ModuleType, t
         environment=Environment.here("cpu"), data={}, results={"dev.stsb": 1.0},
     ).write(run)  # fmt: skip
     assert script.gather_paths(tmp_path) == {"simcse": {"path": [[-1.0, 0.1], [-2.0, 0.2]], "dev": [50.0, 61.23]}}
+
+
+def test_ranks_are_gathered_from_the_logs(script: ModuleType, tmp_path: Path) -> None:
+    for recipe, ranks in (("a_twins", [3, 3]), ("a_twins-10", [13, 12])):
+        run = tmp_path / recipe / "42"
+        run.mkdir(parents=True)
+        log = [{"step": step, "loss": 1.0, "barlow_twins_rank": float(rank)} for step, rank in enumerate(ranks, 1)]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
+    assert script.gather_ranks(tmp_path) == {"a_twins": [3], "a_twins-10": [12, 13]}

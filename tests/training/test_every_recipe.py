@@ -18,7 +18,7 @@ from steps import SMALL, also_for, text_for
 
 pytestmark = pytest.mark.slow
 
-STEPS, STOP = 9, 5
+STEPS, STOP = 6, 5
 SETTINGS = (
     "training.epochs=10",
     f"training.max_steps={STEPS}",
