@@ -80,10 +80,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 """What no recipe has on its own, as settings of simcse."""
 SMALL: dict[str, tuple[str, ...]] = {
+    "denosent": ("objective.terms.denoising.decoder.layers=2",),
     "scd": ("objective.terms.barlow_twins.projector=[24,24,24]",),
     "sg-opt": ("objective.terms.self_guided.size=24",),
 }
-"""Networks of thousands of dimensions, as small as the encoder of the tests."""
+"""Networks of thousands of dimensions or many layers, as small as the encoder of the tests."""
 
 
 def parts_of(name: str) -> set[tuple[str, ...]]:
