@@ -28,6 +28,7 @@ from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 
+EVERY_GENERAL_QUESTION = Guard.built_in
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 load_profile()
@@ -91,11 +92,19 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def fewer_general_questions() -> Iterator[None]:
+    """Of the built-in general questions 150 are asked, by every evaluation of a run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Guard, "built_in", classmethod(lambda cls: _first_general_questions()))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def fewer_general_questions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the built-in general questions 150 are asked, by every evaluation of a run; all where a test marks it so."""
-    if request.node.get_closest_marker("every_general_question") is None:
-        monkeypatch.setattr(Guard, "built_in", classmethod(lambda cls: _first_general_questions()))
+def every_general_question(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them, where a test is marked so."""
+    if request.node.get_closest_marker("every_general_question") is not None:
+        monkeypatch.setattr(Guard, "built_in", EVERY_GENERAL_QUESTION)
 
 
 @cache

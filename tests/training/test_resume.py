@@ -42,11 +42,15 @@ LIVES = """
 import json, os, signal, sys, threading, traceback
 import torch
 import transformers.models.bert.modeling_bert
+from opencse.adapting.guard import Guard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 torch.set_num_threads(1)
+asked = Guard.built_in().questions
+few = Guard.of_pairs((query, asked.candidates[answer]) for query, answer in zip(asked.queries[:150], asked.answers))
+Guard.built_in = classmethod(lambda cls: few)  # as in the tests' own process
 
 class Killer(Silent):
     def __init__(self, life, delay):
