@@ -4,8 +4,8 @@
 
 The first folder is what `opencse analyze START simcse/42/last ...` wrote, the second that of these runs (FOLDER/recipe/
 seed), whose logs have the cosines of positives and negatives. The third is of runs whose logs have alignment and
-uniformity of the dev pairs along training, the fourth of runs that log the rank of a correlation. What the pictures show is first put into docs/results/records/figures.json;
-the page is docs/figures.md.jinja, filled from that file.
+uniformity of the dev pairs along training, the fourth of runs that log the rank of a correlation. What the pictures
+show is first put into docs/results/records/figures.json; the page is docs/figures.md.jinja, filled from that file.
 """
 
 from __future__ import annotations
@@ -107,11 +107,12 @@ def gather_paths(runs: Path) -> dict[str, Any]:
 
 def gather_ranks(runs: Path) -> dict[str, list[int]]:
     """The ranks of the correlation matrix that the log of each run of a folder has, by recipe."""
-    return {
+    found = {
         file.parent.parent.name: sorted({int(rank) for rank in series(log, "barlow_twins_rank").values()})
-        for file in sorted(runs.glob("*/*/metrics.jsonl"), key=lambda file: len(file.parts[-3]))
+        for file in runs.glob("*/*/metrics.jsonl")
         for log in [MetricsLog(file).read()]
     }
+    return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
 def rounded(value: float, digits: int = 4) -> float:
