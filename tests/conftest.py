@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import gc
 import logging
 import os
@@ -46,6 +47,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+def pytest_runtest_teardown() -> None:
+    """Once torch's ONNX exporter was used, its table of operators, which no export changes, is made once."""
+    exporter = sys.modules.get("torch.onnx._internal.exporter._registration")
+    if exporter is not None and not hasattr(exporter.ONNXRegistry.from_torchlib, "cache_info"):
+        exporter.ONNXRegistry.from_torchlib = staticmethod(functools.cache(exporter.ONNXRegistry.from_torchlib))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -103,6 +104,8 @@ def test_no_card_or_page_holds_the_home_folder(
 
     home = tmp_path / "anna"
     shutil.copytree(tiny_folder, home / "start")
+    config = json.loads((home / "start" / "config.json").read_text())
+    (home / "start" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
     text = home / "mine.txt"
     text.write_text("\n".join(sample.TRAIN.read_text().splitlines()[:400]))
     monkeypatch.setenv("HOME", str(home))

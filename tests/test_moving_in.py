@@ -90,7 +90,7 @@ def test_the_same_command_goes_through_after_a_kill_in_the_final_move(
         "whiten": lambda: opencse.whiten(tiny_folder, text, out, dimension=8),
         "static": lambda: opencse.static(text, out, model=tiny_folder),
         "export static": lambda: opencse.export_static(tiny_folder, out),
-        "export onnx": lambda: opencse.export_onnx(tiny_folder, out, text=text),
+        "export onnx": lambda: opencse.export_onnx("opencse-mini", out, text=text),
     }
     calls[command]()
     whole = content_names(out)

@@ -25,7 +25,7 @@ def texts(sentences: list[str]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def templated(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder(tiny_folder, pooling="mask", template=TWO_MASKS, device="cpu")
+    return SentenceEncoder(tiny_folder, pooling="mask", template=TWO_MASKS, device="cpu", layers=1)
 
 
 @pytest.fixture(scope="module")
