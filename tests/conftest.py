@@ -21,6 +21,7 @@ import pytest
 import torch
 
 import devices  # noqa: F401  # before anything imports Triton
+from forked import Forks, forks
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
 from opencse.adapting.guard import Guard
@@ -153,6 +154,20 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
         monkeypatch.setattr(tempfile, "TemporaryFile", refusing)
 
     return protect
+
+
+@pytest.fixture(scope="session")
+def parent_of_commands() -> Iterator[Forks]:
+    """A process that has made the imports, of which commands are forked."""
+    with forks() as started:
+        yield started
+
+
+@pytest.fixture
+def forked(parent_of_commands: Forks) -> Iterator[Forks]:
+    """Starts commands in processes of their own; those that still run are killed at the end of the test."""
+    yield parent_of_commands
+    parent_of_commands.close()
 
 
 @pytest.fixture

@@ -6,14 +6,13 @@ import json
 import random
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import opencse
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made
+from forked import Forks
 from helpers import Run
 from opencse.text.files.kinds import recognise
 
@@ -254,9 +253,8 @@ def test_code_is_kept_on_request(opencse: Run, tmp_path: Path) -> None:
         ("encode opencse-mini - --column text --out - --device cpu", "Another text of it."),
     ],
 )
-def test_a_pipe_is_read_once(tmp_path: Path, line: str, said: str) -> None:
+def test_a_pipe_is_read_once(tmp_path: Path, line: str, said: str, forked: Forks) -> None:
     content = '{"text": "One text of some words."}\n{"text": "Another text of it."}\n'
-    command = [sys.executable, "-m", "opencse", *line.split()]
-    done = subprocess.run(command, input=content, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert said in done.stdout + done.stderr
+    code, out, err = forked.run(*line.split(), given=content, cwd=tmp_path)
+    assert code == 0, err
+    assert said in out + err

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
+from forked import Command, Forks
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.opening import load
@@ -102,17 +101,12 @@ def test_what_is_refused(opencse: Run, index: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
-def test_a_killed_server_loses_nothing(index: Path, tmp_path: Path) -> None:
+def test_a_killed_server_loses_nothing(index: Path, tmp_path: Path, forked: Forks) -> None:
     (tmp_path / "asked.txt").write_text("water number 3\nwater number 4\n")
-    command = [
-        sys.executable, "-m", "opencse", "label", "index", "--queries", "asked.txt", "--port", "0", "--no-open",
-        "--device", "cpu",
-    ]  # fmt: skip
+    command = ["label", "index", "--queries", "asked.txt", "--port", 0, "--no-open", "--device", "cpu"]
 
-    def start() -> tuple[subprocess.Popen[str], str]:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=environment)
-        assert process.stderr is not None
+    def start() -> tuple[Command, str]:
+        process = forked.start(*command, cwd=tmp_path)
         for line in process.stderr:
             if match := re.search(r"http://127\.0\.0\.1:\d+", line):
                 return process, match[0]

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +21,7 @@ import pytest
 from fastapi import FastAPI
 
 import opencse
+from forked import Command, Forks
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.serving.server import bind
@@ -128,12 +129,22 @@ def start(*arguments: object, **environment: str) -> tuple[subprocess.Popen[str]
     command = [sys.executable, "-c", code, "serve", *map(str, arguments), "--device", "cpu"]
     process = subprocess.Popen(command, env=own, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stderr is not None
+    return process, said_until_it_listens(process.stderr)
+
+
+def forked_server(forked: Forks, *arguments: object) -> tuple[Command, list[str]]:
+    """The same in a forked process."""
+    process = forked.start("serve", *arguments, "--port", 0, "--device", "cpu")
+    return process, said_until_it_listens(process.stderr)
+
+
+def said_until_it_listens(stderr: Iterable[str]) -> list[str]:
     said: list[str] = []
-    for line in process.stderr:
+    for line in stderr:
         said.append(line.rstrip())
         if "stop with Ctrl-C" in line:
             break
-    return process, said
+    return said
 
 
 def test_the_command_answers_what_it_took_on_before_it_ends(
@@ -175,49 +186,39 @@ def test_the_command_answers_what_it_took_on_before_it_ends(
         process.communicate()
 
 
-def test_requests_that_are_not_done_when_the_server_stops_are_answered_503(apart_folder: Path) -> None:
-    process, said = start(apart_folder, "--port", 0, "--grace", 1)
-    try:
-        port = int(re.findall(r":(\d+)/ is the page", said[-1])[0])
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as waiting:
-            waiting.sendall(
-                b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-                b"Content-Length: 14\r\n\r\n{"
-            )
-            time.sleep(0.3)
-            process.send_signal(signal.SIGTERM)
-            received = b""
-            while more := waiting.recv(4_096):
-                received += more
-        assert received.startswith(b"HTTP/1.1 503")
-        assert b"retry-after: 5" in received.lower()
-        assert b'"code":"overloaded"' in received
+def test_requests_that_are_not_done_when_the_server_stops_are_answered_503(apart_folder: Path, forked: Forks) -> None:
+    process, said = forked_server(forked, apart_folder, "--grace", 1)
+    port = int(re.findall(r":(\d+)/ is the page", said[-1])[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as waiting:
+        waiting.sendall(
+            b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 14\r\n\r\n{"
+        )
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        received = b""
+        while more := waiting.recv(4_096):
+            received += more
+    assert received.startswith(b"HTTP/1.1 503")
+    assert b"retry-after: 5" in received.lower()
+    assert b'"code":"overloaded"' in received
+    assert process.wait(20) == 0
+    assert "Traceback" not in process.stderr.read()
+
+
+def test_a_second_ctrl_c_ends_at_once_and_without_a_traceback(apart_folder: Path, forked: Forks) -> None:
+    process, said = forked_server(forked, apart_folder)
+    port = int(re.findall(r":(\d+)/ is the page", said[-1])[0])
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as waiting:
+        waiting.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
+        waiting.sendall(b"Content-Length: 14\r\n\r\n{")
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None, "the request is not waited for"
+        process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
-        assert process.stderr is not None
-        assert "Traceback" not in process.stderr.read()
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_a_second_ctrl_c_ends_at_once_and_without_a_traceback(apart_folder: Path) -> None:
-    process, said = start(apart_folder, "--port", 0)
-    try:
-        port = int(re.findall(r":(\d+)/ is the page", said[-1])[0])
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as waiting:
-            waiting.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
-            waiting.sendall(b"Content-Length: 14\r\n\r\n{")
-            time.sleep(0.3)
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.5)
-            assert process.poll() is None, "the request is not waited for"
-            process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
-        assert process.stderr is not None
-        assert process.stderr.read().splitlines() == ["stopped"]
-    finally:
-        process.kill()
-        process.communicate()
+    assert process.stderr.read().splitlines() == ["stopped"]
 
 
 def test_an_address_of_another_machine_is_named() -> None:
@@ -226,13 +227,9 @@ def test_an_address_of_another_machine_is_named() -> None:
 
 
 @pytest.mark.parametrize("later", [0, 0.5])
-def test_ctrl_c_is_a_good_end(later: float, apart_folder: Path) -> None:
-    process, said = start(apart_folder, "--port", 0)
-    try:
-        assert any(line.startswith("apart0: 32 dimensions") for line in said), said
-        time.sleep(later)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
-    finally:
-        process.kill()
-        process.communicate()
+def test_ctrl_c_is_a_good_end(later: float, apart_folder: Path, forked: Forks) -> None:
+    process, said = forked_server(forked, apart_folder)
+    assert any(line.startswith("apart0: 32 dimensions") for line in said), said
+    time.sleep(later)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
