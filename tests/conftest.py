@@ -11,6 +11,7 @@ import random
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,7 @@ from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
 from opencse.adapting.guard import Guard
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.kernels.word_means import WordMeans
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
@@ -119,6 +121,29 @@ def every_general_question(request: pytest.FixtureRequest, monkeypatch: pytest.M
 @cache
 def _first_general_questions() -> Guard:
     return Guard.of_pairs(Source(str(sample.PAIRS)).read().rows[:150])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def hashed_once() -> Iterator[None]:
+    """The built-in encoder's numbers, hashed anew by each of hundreds of commands, are hashed once in a test session.
+
+    What was hashed before is known by a checksum of all its numbers, which takes a tenth of the time.
+    """
+    digest, known = WordMeans._digest.func, {}  # type: ignore[attr-defined]
+
+    def remembered(words: WordMeans) -> str:
+        eps = None if words.norm is None else words.norm.eps
+        key: tuple[object, ...] = (eps,)
+        for name, array in words._arrays():
+            numbers = np.ascontiguousarray(array)
+            key += (name, numbers.shape, numbers.dtype, zlib.crc32(numbers.reshape(-1).view(np.uint8).data))
+        if key not in known:
+            known[key] = digest(words)
+        return str(known[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WordMeans._digest, "func", remembered)  # type: ignore[attr-defined]
+        yield
 
 
 @pytest.fixture(scope="session")

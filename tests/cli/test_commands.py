@@ -39,9 +39,17 @@ def test_help_and_import_are_quick() -> None:
         assert command in shown.stdout
 
 
+def few_texts(folder: Path, count: int = 400) -> Path:
+    """The sample's first lines: enough to hold some out and ask about them."""
+    path = folder / "few.txt"
+    path.write_text("".join(f"{line}\n" for line in Path(sample.TRAIN).read_text().splitlines()[:count]))
+    return path
+
+
+@pytest.mark.usefixtures("not_drawn")
 def test_train_evaluate_encode_and_compare(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    code, stdout, stderr = opencse("train", sample.TRAIN, "--out", out, "--model", tiny_folder, *QUICK)
+    code, stdout, stderr = opencse("train", few_texts(tmp_path), "--out", out, "--model", tiny_folder, *QUICK)
     assert code == 0, stderr
     assert stdout.strip() == str(out)
     assert "negatives  7 per anchor" in stderr
@@ -254,6 +262,7 @@ class TestBadInput:
         (folder / "tokenizer.json").unlink()
         refused(self.train(opencse, tmp_path, sample.TRAIN, "--model", folder), "no tokenizer")
 
+    @pytest.mark.usefixtures("not_drawn")
     def test_full_disk(self, opencse: Run, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The run stops with one line; what was saved before goes on with --resume once there is room."""
         import safetensors.torch
@@ -269,10 +278,11 @@ class TestBadInput:
 
         monkeypatch.setattr(safetensors.torch, "save_file", full_at_third)
         arguments = ["-m", tiny_folder, "--set", "training.max_steps=8", "--set", "training.checkpoint_every=2"]
-        refused(self.train(opencse, tmp_path, sample.TRAIN, *arguments), "No space left on device", "--resume")
+        text = few_texts(tmp_path, 800)
+        refused(self.train(opencse, tmp_path, text, *arguments), "No space left on device", "--resume")
         state = json.loads((tmp_path / "out" / "checkpoint" / "state.json").read_text())
         assert state["step"] == 4
-        code, _, err = self.train(opencse, tmp_path, sample.TRAIN, *arguments, "--resume")
+        code, _, err = self.train(opencse, tmp_path, text, *arguments, "--resume")
         assert code == 0, err
         assert "resumed at step 4" in err
 
@@ -298,7 +308,8 @@ class TestBadInput:
 def test_a_score_file_may_be_any_name(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
     dev = tmp_path / "my.tsv"
     dev.write_text(sample.DEV.read_text())
-    code, _, err = opencse("train", sample.TRAIN, "-o", tmp_path / "o", "-m", tiny_folder, "--dev", dev, *QUICK)
+    text = few_texts(tmp_path)
+    code, _, err = opencse("train", text, "-o", tmp_path / "o", "-m", tiny_folder, "--dev", dev, "--no-report", *QUICK)
     assert code == 0, err
     assert str(dev) in err
 
