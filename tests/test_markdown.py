@@ -97,6 +97,7 @@ def test_the_home_folder_is_written_as_a_tilde(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("not_drawn")
 def test_no_card_or_page_holds_the_home_folder(
     tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,7 +108,7 @@ def test_no_card_or_page_holds_the_home_folder(
     config = json.loads((home / "start" / "config.json").read_text())
     (home / "start" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
     text = home / "mine.txt"
-    text.write_text("\n".join(sample.TRAIN.read_text().splitlines()[:400]))
+    text.write_text("\n".join(sample.TRAIN.read_text().splitlines()[:300]))
     monkeypatch.setenv("HOME", str(home))
     start = home / "start"
     opencse.whiten(start, text, home / "white", dimension=2)

@@ -17,6 +17,7 @@ def test_no_output_is_kept() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("not_drawn")
 def test_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -108,6 +108,7 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("not_drawn")
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit of file sizes")
 @pytest.mark.parametrize(
     ("name", "size"), [(name, size) for name in COMMANDS for size in (0, 3_000) if size or name != "export onnx"]
