@@ -9,7 +9,7 @@ import pytest
 
 from helpers import Run, refused, with_options
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("not_drawn")]
 
 
 SIZE = ("--vocabulary", 200, "--layers", 1, "--hidden", 16, "--heads", 2, "--inner", 24, "--positions", 32)
