@@ -125,7 +125,7 @@ def _first_general_questions() -> Guard:
 
 @pytest.fixture(scope="session", autouse=True)
 def hashed_once() -> Iterator[None]:
-    """The built-in encoder's numbers, hashed anew by each of hundreds of commands, are hashed once in a test session.
+    """The built-in encoder's numbers, which hundreds of commands hash, are hashed once in a test session.
 
     What was hashed before is known by a checksum of all its numbers, which takes a tenth of the time.
     """
@@ -142,7 +142,7 @@ def hashed_once() -> Iterator[None]:
         return str(known[key])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WordMeans._digest, "func", remembered)  # type: ignore[attr-defined]
+        patch.setattr(WordMeans._digest, "func", remembered)
         yield
 
 

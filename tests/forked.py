@@ -1,7 +1,7 @@
 """Commands in processes that are forked from one that has made the imports, which take seconds.
 
 For tests of what only a process of its own shows: signals, kills, pipes. How a command starts, and what it imports, is
-seen where a new process is started for it; each file of such tests has one.
+seen where a new process is started for it (tests/serving/test_server.py, tests/cli/test_streams.py).
 """
 
 from __future__ import annotations
