@@ -31,6 +31,7 @@ from opencse.kernels.word_means import WordMeans
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
+from opencse.training import pace
 
 EVERY_GENERAL_QUESTION = Guard.built_in
 SHARED = Path(__file__).resolve().parents[2] / "shared"
@@ -143,6 +144,15 @@ def hashed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WordMeans._digest, "func", remembered)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_timed_steps() -> Iterator[None]:
+    """The plan of a run times three steps; `test_pace` times as many as a user's does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pace, "_WARM_UP", 1)
+        patch.setattr(pace, "_TIMED", 2)
         yield
 
 

@@ -1,7 +1,8 @@
 """Several processes make the steps of many recipes together, and compare them with those of one process.
 
-Run as python gang.py COUNT MODEL FOLDER OUT NAME ..., with MASTER_ADDR and MASTER_PORT set; the first of COUNT
-processes writes OUT.
+Run as python gang.py MODEL FOLDER GANG ..., with MASTER_ADDR and MASTER_PORT set. Each GANG is a JSON list: how many
+processes, the file that the first of them writes, and the names. What is imported and prepared is so before any of
+them is forked.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from joined import in_processes
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
 from opencse.runs.job import device_of_process
+from opencse.runs.prepare import Prepared
 from opencse.text import sample
 from steps import gap, gradients, prepared
 
@@ -27,14 +29,11 @@ ONE = 100
 """A chunk that holds all rows of a step, so that the other processes have none."""
 
 
-def compare(model: str, folder: str, out: str, names: list[str]) -> None:
+def compare(runs: dict[str, Prepared], out: str) -> None:
     """Gaps by name: without dropout in equal shares, in chunks, in one chunk; and of chunks whose masks are others."""
-    sentences = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
     found: dict[str, list[float]] = {}
     with joined(device_of_process(None) or "") as world:
-        for name in names:
-            with world.first_alone():
-                run = prepared(name, Path(model), Path(folder), sentences)
+        for name, run in runs.items():
             shares = gradients(run, Chunks(world=world), dropout=False)
             together = gradients(run, Chunks(CHUNK, world=world), dropout=True)
             idle = gradients(run, Chunks(ONE, world=world), dropout=True)
@@ -50,5 +49,10 @@ def compare(model: str, folder: str, out: str, names: list[str]) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    count, model, folder, out, *names = sys.argv[1:]
-    in_processes(int(count), partial(compare, model, folder, out, names))
+    model, folder, *gangs = sys.argv[1:]
+    asked: list[tuple[int, str, list[str]]] = [json.loads(one) for one in gangs]
+    sentences = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
+    names = dict.fromkeys(name for _, _, some in asked for name in some)
+    runs = {name: prepared(name, Path(model), Path(folder), sentences, "encoder.layers=2") for name in names}
+    for count, out, some in asked:
+        in_processes(count, partial(compare, {name: runs[name] for name in some}, out))

@@ -80,9 +80,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 }
 """What no recipe has on its own, as settings of simcse."""
 SMALL: dict[str, tuple[str, ...]] = {
-    "denosent": ("objective.terms.denoising.decoder.layers=2",),
     "scd": ("objective.terms.barlow_twins.projector=[24,24,24]",),
     "sg-opt": ("objective.terms.self_guided.size=24",),
+    "denosent": ("objective.terms.denoising.decoder.layers=2", "objective.terms.denoising.decoder.width=64"),
 }
 """Networks of thousands of dimensions or many layers, as small as the encoder of the tests."""
 
