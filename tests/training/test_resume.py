@@ -24,7 +24,7 @@ from opencse.text.readers import Source
 pytestmark = pytest.mark.slow
 
 SETTINGS = (
-    "training.max_steps=60",
+    "training.max_steps=80",
     "training.batch_size=8",
     "training.evaluate_every=15",
     "training.checkpoint_every=4",
