@@ -152,7 +152,7 @@ def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, An
     with_search = script.pages(scores | gathered("search"), published)["combinations.md"]
     assert "(40): `esimcse` 64.00, `simcse` 61.00, `simcse:dropout-0` 56.00.\n" in with_search
     assert "| SimCSE, Table 3: dropout | .1 | .1 |  |  | 2 of 8 | The same: .1 is" in ablations
-    assert "SimCSE, Table 1: augmentations;" in ablations.partition("- Not run: ")[2]
+    assert "SimCSE, Table 1: augmentations;" in ablations.partition("- Not run from the start above: ")[2]
     assert list(script.pictures(scores, published)) == ["papers-gains.svg", "papers-ablations.svg"]
     assert "Two settings of two papers" not in ablations
     name = "simcse:temperature-0.01:delete-one-word-no-dropout"
