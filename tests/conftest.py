@@ -34,6 +34,7 @@ from opencse.text.tokenizer import Tokenizer
 from opencse.training import pace
 
 EVERY_GENERAL_QUESTION = Guard.built_in
+TIMED_FOR_USERS = {name: getattr(pace, name) for name in ("_WARM_UP", "_TIMED")}
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 load_profile()
@@ -154,6 +155,13 @@ def few_timed_steps() -> Iterator[None]:
         patch.setattr(pace, "_WARM_UP", 1)
         patch.setattr(pace, "_TIMED", 2)
         yield
+
+
+@pytest.fixture
+def timed_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan of a run times as many steps as a user's."""
+    for name, steps in TIMED_FOR_USERS.items():
+        monkeypatch.setattr(pace, name, steps)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,6 @@ from opencse.runs.job import TrainJob
 from opencse.settings import PartSettings, validate
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training import pace
 from opencse.training.pace import seconds_per_step
 
 STEPS = 7
@@ -180,6 +179,7 @@ def test_after_backward_runs_in_the_precision_of_the_forward(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("timed_as_for_users")
 def test_measuring_the_pace_calls_it_too_and_puts_the_state_back(tiny_folder: Path, notes: Notes) -> None:
     prepared = job(tiny_folder).prepare(Silent())
     training = prepared.plan.recipe.training
@@ -188,7 +188,7 @@ def test_measuring_the_pace_calls_it_too_and_puts_the_state_back(tiny_folder: Pa
     seconds_per_step(
         prepared.encoder, prepared.objective, prepared.inputs, prepared.batches, training, prepared.plan.precision
     )
-    assert notes.events.count("after_backward") == notes.events.count("forward") == pace._WARM_UP + pace._TIMED
+    assert notes.events.count("after_backward") == notes.events.count("forward") == 14
     assert not any(notes.moved)
     assert spy.get_buffer("steps_seen").item() == 40
 

@@ -23,11 +23,12 @@ from opencse.runs.prepare import Prepared
 from opencse.text import sample
 from opencse.text.batches import BatchPlan, TokenBatchPlan
 from opencse.text.readers import Source
-from opencse.training import pace
 from opencse.training.pace import mean_seconds_per_step, plan_batches, seconds_per_step
 from opencse.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.slow
+
+pytestmark = pytest.mark.usefixtures("timed_as_for_users")
 
 QUICK = (
     "training.batch_size=8",
@@ -39,13 +40,6 @@ QUICK = (
     "encoder.pooling=mean",
     'objective.terms=[{kind="mlm"}]',
 )
-
-
-@pytest.fixture(autouse=True)
-def as_many_timed_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many steps are timed as for a user; the other tests time fewer."""
-    monkeypatch.setattr(pace, "_WARM_UP", 2)
-    monkeypatch.setattr(pace, "_TIMED", 12)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from pydantic import FiniteFloat, model_validator
 from opencse.analysis.tiles import require_vectors
 from opencse.arrays import Vectors
 from opencse.errors import UserError
-from opencse.evaluation.embedding import BLOCK
 from opencse.settings import Settings
 from opencse.statistics.correlation import cosine_of_pairs
 
@@ -112,8 +111,7 @@ def random_pairs(vectors: Vectors, *, pairs: int = 100_000, seed: int = 0) -> Ra
     n = len(vectors)
     exact = n * (n - 1) // 2 <= pairs
     first, second = np.triu_indices(n, 1) if exact else _draw(n, pairs, np.random.default_rng(seed))
-    blocks = range(0, len(first), BLOCK)
-    cosines = cosine_of_pairs(vectors, ((first[b : b + BLOCK], second[b : b + BLOCK]) for b in blocks))
+    cosines = cosine_of_pairs(vectors, first, second)
     quantiles = np.quantile(cosines, np.array(PERCENTS) / 100)
     return RandomPairs(
         texts=n,

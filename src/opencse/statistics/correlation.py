@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from opencse.arrays import Flags, Floats, Integers, Vectors
 from opencse.errors import UserError
+
+_BLOCK = 4096  # pairs multiplied at a time
 
 
 def cosine_of_rows(first: Vectors, second: Vectors) -> Floats:
@@ -41,32 +41,32 @@ def cosine_of_rows(first: Vectors, second: Vectors) -> Floats:
     return _cosines((u * v).sum(axis=1), (u * u).sum(axis=1) * (v * v).sum(axis=1))
 
 
-def cosine_of_pairs(vectors: Vectors, pairs: Iterable[tuple[Integers, Integers]]) -> Floats:
+def cosine_of_pairs(vectors: Vectors, first: Integers, second: Integers) -> Floats:
     """Returns the cosines of pairs of rows of one matrix, as `cosine_of_rows` does, each row scaled once.
 
     Args:
         vectors: (n, d).
-        pairs: blocks of pairs, numbers of their first and of their second rows, (m,) each.
+        first: (m,) number of each pair's first row.
+        second: (m,) number of its second row.
 
     Returns:
-        The values of all blocks, one after another.
+        (m,) values in [-1, 1], no unit.
 
     Raises:
         UserError: if a value is NaN or infinite.
 
     Example:
         >>> vectors = np.array([[3.0, 4.0], [4.0, 3.0], [-2.0, 0.0]])
-        >>> cosine_of_pairs(vectors, [(np.array([0, 1]), np.array([1, 2]))]).tolist()
+        >>> cosine_of_pairs(vectors, np.array([0, 1]), np.array([1, 2])).tolist()
         [0.96, -0.8]
     """
     rows = _scaled(vectors)
     squares = (rows * rows).sum(axis=1)
-    return np.concatenate(
-        [
-            _cosines((rows[first] * rows[second]).sum(axis=1), squares[first] * squares[second])
-            for first, second in pairs
-        ]
-    )
+    cosines = np.empty(len(first))
+    for start in range(0, len(first), _BLOCK):
+        one, two = first[start : start + _BLOCK], second[start : start + _BLOCK]
+        cosines[start : start + _BLOCK] = _cosines((rows[one] * rows[two]).sum(axis=1), squares[one] * squares[two])
+    return cosines
 
 
 def _cosines(dots: Floats, squares: Floats) -> Floats:
