@@ -65,6 +65,7 @@ def add(writer: Writer, source: RowSource, encoder: TextEncoder, *, replace: boo
             "or leave out --replace to add the rows under new numbers"
         )
     manifest = writer.manifest
+    writer.change(next_id=max(manifest.next_id, source.next_id))
     splitter = None if manifest.max_length is None else PassageSplitter(encoder, manifest.max_length, manifest.overlap)
     rows = RowEncoder(writer, encoder, splitter, progress)
     progress.start("encoding", source.count)

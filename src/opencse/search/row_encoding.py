@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from opencse.encoder.text_encoder import TextEncoder
@@ -12,7 +13,7 @@ from opencse.progress import Progress
 from opencse.search.passages import PassageSplitter
 from opencse.search.row_sources import RowSource
 from opencse.search.rows import IndexRow
-from opencse.search.writer import Writer, id_after
+from opencse.search.writer import Writer
 
 WINDOW = 8_192
 """Rows that are encoded and written together."""
@@ -81,8 +82,7 @@ def windows(source: RowSource, before: int = 0) -> Iterator[list[IndexRow]]:
 
 
 def _with_ids(rows: Sequence[IndexRow], next_id: int) -> Iterator[IndexRow]:
-    """Numbers the rows without an id."""
+    """Numbers the rows without an id; ``next_id`` is greater than each number that a row has as its id."""
     for row in rows:
-        name = str(next_id) if row.id is None else row.id
-        next_id = max(next_id, id_after(name))
-        yield IndexRow(row.text, name, row.metadata)
+        yield row if row.id is not None else replace(row, id=str(next_id))
+        next_id += row.id is None

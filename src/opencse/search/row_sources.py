@@ -15,6 +15,7 @@ from opencse.numerals import number_of
 from opencse.search.result import IndexInfo
 from opencse.search.rows import IndexRow, RowLike, checked, checked_rows
 from opencse.text.documents import Collection
+from opencse.text.names import id_after
 from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
 
@@ -48,6 +49,10 @@ class RowSource(Protocol):
         """Number of rows."""
 
     @property
+    def next_id(self) -> int:
+        """A number above each that is the id of a row; rows without an id are numbered from it."""
+
+    @property
     def notes(self) -> ReadingNotes:
         """The recognised types of files, and what was skipped in them."""
 
@@ -74,6 +79,7 @@ class MemoryRows:
         self._rows = list(checked_rows(rows))
         self.name = number_of(len(self._rows), "row")
         self.count = len(self._rows)
+        self.next_id = max((id_after(row.id or "") for row in self._rows), default=0)
         self.notes = ReadingNotes()
         self.reading = ReadingOptions()
 
@@ -113,6 +119,11 @@ class FileRows:
     def count(self) -> int:
         """Number of rows; the first call reads and checks all files."""
         return self._survey.count
+
+    @property
+    def next_id(self) -> int:
+        """See `RowSource`."""
+        return self._survey.next_id
 
     @property
     def notes(self) -> ReadingNotes:
@@ -168,7 +179,8 @@ class FileRows:
             if name in numbers & with_numbers:
                 raise UserError(f"{message}; leave the value empty")
         numbers = numbers & with_numbers | (numbers - infinite.keys())
-        return _Survey(count, frozenset(numbers), digest.hexdigest(), notes)
+        next_id = max(map(id_after, ids), default=0)
+        return _Survey(count, next_id, frozenset(numbers), digest.hexdigest(), notes)
 
     def _repeated_id_error(self, name: str, where: str) -> UserError:
         first = next(earlier for earlier, row, _ in self._raw(ReadingNotes()) if row.id == name)
@@ -258,6 +270,7 @@ class _Survey:
     """The result of reading all rows once."""
 
     count: int
+    next_id: int
     numbers: frozenset[str]
     fingerprint: str
     notes: ReadingNotes

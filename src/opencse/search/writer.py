@@ -36,6 +36,7 @@ from opencse.search.row_database import (
     write_manifest,
 )
 from opencse.search.rows import IndexRow, Value
+from opencse.text.names import id_after
 
 _CHUNK = 8_192
 
@@ -238,13 +239,3 @@ class Writer:
         if self._first_new is None or self._first_new > self.manifest.slots:
             self._first_new = self.manifest.slots
         self._vectors.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
-
-
-def id_after(name: str) -> int:
-    """The next free number after an id that is a number; 0 for other ids.
-
-    Example:
-        >>> id_after("41"), id_after("a7")
-        (42, 0)
-    """
-    return int(name) + 1 if name.isdecimal() and len(name) < 19 else 0

@@ -18,9 +18,9 @@ from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT
 from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_known
 from opencse.text.files.lines import suffix_of
-from opencse.text.files.mail import MessageNames
 from opencse.text.folders import PROSE, files_in, find_corpus
 from opencse.text.in_memory import is_missing
+from opencse.text.names import UniqueNames
 from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
 from opencse.text.scripts import normalised
@@ -130,9 +130,9 @@ class Collection:
         Raises:
             UserError: for bad input, naming the file, the line and the fix.
         """
-        notes, messages = ReadingNotes() if notes is None else notes, MessageNames()
+        notes, names = ReadingNotes() if notes is None else notes, UniqueNames()
         for source, path in self._sources(notes):
-            for document in self._of_source(source, path, notes, messages):
+            for document in self._of_source(source, path, notes, names):
                 if not document.text and not document.title:
                     notes.leave_out_empty()
                     continue
@@ -165,13 +165,13 @@ class Collection:
         Raises:
             UserError: see `titled_texts`.
         """
-        notes, messages = ReadingNotes() if notes is None else notes, MessageNames()
+        notes, names = ReadingNotes() if notes is None else notes, UniqueNames()
         for source, path in self._sources(notes):
             if path is None and self.fields is None and source.is_file and source.kind.name == "text":
                 notes.taken_for[str(source.kind)] += 1
                 yield from _of_lines(source)
                 continue
-            for titled in self._of_source(source, path, notes, messages):
+            for titled in self._of_source(source, path, notes, names):
                 document = _document(titled)
                 if not document.sentences:
                     notes.leave_out_empty()
@@ -219,7 +219,7 @@ class Collection:
         yield from sources
 
     def _of_source(
-        self, source: Source, path: str | None, notes: ReadingNotes, messages: MessageNames
+        self, source: Source, path: str | None, notes: ReadingNotes, names: UniqueNames
     ) -> Iterator[TitledText]:
         """The documents of one file, or of a data set; ``path`` is its path within a folder."""
         kind = source.kind.name if source.is_file else None
@@ -231,12 +231,10 @@ class Collection:
             metadata, empty = dict.fromkeys(self.metadata), True
             for section in source.sections(path):
                 empty = False
-                name = messages.name_of(section) if kind in ("mail", "mbox") else section.name
-                if name is None:
-                    notes.leave_out_copy()
+                if kind in ("mail", "mbox") and notes.is_copy(section):
                     continue
                 where, text = f"{source.name}, {section.name}", "\n".join(section.paragraphs)
-                yield TitledText(where, section.title, text, name, metadata, section.paragraphs)
+                yield TitledText(where, section.title, text, names.unique(section.name), metadata, section.paragraphs)
             if empty:
                 notes.leave_out_file_without_text()
         elif kind == "text":

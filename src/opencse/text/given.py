@@ -8,7 +8,7 @@ from collections.abc import Collection as AbstractCollection
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import count, repeat
 from pathlib import Path
 
 from opencse.errors import UserError
@@ -22,6 +22,7 @@ from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.folders import are_splits, files_in, holds_documents, tables_in
 from opencse.text.in_memory import is_missing, rows_of
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
+from opencse.text.names import id_after
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.reading_notes import ReadingNotes
 from opencse.text.scripts import is_unicode
@@ -130,8 +131,8 @@ class DocumentTexts:
                 yield RawRow(number, owner, ("sentence",), (sentence,)), (sentence,)
 
     def id_of(self, record: RawRow) -> str:
-        """The id of a sentence's document: its name, or its number from 0, as in an index."""
-        return self._documents()[record.document].name or str(record.document)
+        """The id of a sentence's document: its name, or its number, as in an index."""
+        return self._ids[record.document]
 
     def count_rows(self) -> int:
         """The number of sentences."""
@@ -154,6 +155,12 @@ class DocumentTexts:
     def notes(self) -> ReadingNotes:
         """What was read and what was left out."""
         return self._read[1]
+
+    @cached_property
+    def _ids(self) -> list[str]:
+        names = [document.name for document in self._documents()]
+        numbers = count(max(map(id_after, names)))
+        return [name or str(next(numbers)) for name in names]
 
     def _documents(self) -> list[Document]:
         return self._read[0]

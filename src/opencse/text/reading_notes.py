@@ -41,6 +41,7 @@ class ReadingNotes:
     unread_kinds: Counter[str] = field(default_factory=Counter)
     without_fields: list[str] = field(default_factory=list)
     only_titles: int = 0
+    _messages: set[int] = field(default_factory=set)
 
     def leave_out_empty(self) -> None:
         """Counts a document without a title and a text."""
@@ -60,9 +61,12 @@ class ReadingNotes:
         """Counts a file of prose in which nothing is text, such as a page that a script fills in a browser."""
         self.left_out[_NO_TEXT] += 1
 
-    def leave_out_copy(self) -> None:
-        """Counts a message that a mailbox holds once more."""
-        self.left_out[_COPY] += 1
+    def is_copy(self, message: object) -> bool:
+        """Whether an equal message was read before; counts it then."""
+        if is_copy := hash(message) in self._messages:
+            self.left_out[_COPY] += 1
+        self._messages.add(hash(message))
+        return is_copy
 
     def leave_out_kind(self, suffix: str) -> None:
         """Counts a file of a kind that is not read."""

@@ -77,7 +77,7 @@ def test_copies_of_a_message_are_left_out_and_counted(tmp_path: Path) -> None:
     (tmp_path / "b.eml").write_text(f"From: a@b.c\n{head}At four.\n")
     notes = ReadingNotes()
     texts = [(one.name, one.text) for one in Collection(str(tmp_path)).titled_texts(notes)]
-    assert texts == [("1@b.c", "At four."), ("1@b.c#2", "At five.")]
+    assert texts == [("1@b.c", "At four."), ("1@b.c-1", "At five.")]
     assert notes.lines()[-1] == "left out   2 messages read before (the same Message-ID and text)"
-    assert [document.name for document in Collection(str(tmp_path)).documents()] == ["1@b.c", "1@b.c#2"]
+    assert [document.name for document in Collection(str(tmp_path)).documents()] == ["1@b.c", "1@b.c-1"]
     assert open_rows(tmp_path).count == 2

@@ -26,6 +26,7 @@ from opencse.text.files.lines import (
 )
 from opencse.text.files.sections import read_sections
 from opencse.text.files.xml_files import read_xml
+from opencse.text.names import UniqueNames
 
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
 Columns = tuple[str, ...]
@@ -270,8 +271,9 @@ def _from_objects(
 
 
 def _section_objects(path: File, kind: FileKind, keep_code: bool) -> Iterator[tuple[int, Mapping[str, object]]]:
+    names = UniqueNames()
     for number, section in enumerate(read_sections(path, kind, keep_code=keep_code), start=1):
-        yield number, {"_id": section.name, "title": section.title, "text": "\n".join(section.paragraphs)}
+        yield number, {"_id": names.unique(section.name), "title": section.title, "text": "\n".join(section.paragraphs)}
 
 
 def without_markup(records: Iterator[RawRow], *, keep_code: bool = False) -> Iterator[RawRow]:

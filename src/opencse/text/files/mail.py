@@ -25,29 +25,6 @@ _OLDER = re.compile(
 )
 
 
-class MessageNames:
-    """Names the messages of one or several mailboxes, in which a message may be more than once.
-
-    Example:
-        >>> names = MessageNames()
-        >>> first, other = Section("1@host", "Tea", ("At four.",)), Section("1@host", "Tea", ("At five.",))
-        >>> [names.name_of(section) for section in (first, first, other)]
-        ['1@host', None, '1@host#2']
-    """
-
-    def __init__(self) -> None:
-        self._contents: dict[str, list[int]] = {}
-
-    def name_of(self, section: Section) -> str | None:
-        """The name of a message: its Message-ID, numbered where other messages have it too; None for a copy."""
-        contents = self._contents.setdefault(section.name, [])
-        content = hash((section.title, section.paragraphs))
-        if content in contents:
-            return None
-        contents.append(content)
-        return section.name if len(contents) == 1 else f"{section.name}#{len(contents)}"
-
-
 def mail_sections(file: File, name: str) -> Iterator[Section]:
     """Reads the message in a file (``.eml``)."""
     yield from _section(read_bytes(file, MAX_MESSAGE), file, 1, name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+
+from opencse.text.names import UniqueNames
 
 _WIDEST = 200
 """Number of characters: a file with longer lines is not wrapped at a width."""
@@ -56,14 +57,12 @@ class Headed:
         """The sections that have a paragraph, each named by the file and its heading; the title alone if none has."""
         if self._page and not any(paragraphs for _, _, paragraphs in self._parts):
             yield Section(name, self._page, ())
-        seen: Counter[str] = Counter()
+        names = UniqueNames()
         for heading, title, paragraphs in self._parts:
             anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))
-            address = name + (f"#{anchor}" if anchor else "")
-            seen[address] += 1
+            address = names.unique(name + (f"#{anchor}" if anchor else ""))
             if paragraphs:
-                unique = f"{address}-{seen[address] - 1}" if seen[address] > 1 else address
-                yield Section(unique, title, tuple(paragraphs))
+                yield Section(address, title, tuple(paragraphs))
 
 
 def join_lines(lines: Iterable[str]) -> list[str]:
