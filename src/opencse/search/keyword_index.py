@@ -29,17 +29,15 @@ from opencse.text.stems import rules_version, stems_of
 
 _PREFIX = "words-"
 _SIZES = "sizes.json"
-_COUNTING = 5
+_COUNTING = 6
 """Version of the tokenisation (`opencse.text.scripts.search_words`), part of the name of the cache."""
 
 
 class KeywordIndex:
     """Ranks texts by BM25 (Robertson and Zaragoza 2009) as Lucene does: k1 1.5, b 0.75.
 
-    Words are runs of letters and digits after Unicode normalisation (`opencse.text.scripts.folded`), reduced to their
-    stems by Snowball's rules where the language is known; there are no stop words. In Chinese, Japanese, Korean, Thai
-    and other scripts without spaces, all characters and all pairs of neighbouring ones are words. Texts and queries go
-    through the same function.
+    Words are those of `opencse.text.scripts.search_words`, of texts and queries, reduced to their stems by Snowball's
+    rules where the language is known; there are no stop words.
 
     Example:
         >>> index = KeywordIndex.of(["A cat sleeps.", "Two cats and a dog.", "Rain falls."], "english")

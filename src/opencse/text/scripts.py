@@ -35,7 +35,18 @@ _MARKS = (  # marks on letters, which \w leaves out
 _ANY_UNSPACED = re.compile(f"[{_UNSPACED}]")
 _ANY_SEARCHED_BY_CHARACTERS = re.compile(f"[{_SEARCHED_BY_CHARACTERS}]")
 _WORD = re.compile(rf"[\w{_MARKS}]+")
-_WORD_OR_RUN = re.compile(rf"[{_SEARCHED_BY_CHARACTERS}]+|(?:(?![{_SEARCHED_BY_CHARACTERS}])[\w{_MARKS}])+")
+_WORD_OR_RUN = re.compile(
+    rf"[{_SEARCHED_BY_CHARACTERS}]+|(?:\.(?<![\w.)\]].)(?=[^\W\d_]))?"
+    rf"(?:(?![{_SEARCHED_BY_CHARACTERS}])[\w{_MARKS}])+(?:(?<=[^\W\d_])(?:\+\+(?!\+)|#(?![\w#])))?"
+)
+_SIGN = re.compile(r"\+(?<=\+\+)|#|\.(?<![\w.)\]].)(?=[^\W\d_])")  # of C++, C#, .NET
+_UPPER = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f"
+_LOWER = "a-z\u00df-\u00f6\u00f8-\u00ff\u03b1-\u03c9\u0430-\u044f"
+_PART = re.compile(  # begins at the second letter of these: _n, rN, PSer
+    rf"[{_UPPER}_](?:(?<=_)|(?<=[{_LOWER}].)|(?<=[{_UPPER}\d].)(?=[{_LOWER}]{{2}}))"
+)
+_RUN = re.compile(rf"(?:[^\W{_SEARCHED_BY_CHARACTERS}]|[{_MARKS}])+")
+_NUMBER = re.compile(r"[1-9](?<!\w.)[0-9]{0,2}([,'\u2019_. ])[0-9]{3}(?:\1[0-9]{3})*(?![0-9])")
 _SEARCHED_CHARACTER = re.compile(f"{_CHARACTER}|[{_HANGUL}]")
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
 _SPACED = re.compile(r"\S+")
@@ -131,33 +142,55 @@ def search_words(text: str, *, pairs: bool = True) -> list[str]:
     all pairs of neighbouring ones, as of Lucene's analyzer for Chinese, Japanese and Korean with ``outputUnigrams``. So
     a query of one character is answered too. Digits of all scripts are the same words.
 
+    An identifier (``user_name``, ``userName``) is a word, and so is each of its parts. ``c++``, ``c#`` and ``.net``
+    keep their signs; where more than one letter is left without them, that is a word too. ``1,000`` is ``1000``;
+    ``1.000`` and ``1 000``, which may be two numbers, are these as well.
+
     Args:
         text: in any script or several.
-        pairs: False: the characters alone, which counts them once.
+        pairs: False: the characters alone, which counts them once, and no parts.
 
     Example:
         >>> search_words("The Valve leaks!")
         ['the', 'valve', 'leaks']
         >>> search_words("BERT\u306e\u5b66\u7fd2") == ["bert", *"\u306e\u5b66\u7fd2", "\u306e\u5b66", "\u5b66\u7fd2"]
         True
+        >>> search_words("C++: openPort(1,000)")
+        ['c++', 'openport', '1000', 'open', 'port']
     """
+    parts: list[str] = []
+
+    def number(match: re.Match[str]) -> str:
+        digits = match[0].replace(match[1], "")
+        if match[1] not in ". ":
+            return digits
+        parts.append(digits)
+        return match[0]
+
+    if pairs and _PART.search(text):
+        runs = (run for chunk in text.split() if _PART.search(chunk) for run in _RUN.findall(chunk))
+        parts = [
+            part for run in runs if _PART.search(run) for part in _PART.sub(r" \g<0>", run).replace("_", " ").split()
+        ]
     text = folded(text)
-    if text.isascii():
-        return _WORD.findall(text)
-    text = _OTHER_DIGIT.sub(lambda digit: str(int(digit[0])), text)
-    if not _ANY_SEARCHED_BY_CHARACTERS.search(text):
-        return _WORD.findall(text)
-    words: list[str] = []
-    for match in _WORD_OR_RUN.finditer(text):
-        run = match.group()
-        if not _ANY_SEARCHED_BY_CHARACTERS.match(run):
-            words.append(run)
-            continue
-        characters = _SEARCHED_CHARACTER.findall(run)
-        words += characters
-        if pairs:
-            words += [first + second for first, second in pairwise(characters)]
-    return words
+    if not text.isascii():
+        text = _OTHER_DIGIT.sub(lambda digit: str(int(digit[0])), text)
+    text = _NUMBER.sub(number, text)
+    if not _SIGN.search(text) and (text.isascii() or not _ANY_SEARCHED_BY_CHARACTERS.search(text)):
+        words = _WORD.findall(text)
+    else:
+        words = []
+        for run in _WORD_OR_RUN.findall(text):
+            if not _ANY_SEARCHED_BY_CHARACTERS.match(run):
+                words.append(run)
+                if len(bare := run.strip(".+#")) > 1 and bare != run:
+                    parts.append(bare)
+                continue
+            characters = _SEARCHED_CHARACTER.findall(run)
+            words += characters
+            if pairs:
+                words += [first + second for first, second in pairwise(characters)]
+    return words + _WORD.findall(folded(" ".join(parts))) if pairs and parts else words
 
 
 def is_unicode(text: str) -> bool:
