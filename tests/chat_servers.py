@@ -123,6 +123,33 @@ class Handler(BaseHTTPRequestHandler):
         )
 
 
+def completion(content: object = "[How?]", **more: object) -> bytes:
+    """A completion as bytes, with further keys; the content and the keys may be anything."""
+    choice = {"message": {"content": content}, "finish_reason": "stop"}
+    return json.dumps({"choices": [choice], **more}).encode()
+
+
+def sending(content: object, status: int = 200, **headers: str) -> Failure:
+    return lambda handler: handler.send(status, content, **headers)
+
+
+def endless(begin: bytes, part: bytes, seconds: float = 0.0) -> Failure:
+    """Sends ``begin``, then ``part`` again and again until the client has had enough, at most for a minute."""
+
+    def failure(handler: Handler) -> None:
+        handler.close_connection = True
+        ends = time.monotonic() + 60
+        try:
+            handler.wfile.write(begin)
+            while time.monotonic() < ends:
+                handler.wfile.write(part)
+                time.sleep(seconds)
+        except OSError:
+            return
+
+    return failure
+
+
 def busy(after: str = "0") -> Failure:
     return lambda handler: handler.error(429, "Rate limit reached", retry_after=after)
 

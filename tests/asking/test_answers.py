@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -72,5 +73,14 @@ def test_numbers_and_quotes_that_belong_to_a_query_stay(query: str) -> None:
     assert read_questions(f"{query}\nanother") == [query, "another"]
 
 
-def test_an_answer_nested_too_deeply_has_no_question() -> None:
-    assert read_questions("[" * 100_000) == []
+def test_time_is_in_proportion_to_the_length() -> None:
+    """Each took from 2 seconds to a minute and a half."""
+    for part in ("[", "[\n", '{"a": \n', "[x\n", '"\\', '["x\n', "['a',\n"):
+        began = time.monotonic()
+        read_questions("[" + part * (2**17 // len(part)))
+        read_questions("```" + " " * 2**17)
+        assert time.monotonic() - began < 1.5, part
+
+
+def test_of_an_endless_answer_the_beginning_is_read() -> None:
+    assert read_questions("How is it cleaned?\n" + "x" * 10**6) == TWO[:1]

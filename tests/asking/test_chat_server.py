@@ -1,8 +1,8 @@
-"""Requests to a server that answers, fails, refuses, is slow or is not there."""
+"""Requests to a server that answers, fails, refuses, lies, is slow or is not there."""
 
 from __future__ import annotations
 
-import threading
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -10,116 +10,155 @@ from typing import Any
 
 import pytest
 
-from chat_servers import ChatRule, broken, busy, closed, empty, malformed, refusing
-from opencse.asking.chat_server import ChatServer, RequestPace, UnansweredError
+from chat_servers import (
+    ChatRule,
+    Failure,
+    broken,
+    busy,
+    closed,
+    completion,
+    empty,
+    endless,
+    malformed,
+    refusing,
+    sending,
+)  # fmt: skip
+from opencse.asking.chat_server import ChatReply, ChatServer, RequestPace, UnansweredError
 from opencse.errors import UserError
 
+KEY = "sk-secret/123"
+HEAD = b"HTTP/1.1 200 OK\r\n"
+LIES: dict[str, tuple[Failure, str]] = {
+    "a byte of the body now and then": (endless(HEAD + b"\r\n", b" ", 0.05), "no complete answer within 0.5 seconds"),
+    "a byte of a header now and then": (endless(HEAD + b"x: ", b"y", 0.05), "no complete answer within 0.5 seconds"),
+    "no end of interim answers": (endless(b"", b"HTTP/1.1 102 Processing\r\n\r\n", 0.01), "no complete answer within"),
+    "a body without end": (endless(HEAD + b"\r\n", b"x" * 65_536), "an answer of more than 2,097,152 bytes"),
+    "gzip that was not requested": (sending(b"abc", content_encoding="gzip"), "Content-Encoding gzip, which was not"),
+    "an unknown encoding": (sending(completion(), content_encoding="br, \xfe"), "which was not requested"),
+    "deep brackets": (sending(b"[" * 100_000), r"no chat completion: \[\[\["),
+    "deep brackets of an error": (sending(b'{"error":' * 100_000, 500), "HTTP 500: "),
+    "numbers of 5,000 digits": (sending(completion(usage={"prompt_tokens": 1})[:-2] + b"9" * 5_000), "no chat compl"),
+    "a number as the text": (sending(completion(7)), "no chat completion"),
+    "a list of lists": (sending(b'{"choices": [[[]]]}'), "no chat completion"),
+    "no HTTP": (endless(b"SSH-2.0-server\r\n", b"\r\n", 0.01), "the connection failed"),
+    "an echoed key": (sending({"error": f"not {KEY}, my\x1b[31m friend\u202e"}, 500), r"not \*\*\*, my\\x1b"),
+    "an echoed key in a header": (endless(HEAD + f"Bearer {KEY}\r\n\r\n".encode(), b"", 0.1), r"failed \(.*\*\*\*"),
+    "a wait that is no number": (busy("nan"), "HTTP 429"),
+    "a wait that is no date": (busy("Mon, 99 Foo 99999 99:99:99 +9999999"), "HTTP 429"),
+    "a wait before today": (busy("-5"), "HTTP 429"),
+}
 
-def server(rule: ChatRule, **options: object) -> ChatServer:
-    return ChatServer(**{"endpoint": rule.url, "model": "rule", "first_wait": 0.01, **options})  # type: ignore[arg-type]
+
+def ask(rule: ChatRule, *prompts: str, **options: Any) -> list[ChatReply]:
+    """Asks all prompts at the same time."""
+    server = ChatServer(**{"endpoint": rule.url, "model": "rule", "first_wait": 0.01, **options})
+
+    async def answers() -> list[ChatReply]:
+        async with server:
+            return await asyncio.gather(*map(server.ask, prompts or ["a"]))
+
+    return asyncio.run(answers())
 
 
 @pytest.fixture
-def rule_of_echo(rule: ChatRule) -> ChatRule:
+def echo(rule: ChatRule) -> ChatRule:
     rule.answer = lambda prompt: f"[{prompt}]"
     return rule
 
 
-def test_an_answer_with_its_tokens(rule_of_echo: ChatRule) -> None:
-    reply = server(rule_of_echo, body={"temperature": 0.5, "max_tokens": None}).ask("hello there")
-    assert (reply.content, reply.finished, reply.tokens_in, reply.tokens_out) == ("[hello there]", True, 3, 4)
-    assert rule_of_echo.bodies == [
+def test_an_answer_with_its_tokens(echo: ChatRule) -> None:
+    (reply,) = ask(echo, "hello there", body={"temperature": 0.5, "max_tokens": None})
+    assert reply == ChatReply("[hello there]", True, 3, 4)
+    assert echo.bodies == [
         {"model": "rule", "temperature": 0.5, "messages": [{"role": "user", "content": "hello there"}]}
     ]
-    rule_of_echo.finish, rule_of_echo.usage = "length", False
-    reply = server(rule_of_echo).ask("hello there")
-    assert (reply.finished, reply.tokens_in) == (False, 0)
+    echo.finish, echo.usage = "length", False
+    assert ask(echo, "hello there") == [ChatReply("[hello there]", False, 0, 0)]
 
 
-@pytest.mark.parametrize("ending", ["", "/v1", "/v1/", "/v1/chat/completions"])
-def test_addresses_with_and_without_the_path(rule_of_echo: ChatRule, ending: str) -> None:
-    assert server(rule_of_echo, endpoint=rule_of_echo.url.removesuffix("/v1") + ending).ask("a").content == "[a]"
+def test_addresses_with_and_without_the_path(echo: ChatRule) -> None:
+    for ending in ("", "/v1", "/v1/", "/v1/chat/completions"):
+        assert ask(echo, endpoint=echo.url.removesuffix("/v1") + ending)[0].content == "[a]"
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_answer_that_cannot_be_used_is_given_up_in_a_line(echo: ChatRule, lie: str) -> None:
+    failure, message = LIES[lie]
+    echo.failures = [failure] * 2
+    began = time.monotonic()
+    with pytest.raises(UnansweredError, match=message) as caught:
+        ask(echo, attempts=2, timeout=0.5, key=KEY)
+    assert time.monotonic() - began < 4
+    assert len(echo.prompts) == 2
+    assert len(str(caught.value)) < 300
+    assert str(caught.value).isprintable()
+    assert KEY not in str(caught.value)
+
+
+def test_counts_that_cannot_be_are_dropped_and_the_answer_is_used(echo: ChatRule) -> None:
+    for count in (10**4_000, -5, 1.5, True, "7", [7], None):
+        echo.failures = [sending(completion(f"[{KEY} \ud800]", usage={"prompt_tokens": count, "completion_tokens": 9}))]
+        assert ask(echo, key=KEY) == [ChatReply("[*** ?]", tokens_in=0, tokens_out=9)], count
+    usage: object
+    for usage in ([], "none", {"prompt_tokens": {}}):
+        echo.failures = [sending(completion("[EMPTY]", usage=usage))]
+        assert ask(echo, key="EMPTY") == [ChatReply("[EMPTY]")], "a key that is none is not masked"
 
 
 @pytest.mark.parametrize("failure", [busy(), broken, malformed, empty, closed])
-def test_what_may_pass_is_tried_again(rule_of_echo: ChatRule, failure: object) -> None:
-    rule_of_echo.failures = [failure, failure]  # type: ignore[list-item]
-    assert server(rule_of_echo).ask("a").content == "[a]"
-    assert len(rule_of_echo.prompts) == 3
+def test_what_may_pass_is_tried_again(echo: ChatRule, failure: Failure) -> None:
+    echo.failures = [failure, failure]
+    assert ask(echo)[0].content == "[a]"
+    assert len(echo.prompts) == 3
 
 
-@pytest.mark.parametrize(
-    ("failure", "message"),
-    [
-        (busy(), "HTTP 429: Rate limit reached"),
-        (broken, "HTTP 500: internal error"),
-        (malformed, "no chat completion: <html>not a completion</html>"),
-        (closed, "the connection failed"),
-    ],
-)
-def test_what_does_not_pass_is_given_up(rule_of_echo: ChatRule, failure: object, message: str) -> None:
-    rule_of_echo.failures = [failure] * 10  # type: ignore[list-item]
-    with pytest.raises(UnansweredError, match=message):
-        server(rule_of_echo, attempts=3).ask("a")
-    assert len(rule_of_echo.prompts) == 3
-
-
-def test_a_refused_request_is_not_tried_again(rule_of_echo: ChatRule) -> None:
-    rule_of_echo.failures = [refusing]
+def test_a_refused_request_is_not_tried_again(echo: ChatRule) -> None:
+    echo.failures = [refusing]
     with pytest.raises(UnansweredError, match="HTTP 400: the prompt is too long"):
-        server(rule_of_echo).ask("a")
-    assert len(rule_of_echo.prompts) == 1
+        ask(echo)
+    assert len(echo.prompts) == 1
 
 
-def test_a_slow_answer_is_a_timeout(rule_of_echo: ChatRule) -> None:
-    rule_of_echo.seconds = 1.0
-    with pytest.raises(UnansweredError, match=r"no answer within 0.1 seconds"):
-        server(rule_of_echo, timeout=0.1, attempts=2).ask("a")
+def test_retry_after_is_honoured_by_all_requests(echo: ChatRule) -> None:
+    echo.failures = [busy("0.4")]
+
+    async def answers() -> None:
+        async with (server := ChatServer(echo.url, "rule")):
+            first = asyncio.create_task(server.ask("a"))
+            await asyncio.sleep(0.15)
+            await server.ask("b")  # another request, which the server has not refused
+            await first
+
+    asyncio.run(answers())
+    assert min(echo.times[1:]) - echo.times[0] >= 0.35
 
 
-def test_retry_after_is_honoured_by_all_threads(rule_of_echo: ChatRule) -> None:
-    rule_of_echo.failures = [busy("0.4")]
-    one = server(rule_of_echo)
-    began = time.monotonic()
-    first = threading.Thread(target=one.ask, args=("a",))
-    first.start()
-    while not rule_of_echo.times:
-        time.sleep(0.005)
-    time.sleep(0.05)
-    one.ask("b")  # another thread, which the server has not refused
-    assert time.monotonic() - began >= 0.4
-    first.join()
-    assert min(rule_of_echo.times[1:]) - rule_of_echo.times[0] >= 0.35
+def test_retry_after_may_be_a_date(echo: ChatRule) -> None:
+    echo.failures = [busy(format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True))]
+    ask(echo)
+    assert echo.times[1] - echo.times[0] > 0.5
 
 
-def test_retry_after_may_be_a_date(rule_of_echo: ChatRule) -> None:
-    rule_of_echo.failures = [busy(format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True))]
-    server(rule_of_echo).ask("a")
-    assert rule_of_echo.times[1] - rule_of_echo.times[0] > 0.5
-    rule_of_echo.failures = [busy("soon")]
-    server(rule_of_echo).ask("a")
+def test_a_server_that_asks_for_too_long_a_wait_ends_the_command(echo: ChatRule) -> None:
+    for wait, said in (("7200", "120 minutes"), ("1e308", "1,000,000 minutes"), ("inf", "1,000,000 minutes")):
+        echo.failures = [busy(wait)]
+        with pytest.raises(UserError, match=f"asks to wait {said}"):
+            ask(echo)
 
 
-def test_a_server_that_asks_for_too_long_a_wait_ends_the_command(rule_of_echo: ChatRule) -> None:
-    rule_of_echo.failures = [busy("7200")]
-    with pytest.raises(UserError, match="asks to wait 120 minutes"):
-        server(rule_of_echo).ask("a")
-
-
-def test_faults_of_the_user_are_named(rule_of_echo: ChatRule) -> None:
-    rule_of_echo.key = "right"
+def test_faults_of_the_user_are_named(echo: ChatRule) -> None:
+    echo.key = "right"
     with pytest.raises(UserError, match=r"HTTP 401: Incorrect API key.*--key-variable"):
-        server(rule_of_echo).ask("a")
+        ask(echo)
     with pytest.raises(UserError, match="is not accepted"):
-        server(rule_of_echo, key="wrong").ask("a")
-    assert server(rule_of_echo, key="right").ask("a").content == "[a]"
+        ask(echo, key="wrong")
+    assert ask(echo, key="right")[0].content == "[a]"
     with pytest.raises(UserError, match=r"does not know 'gpt'.*correct --model or --endpoint"):
-        server(rule_of_echo, key="right", model="gpt").ask("a")
+        ask(echo, key="right", model="gpt")
 
 
-@pytest.mark.parametrize(
-    "endpoint",
-    [
+def test_what_is_no_address_is_refused_in_one_line() -> None:
+    for endpoint in (
         "localhost:8000",
         "http://[::1",
         "http://localhost:99999",
@@ -128,36 +167,28 @@ def test_faults_of_the_user_are_named(rule_of_echo: ChatRule) -> None:
         "http://",
         "http://x\n/v1",
         "http://..:8/v1",
-    ],
-)
-def test_what_is_no_address_is_refused_in_one_line(endpoint: str) -> None:
-    with pytest.raises(UserError, match="is no web address") as caught:
-        ChatServer(endpoint, "rule")
-    assert len(str(caught.value).splitlines()) == 1
+    ):
+        with pytest.raises(UserError, match="is no web address") as caught:
+            ChatServer(endpoint, "rule")
+        assert len(str(caught.value).splitlines()) == 1
+    for endpoint in ("http://[::1]:8000/v1", "https://exämple.org", "http://1.2.3.4"):
+        assert ChatServer(endpoint, "rule").url.endswith("/v1/chat/completions")
 
 
-@pytest.mark.parametrize("key", ["schlüssel", "a\nb", "ключ", "a\ud800"])
-def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(key: str) -> None:
-    with pytest.raises(UserError, match=r"--key-variable has characters") as caught:
-        ChatServer("http://localhost:1", "rule", key)
-    assert key not in str(caught.value)
+def test_what_cannot_be_sent_is_refused_and_the_key_is_not_shown() -> None:
+    for key in ("schlüssel", "a\nb", "ключ", "a\ud800"):
+        with pytest.raises(UserError, match=r"--key-variable has characters") as caught:
+            ChatServer("http://localhost:1", "rule", key)
+        assert key not in str(caught.value)
+    for options in ({"model": "a\ud800"}, {"body": {"a": float("nan")}}, {"body": {"a": {1, 2}}}):
+        with pytest.raises(UserError, match="cannot be sent as JSON"):
+            ChatServer(**{"endpoint": "http://localhost:1", "model": "rule", **options})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("options", [{"model": "a\ud800"}, {"body": {"a": float("nan")}}, {"body": {"a": {1, 2}}}])
-def test_what_is_no_json_is_refused_before_a_request(options: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="cannot be sent as JSON"):
-        ChatServer(**{"endpoint": "http://localhost:1", "model": "rule", **options})
-
-
-@pytest.mark.parametrize("endpoint", ["http://[::1]:8000/v1", "https://exämple.org", "http://1.2.3.4"])
-def test_other_addresses(endpoint: str) -> None:
-    assert ChatServer(endpoint, "rule").url.endswith("/v1/chat/completions")
-
-
-def test_a_server_that_is_not_there_is_reported_at_once() -> None:
+def test_a_server_that_is_not_there_is_reported_at_once(echo: ChatRule) -> None:
     began = time.monotonic()
-    with pytest.raises(UserError, match=r"http://127.0.0.1:9/v1: cannot be reached .*refused"):
-        ChatServer("http://127.0.0.1:9/v1", "rule", first_wait=60).ask("a")
+    with pytest.raises(UserError, match=r"http://127.0.0.1:9/v1: cannot be reached .*"):
+        ask(echo, endpoint="http://127.0.0.1:9/v1", first_wait=60)
     assert time.monotonic() - began < 10
 
 
@@ -165,22 +196,6 @@ def test_secrets_in_the_address_are_not_shown() -> None:
     assert ChatServer("https://anna:secret@host/v1", "rule").name == "https://anna:***@host/v1"
 
 
-def test_requests_are_spaced(rule_of_echo: ChatRule) -> None:
-    one = server(rule_of_echo, pace=RequestPace(per_minute=600))
-    threads = [threading.Thread(target=one.ask, args=("a",)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    times = sorted(rule_of_echo.times)
-    assert times[-1] - times[0] > 0.25
-
-
-def test_stop_ends_waiting(rule_of_echo: ChatRule) -> None:
-    rule_of_echo.failures = [busy("600")]
-    one = server(rule_of_echo)
-    threading.Timer(0.2, one.stop).start()
-    began = time.monotonic()
-    with pytest.raises(UnansweredError, match="stopped"):
-        one.ask("a")
-    assert time.monotonic() - began < 5
+def test_requests_are_spaced(echo: ChatRule) -> None:
+    ask(echo, *"abcd", pace=RequestPace(per_minute=600))
+    assert max(echo.times) - min(echo.times) > 0.25

@@ -25,6 +25,14 @@ def test_a_line_that_a_kill_left_unfinished_is_removed(tmp_path: Path) -> None:
     assert sorted(read_replies(path)[0]) == ["a", "b", "d"]
 
 
+def test_counts_that_an_earlier_version_kept_do_not_stop_the_next_call(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    line = '{{"key": "{}", "content": "How?", "finished": true, "tokens_in": {}, "tokens_out": {}}}\n'
+    path.write_text(line.format("a", "9" * 4_000, 3) + line.format("b", -5, "true"))
+    with AnswerJournal.open(path) as journal:
+        assert journal.replies == {"a": ChatReply("How?", tokens_out=3), "b": ChatReply("How?")}
+
+
 def test_nothing_is_left_without_answers(tmp_path: Path) -> None:
     with AnswerJournal.open(tmp_path / "answers.jsonl"):
         pass

@@ -19,7 +19,7 @@ from opencse.asking.running import send_requests
 from opencse.asking.sources import choose_passages, passages_of_documents
 from opencse.asking.writing import PAIR_KEYS, WrittenQuestions, write_questions
 from opencse.errors import UserError, reason
-from opencse.outputs import has_keys, paths_of, require_apart, require_json, require_json_lines
+from opencse.outputs import has_keys, made_folder, paths_of, require_apart, require_json, require_json_lines
 from opencse.progress import Silent
 from opencse.records import save_json
 from opencse.search.passages import PassageSplitter
@@ -77,7 +77,8 @@ def questions(
     for file in (path, answers, record):
         require_apart(file, read=paths_of(corpus, *inputs), models=paths_of(options["encoder"]))
     require_json_lines(path, PAIR_KEYS, overwrite=options["overwrite"])
-    require_json(record, lambda old: has_keys(old, WrittenQuestions.model_fields), option="--out")
+    required = [name for name, field in WrittenQuestions.model_fields.items() if field.is_required()]
+    require_json(record, lambda old: has_keys(old, required), option="--out")
     prices = _prices(options)
     server = _server(endpoint, model, options)
     prompt = _prompt(options)
@@ -101,8 +102,7 @@ def questions(
     )
     if options["dry_run"]:
         return result
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with AnswerJournal.open(answers) as journal:
+    with made_folder(path.parent), AnswerJournal.open(answers) as journal:
         failed = send_requests(plan, server, journal, workers=options["workers"], progress=progress)
         replies = dict(journal.replies)
     keep = QuestionFilter(options["shortest"], options["longest"], _detected(options["language"]))

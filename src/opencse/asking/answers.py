@@ -11,9 +11,10 @@ from opencse.text.scripts import is_unicode
 
 _THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
-_FENCE = re.compile(r"```[ \t]*[\w+-]*[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```[ \t]*+[\w+-]*+[ \t]*+\n(.*?)(?:```|\Z)", re.DOTALL)
 _BEGINS_JSON = re.compile(r"(?m)^[ \t]*(?:\w+[ \t]*[=:][ \t]*)?(?=[\[{])")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+("?)', re.DOTALL)
+_COLON = re.compile(r"\s*:")
 _LISTED = re.compile(
     r"^(?:[-*+•‣–—]\s+|#+\s+"
     r"|\**[(\[]?\d{1,3}[.):\]]+(?!\d)\**\s*"
@@ -35,6 +36,10 @@ _INTRODUCTION = re.compile(
     r"^(?:here (?:are|is)|sure\b|certainly\b|of course\b|okay\b|these are|below are|the following|i hope|let me know)",
     re.IGNORECASE,
 )
+_LONGEST = 65_536
+"""Characters of an answer, without its reasoning, that are read."""
+_MOST_FAILURES = 20
+"""Lines that begin as JSON and are none; each of them is read to the end of the answer."""
 _KEYS = ("question", "query", "text", "q")
 
 
@@ -58,6 +63,7 @@ def read_questions(answer: str, *, finished: bool = True) -> list[str]:
     """
     text = _THOUGHT.sub("", answer)
     text = _THOUGHT_END.sub("", text).strip()
+    text, finished = text[:_LONGEST], finished and len(text) <= _LONGEST
     fenced = _FENCE.search(text)
     text = (fenced[1] if fenced else text).strip()
     texts = _of_json(text)
@@ -71,7 +77,7 @@ def read_questions(answer: str, *, finished: bool = True) -> list[str]:
 def _of_json(text: str) -> list[str]:
     """The texts of the JSON values that begin a line; of several (JSON lines), of all."""
     texts: list[str] = []
-    end = 0
+    end = failures = 0
     decoder = json.JSONDecoder(strict=False)
     for match in _BEGINS_JSON.finditer(text):
         if match.end() < end:
@@ -79,6 +85,9 @@ def _of_json(text: str) -> list[str]:
         try:
             value, end = decoder.raw_decode(text, match.end())
         except (ValueError, RecursionError):
+            failures += 1
+            if failures > _MOST_FAILURES:
+                break
             close = text.rfind("]" if text[match.end()] == "[" else "}") + 1
             try:
                 value = ast.literal_eval(text[match.end() : close])
@@ -109,7 +118,7 @@ def _of_open_json(text: str) -> list[str]:
     """The complete strings of an array that is not closed, or not valid; keys of objects are none."""
     strings: list[str] = []
     for match in _STRING.finditer(text):
-        if not re.match(r"\s*:", text[match.end() :]):
+        if match[1] and not _COLON.match(text, match.end()):
             try:
                 strings.append(str(json.loads(match[0], strict=False)))
             except ValueError:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
+
+from pydantic import BeforeValidator, ConfigDict
+from pydantic.dataclasses import dataclass as validated
 
 from opencse.errors import UserError, masked, printable, reason, shortened
 
@@ -23,6 +26,14 @@ _LONGEST_WAIT = 60.0
 """Seconds between two attempts, where the server does not say how long to wait."""
 _PATIENCE = 900.0
 """Seconds that a server may ask to wait; for longer, the command ends."""
+_MOST_BYTES = 2 * 2**20
+"""Of an answer, which has 4 KB by default (--max-tokens) and a few hundred KB with long reasoning."""
+_MOST_TOKENS = 100_000_000
+"""Of a prompt or an answer; no model reads or writes as many."""
+_MOST_SAID = 2_000
+"""Characters of what a server says that are searched for secrets."""
+_SHORTEST_SECRET = 8
+"""Characters of a key; shorter ones (``EMPTY``, ``none``) are placeholders for servers that read none."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -30,25 +41,37 @@ class UnansweredError(Exception):
     """Reports a request that the server did not answer, in spite of all attempts; others may be answered."""
 
 
-@dataclass(frozen=True)
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else 0
+
+
+TokenCount = Annotated[int, BeforeValidator(_count)]
+"""A number of tokens; 0 for anything that cannot be one."""
+
+
+@validated(frozen=True, config=ConfigDict(extra="forbid", strict=True))
 class ChatReply:
     """What a language model answered.
+
+    Example:
+        >>> ChatReply("How is it cleaned?", tokens_in=-7).tokens_in
+        0
 
     Attributes:
         content: its text.
         finished: False where it was stopped at the longest length.
-        tokens_in: tokens of the prompt, as the server counts them; 0 where it does not say.
-        tokens_out: tokens of the answer, as the server counts them.
+        tokens_in: tokens of the prompt, as the server counts them; 0 where it does not say, or says what cannot be.
+        tokens_out: tokens of the answer, in the same way.
     """
 
     content: str
     finished: bool = True
-    tokens_in: int = 0
-    tokens_out: int = 0
+    tokens_in: TokenCount = 0
+    tokens_out: TokenCount = 0
 
 
 class RequestPace:
-    """Says when the next request may begin, for all threads together.
+    """Says when the next request may begin, for all that are sent at the same time.
 
     Example:
         >>> pace = RequestPace(per_minute=6000)
@@ -59,24 +82,21 @@ class RequestPace:
     def __init__(self, per_minute: float | None = None) -> None:
         self._between = 60 / per_minute if per_minute else 0.0
         self._next = 0.0
-        self._lock = threading.Lock()
 
     def reserve(self, now: float) -> float:
         """Seconds to wait before the next request."""
-        with self._lock:
-            begins = max(now, self._next)
-            self._next = begins + self._between
-            return begins - now
+        begins = max(now, self._next)
+        self._next = begins + self._between
+        return begins - now
 
     def pause(self, until: float) -> None:
         """Lets no request begin before ``until``."""
-        with self._lock:
-            self._next = max(self._next, until)
+        self._next = max(self._next, until)
 
 
 @dataclass
 class ChatServer:
-    """A server with OpenAI's chat API, and a model on it; several threads may use it.
+    """A server with OpenAI's chat API, and a model on it; several requests may be sent at the same time.
 
     Example:
         >>> ChatServer("http://localhost:8000", "qwen").url
@@ -87,7 +107,7 @@ class ChatServer:
         model: its name on the server.
         key: of the API; None: none is sent.
         body: further fields of each request; a field that is None is left out.
-        timeout: seconds to wait for an answer.
+        timeout: seconds in which an answer must be complete.
         attempts: per request, as long as its failure may pass (429, 5xx, timeouts, dropped connections).
         first_wait: seconds before the second attempt; doubled for each further one.
         pace: when requests may begin.
@@ -110,7 +130,6 @@ class ChatServer:
             json.dumps(self.fields(), ensure_ascii=False, allow_nan=False).encode()
         except (ValueError, TypeError) as error:
             raise UserError(f"--model and --body cannot be sent as JSON ({reason(error)}); correct them") from None
-        self._stopping = threading.Event()
         self._is_reached = False
         self._client = _client_for(hostname, self.key, self.timeout)
 
@@ -132,11 +151,11 @@ class ChatServer:
         """The fields of each request except the messages."""
         return {name: value for name, value in {"model": self.model, **self.body}.items() if value is not None}
 
-    def ask(self, prompt: str) -> ChatReply:
+    async def ask(self, prompt: str) -> ChatReply:
         """Sends a prompt and waits for the answer.
 
         Raises:
-            UnansweredError: if this request is refused or fails in every attempt, or `stop` was called.
+            UnansweredError: if this request is refused or fails in every attempt.
             UserError: if no request can succeed: the server is not there, or knows neither the key nor the model.
         """
         import httpx
@@ -144,12 +163,12 @@ class ChatServer:
         body = {**self.fields(), "messages": [{"role": "user", "content": prompt}]}
         fault = ""
         for attempt in range(self.attempts):
-            self._sleep(self.pace.reserve(time.monotonic()))
+            await asyncio.sleep(self.pace.reserve(time.monotonic()))
             wait = min(self.first_wait * 2**attempt, _LONGEST_WAIT) * random.uniform(0.75, 1.25)
             try:
-                response = self._client.post(self.url, json=body)
-            except httpx.TimeoutException:
-                fault = f"no answer within {self.timeout:g} seconds (--timeout)"
+                response, content, fault = await self._post(body)
+            except (TimeoutError, httpx.TimeoutException):
+                fault = f"no complete answer within {self.timeout:g} seconds (--timeout)"
             except httpx.ConnectError as error:
                 if not self._is_reached:
                     raise UserError(
@@ -157,45 +176,82 @@ class ChatServer:
                         "address?"
                     ) from None
                 fault = f"it cannot be reached any more ({reason(error)})"
-            except httpx.TransportError as error:
-                fault = f"the connection failed ({reason(error)})"
-            except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            except httpx.InvalidURL as error:
                 raise UserError(f"--endpoint {self.name}: is no web address ({reason(error)})") from None
+            except httpx.RequestError as error:
+                fault = f"the connection failed ({self._said(reason(error))})"
             else:
                 self._is_reached = True
                 if response.status_code == 200:
-                    reply = _reply_of(response)
+                    reply = self._reply_of(content)
                     if reply is not None:
                         return reply
-                    fault = f"an answer that is no chat completion: {_text_of(response)}"
+                    fault = fault or f"an answer that is no chat completion: {self._said(_message_in(content))}"
                 else:
-                    fault = f"HTTP {response.status_code}: {_text_of(response)}"
+                    fault = f"HTTP {response.status_code}: {fault or self._said(_message_in(content))}"
                     self._require_passing(response, fault)
-                    seconds = _seconds_to_wait(response)
-                    if seconds is not None:
-                        wait = self._patient(seconds, fault)
-                        self.pause(wait)
+                    wait = self._wait_requested(response, fault, wait)
             if attempt + 1 < self.attempts:
-                self._sleep(wait)
+                await asyncio.sleep(wait)
         raise UnansweredError(fault)
 
-    def pause(self, seconds: float) -> None:
-        """Lets no thread begin a request for some seconds."""
-        self.pace.pause(time.monotonic() + seconds)
+    async def __aenter__(self) -> None:
+        """Nothing is opened before the first request."""
 
-    def stop(self) -> None:
-        """Ends waiting in all threads; requests that are running are not waited for."""
-        self._stopping.set()
+    async def __aexit__(self, *_: object) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
 
-    def _sleep(self, seconds: float) -> None:
-        if self._stopping.wait(seconds) if seconds > 0 else self._stopping.is_set():
-            raise UnansweredError("stopped")
+    async def _post(self, body: Mapping[str, Any]) -> tuple[httpx.Response, bytes, str]:
+        """The answer, its body, and what is wrong with it if it is too long, or encoded although none was requested.
 
-    def _patient(self, seconds: float, fault: str) -> float:
+        All of it, from the name's look-up to the last byte, has the same time limit: a limit for each read would let
+        a server send a byte now and then for ever.
+        """
+        content = bytearray()
+        async with asyncio.timeout(self.timeout), self._client.stream("POST", self.url, json=body) as response:
+            encoding = response.headers.get("content-encoding", "identity")
+            if encoding.lower() != "identity":
+                return response, b"", f"an answer in Content-Encoding {self._said(encoding)}, which was not requested"
+            async for part in response.aiter_raw():
+                content += part
+                if len(content) > _MOST_BYTES:
+                    return response, b"", f"an answer of more than {_MOST_BYTES:,} bytes"
+        return response, bytes(content), ""
+
+    def _reply_of(self, body: bytes) -> ChatReply | None:
+        """The reply in the body of an answer; None where it is no chat completion."""
+        try:
+            data = json.loads(body)
+            choice = data["choices"][0]
+            content = choice["message"]["content"]
+            usage = data["usage"] if isinstance(data.get("usage"), dict) else {}
+            counts = (usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
+            text = "" if content is None else self._without_key(content.encode(errors="replace").decode())
+            return ChatReply(text, choice.get("finish_reason") != "length", *counts)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            return None
+
+    def _said(self, text: str) -> str:
+        """What a server says, in one line for a message."""
+        text = " ".join(self._without_key(text).split())[:_MOST_SAID]
+        return printable(shortened(masked(text), 200)) or "nothing"
+
+    def _without_key(self, text: str) -> str:
+        is_secret = self.key is not None and len(self.key) >= _SHORTEST_SECRET
+        return text.replace(str(self.key), "***") if is_secret else text
+
+    def _wait_requested(self, response: httpx.Response, fault: str, otherwise: float) -> float:
+        """The seconds that the server asks to wait, in which no request begins; ``otherwise`` where it does not say."""
+        seconds = _retry_after(response.headers.get("retry-after", "").strip())
+        if seconds is None:
+            return otherwise
         if seconds > _PATIENCE:
+            minutes = min(seconds / 60, 1e6)
             raise UserError(
-                f"{self.name}: asks to wait {seconds / 60:,.0f} minutes ({fault}); run the same command again then"
+                f"{self.name}: asks to wait {minutes:,.0f} minutes ({fault}); run the same command again then"
             )
+        self.pace.pause(time.monotonic() + seconds)
         return seconds
 
     def _require_passing(self, response: httpx.Response, fault: str) -> None:
@@ -238,59 +294,38 @@ def _hostname_of(endpoint: str) -> str:
     raise UserError(f"--endpoint {address}: is no web address{why}; give one such as http://localhost:8000/v1")
 
 
-def _client_for(hostname: str, key: str | None, timeout: float) -> httpx.Client:
+def _client_for(hostname: str, key: str | None, timeout: float) -> httpx.AsyncClient:
     import httpx
 
-    return httpx.Client(
-        headers={} if key is None else {"Authorization": f"Bearer {key}"},
-        timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0)),
+    authorization = {} if key is None else {"Authorization": f"Bearer {key}"}
+    return httpx.AsyncClient(
+        headers={"Accept-Encoding": "identity", **authorization},
+        timeout=httpx.Timeout(None, connect=min(timeout, 20.0)),
         limits=httpx.Limits(max_connections=None),
         trust_env=hostname not in _LOOPBACK,  # proxies do not reach this machine
     )
 
 
-def _reply_of(response: httpx.Response) -> ChatReply | None:
-    """The reply in a response; None where it is no chat completion."""
+def _message_in(body: bytes) -> str:
+    """What the body of an answer says about a failure."""
+    text = body.decode(errors="replace")
     try:
-        data = response.json()
-        choice = data["choices"][0]
-        content = choice["message"]["content"]
-    except (ValueError, LookupError, TypeError):
-        return None
-    if content is None:
-        content = ""
-    if not isinstance(content, str):
-        return None
-    usage = data.get("usage")
-    counts = usage if isinstance(usage, dict) else {}
-    numbers = [counts.get(name) for name in ("prompt_tokens", "completion_tokens")]
-    tokens_in, tokens_out = (number if isinstance(number, int) else 0 for number in numbers)
-    content = content.encode(errors="replace").decode()
-    return ChatReply(content, choice.get("finish_reason") != "length", tokens_in, tokens_out)
-
-
-def _text_of(response: httpx.Response) -> str:
-    """What a server says about a failure, in one line."""
-    text = response.text
-    try:
-        data = response.json()
+        data = json.loads(body)
         error = data.get("error", data) if isinstance(data, dict) else data
-        text = str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
-    except ValueError:
-        pass
-    return printable(shortened(masked(" ".join(text.split())), 200)) or "nothing"
+        return str(error.get("message") or error.get("detail") or text) if isinstance(error, dict) else str(error)
+    except (ValueError, RecursionError):
+        return text
 
 
-def _seconds_to_wait(response: httpx.Response) -> float | None:
-    """The seconds of ``Retry-After``, which is a number or a date; None where there is none."""
-    value = response.headers.get("retry-after", "").strip()
+def _retry_after(value: str) -> float | None:
+    """The seconds of ``Retry-After``, which is a number or a date; None where it is neither."""
     try:
         return max(0.0, float(value))
     except ValueError:
         pass
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+        date = date if date.tzinfo else date.replace(tzinfo=UTC)
+        return max(0.0, (date - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError, OverflowError, LookupError):
         return None
-    date = date if date.tzinfo else date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())

@@ -89,8 +89,8 @@ def read_replies(path: Path) -> tuple[dict[str, ChatReply], int]:
         try:
             values = json.loads(line)
             key = str(values.pop("key"))
-            replies[key] = ChatReply(**values)
-        except (ValueError, TypeError, AttributeError, LookupError):
+            replies[key] = ChatReply(**values)  # which drops impossible counts of an earlier version
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             raise UserError(
                 f"{path}, line {number}: is no answer of an earlier call; remove the line, or choose another --out"
             ) from None

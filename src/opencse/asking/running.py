@@ -1,12 +1,13 @@
-"""Sends the planned requests from several threads, and keeps each answer as soon as it is there."""
+"""Sends the planned requests, several at a time, and keeps each answer as soon as it is there."""
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing, suppress
 
 from opencse.asking.chat_server import ChatReply, ChatServer, UnansweredError
 from opencse.asking.journal import AnswerJournal
@@ -20,30 +21,24 @@ FAILURES_IN_A_ROW = 5
 _FIRST_FEW = 5
 _REPORTED = 3
 _TICK = 0.2
-RequestOutcome = tuple[PlannedRequest, ChatReply | BaseException]
+RequestOutcome = tuple[PlannedRequest, ChatReply | Exception]
 
 
-@dataclass
-class RequestThreads:
-    """Threads that send requests; they end with the process, or when `ChatServer.stop` was called.
+class SentRequests:
+    """Sends requests in a thread of its own, several at the same time; it ends with the process.
 
-    Attributes:
+    Args:
         server: answers.
         requests: to be sent.
-        workers: number of threads.
+        workers: how many at the same time.
     """
 
-    server: ChatServer
-    requests: Sequence[PlannedRequest]
-    workers: int
-
-    def __post_init__(self) -> None:
-        self._waiting: queue.SimpleQueue[PlannedRequest] = queue.SimpleQueue()
+    def __init__(self, server: ChatServer, requests: Sequence[PlannedRequest], workers: int) -> None:
+        self._server, self._waiting = server, iter(requests)
         self._done: queue.SimpleQueue[RequestOutcome] = queue.SimpleQueue()
-        for one in self.requests:
-            self._waiting.put(one)
-        for _ in range(min(self.workers, len(self.requests))):
-            threading.Thread(target=self._work, daemon=True).start()
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(self._send_all(min(workers, len(requests))))
+        threading.Thread(target=self._run, daemon=True).start()
 
     def next(self) -> list[RequestOutcome]:
         """The requests that are answered or failed since the last call; at least one."""
@@ -56,15 +51,25 @@ class RequestThreads:
                 outcomes.append(self._done.get())
             return outcomes
 
-    def _work(self) -> None:
-        while True:
+    def stop(self) -> None:
+        """Ends all that is being sent."""
+        with suppress(RuntimeError):  # all was sent, and the loop is closed
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def _run(self) -> None:
+        with closing(self._loop), suppress(asyncio.CancelledError):
+            self._loop.run_until_complete(self._task)
+
+    async def _send_all(self, workers: int) -> None:
+        async with self._server, asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(self._send())
+
+    async def _send(self) -> None:
+        for one in self._waiting:
             try:
-                one = self._waiting.get_nowait()
-            except queue.Empty:
-                return
-            try:
-                self._done.put((one, self.server.ask(one.prompt)))
-            except BaseException as error:  # raised again where the outcome is used
+                self._done.put((one, await self._server.ask(one.prompt)))
+            except Exception as error:  # raised again where the outcome is used
                 self._done.put((one, error))
 
 
@@ -87,10 +92,10 @@ def send_requests(
     progress.start("requests", total, before)
     failures, in_a_row, answered, began = 0, 0, 0, time.monotonic()
     is_paced = len(remaining) <= 2 * _FIRST_FEW
-    threads = RequestThreads(server, remaining, workers)
+    sent = SentRequests(server, remaining, workers)
     try:
         while answered + failures < len(remaining):
-            outcomes = threads.next()
+            outcomes = sent.next()
             replies = {one.key: outcome for one, outcome in outcomes if isinstance(outcome, ChatReply)}
             if replies:
                 journal.add(replies)  # one wait for the disk, however many there are
@@ -118,7 +123,7 @@ def send_requests(
             f"stopped; {before + answered:,} of {total:,} requests are answered, and the same command continues"
         ) from None
     finally:
-        server.stop()
+        sent.stop()
         progress.finish()
     return failures
 

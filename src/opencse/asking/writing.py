@@ -48,6 +48,7 @@ class WrittenQuestions(JsonRecord):
         unreadable: answers without a question.
         questions: pairs in the file.
         dropped: questions that were dropped, by the name of the filter.
+        uncounted: answers without a usable count of tokens.
         tokens_in: of all prompts, as the server counted them; 0 where it does not count.
         tokens_out: of all answers.
         cost: of these tokens; None without prices.
@@ -65,6 +66,7 @@ class WrittenQuestions(JsonRecord):
     unreadable: int = 0
     questions: int = 0
     dropped: dict[str, int] = Field(default_factory=dict)
+    uncounted: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float | None = None
@@ -84,6 +86,10 @@ class WrittenQuestions(JsonRecord):
         if self.tokens_in:
             cost = "" if self.cost is None else f": {self.cost:,.2f}"
             lines.append(f"tokens     {self.tokens_in:,} in the prompts, {self.tokens_out:,} in the answers{cost}")
+            if self.uncounted:
+                lines.append(
+                    f"uncounted  {number_of(self.uncounted, 'answer')}, for which the server gave no usable count"
+                )
         return lines
 
 
@@ -181,6 +187,7 @@ def write_questions(
             "unreadable": unreadable,
             "questions": len(ranked),
             "dropped": {name: dropped[name] for name in REASONS},
+            "uncounted": sum(not one.tokens_in for one in answers),
             "tokens_in": tokens_in,
             "tokens_out": tokens_out,
             "cost": plan.prices.of(tokens_in, tokens_out) if plan.prices and tokens_in else None,

@@ -83,7 +83,7 @@ class AskingOptions(DocumentOptions, ModelOptions, total=False):
     ]
     workers: Annotated[int, Option(4, "Requests at the same time.", least=1)]
     requests_per_minute: Annotated[float | None, Option(None, "Requests per minute, at most.", least=0.01)]
-    timeout: Annotated[float, Option(120.0, "Seconds to wait for an answer.", least=0.1)]
+    timeout: Annotated[float, Option(120.0, "Seconds in which an answer must be complete.", least=0.1)]
     price_in: Annotated[float | None, Option(None, "Price of a million tokens of prompts, to print the cost.", least=0)]
     price_out: Annotated[float | None, Option(None, "Price of a million tokens of answers.", least=0)]
     seed: Annotated[int, Option(42, "Seed of the draw of documents.", rank=6)]
