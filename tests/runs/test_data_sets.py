@@ -114,3 +114,10 @@ def test_a_moved_file_is_the_same_run_and_another_text_is_not(
     assert result.verdict.startswith("no dev data")
     plain = TrainJob(text=open_texts(str(first)), model=str(tiny_folder), settings=SETTINGS, dev=None)
     assert plain.prepare(Silent()).plan.identity().recipe["datasets"] is None
+
+
+def test_a_recipe_of_documents_reads_each_text_as_one() -> None:
+    text = open_texts(["It boils. Steam comes out.", "Snow fell. It was cold."])
+    (further,) = further_sets(*with_given_sets(load_recipe("simcse"), [(text, "declutr")]))
+    for read in (TrainJob(text=text, recipe="declutr").training_text, further.text):
+        assert read.read().documents == [0, 0, 1, 1]

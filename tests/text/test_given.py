@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.text.corpus import tokenise
-from opencse.text.given import GivenTexts, open_texts, some_texts
+from opencse.text.given import GivenTexts, as_documents, open_texts, some_texts
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 
@@ -92,3 +93,20 @@ def test_some_texts_of_many_are_evenly_spaced() -> None:
     assert some_texts(source, 100) == [str(n) for n in range(100)]
     assert some_texts(source, 99) == [str(n) for n in range(0, 100, 2)]
     assert some_texts(source, 30) == [str(n) for n in range(0, 100, 4)]
+
+
+def test_records_and_texts_of_a_list_are_documents_of_their_sentences(tmp_path: Path) -> None:
+    texts = ["It boils. Steam comes out.", "Snow fell. It was cold."]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": one}) + "\n" for one in texts))
+    (tmp_path / "a.csv").write_text("\n".join(["name,body", *(f"n,{one}" for one in texts)]))
+    (tmp_path / "a.txt").write_text("\n".join(texts))
+    for source in (
+        open_texts(tmp_path / "a.jsonl"),
+        open_texts(tmp_path / "a.csv", columns=["body"]),
+        open_texts(texts),
+    ):
+        read = as_documents(source).read()
+        assert read.documents == [0, 0, 1, 1]
+        assert " ".join(row[0] for row in read.rows) == " ".join(texts)
+    for unchanged in (open_texts(tmp_path / "a.txt"), open_texts(tmp_path / "a.csv", columns=["name", "body"])):
+        assert as_documents(unchanged) is unchanged

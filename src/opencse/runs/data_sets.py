@@ -11,11 +11,12 @@ from opencse.errors import UserError
 from opencse.numerals import number_of
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.views.drawn import DrawsTexts
 from opencse.recipes.data_sets import DataSetSettings, check_data_sets
 from opencse.recipes.recipe import Recipe, load_recipe
 from opencse.streams import seed_of
 from opencse.text.corpus import CorpusFacts
-from opencse.text.given import TextSource, open_texts, with_labels
+from opencse.text.given import TextSource, as_documents, open_texts, with_labels
 from opencse.training.mixture import FIRST, DataSet, MixingPlan
 from opencse.training.settings import TrainingSettings
 
@@ -123,11 +124,22 @@ def further_sets(recipe: Recipe, texts: Sequence[TextSource | None]) -> list[Fur
         if text is None:
             text = open_texts(settings.data, columns=settings.columns)
         try:
-            labelled = with_labels(text, Objective.from_settings(objective).label, scale=settings.scale)
+            labelled = text_for(Objective.from_settings(objective), text, settings.scale)
         except UserError as error:
             raise UserError(f"data set {settings.name}: {error}") from None
         opened.append(FurtherSet(settings, objective, labelled))
     return opened
+
+
+def text_for(objective: Objective, text: TextSource, scale: float | None) -> TextSource:
+    """The text as an objective reads it: with the last column of each row as its label, or as documents.
+
+    Raises:
+        UserError: for a text without the labels that it needs.
+    """
+    if isinstance(objective.view, DrawsTexts):  # its example is a document
+        text = as_documents(text)
+    return with_labels(text, objective.label, scale=scale)
 
 
 def fingerprint_of_texts(fingerprints: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from opencse.processes import ALONE, Processes, gpu_of, joined, started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe, Resolved, model_named
 from opencse.runs.best_so_far import after_kill, after_stop
-from opencse.runs.data_sets import FurtherSet, GivenSet, fingerprint_of_texts, further_sets, with_given_sets
+from opencse.runs.data_sets import FurtherSet, GivenSet, fingerprint_of_texts, further_sets, text_for, with_given_sets
 from opencse.runs.finish import TrainResult, start_score, write_outcome
 from opencse.runs.folder import RunFolder
 from opencse.runs.new_start import NewStart
@@ -35,7 +35,7 @@ from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.resolving import resolve_for_run
 from opencse.runs.start import Start, settle
 from opencse.runs.trackers import open_tracker
-from opencse.text.given import TextSource, with_labels
+from opencse.text.given import TextSource
 from opencse.training.callbacks import Callback
 from opencse.training.memory import keep_freed_memory
 from opencse.training.stopping import stop_requests
@@ -116,16 +116,16 @@ class TrainJob:
 
     @cached_property
     def training_text(self) -> TextSource:
-        """The text, with the last column of each row as its label where the recipe learns from labels.
+        """The text, with the last column of each row as its label where the recipe learns from labels, or as documents.
 
         Raises:
             UserError: for a fault in the recipe, or a text without the labels that it needs.
         """
         recipe = self.resolved.recipe
-        label = Objective.from_settings(recipe.objective).label
-        if label != "score" and recipe.data.scale is not None:
+        objective = Objective.from_settings(recipe.objective)
+        if objective.label != "score" and recipe.data.scale is not None:
             raise UserError("data.scale is the largest possible score, and this recipe reads no scores; leave it out")
-        return with_labels(self.text, label, scale=recipe.data.scale)
+        return text_for(objective, self.text, recipe.data.scale)
 
     def fingerprint_of_text(self) -> str:
         """A hash of all texts of the run, with their labels; that of its `Identity`.

@@ -20,6 +20,7 @@ from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import LmHead, Masked
 from opencse.objective.views.base import ChangesTokens
+from opencse.objective.views.drawn import DrawsTexts
 from opencse.processes import Processes
 from opencse.progress import Counted, Progress
 from opencse.recipes.recipe import Recipe
@@ -155,7 +156,9 @@ class OpenedRun:
         inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed, _left_out(dev, near))
         sample = _keep_sample(inputs, recipe, text)
         if len(inputs) < 2:
-            raise UserError(f"{text.location}: only one example; contrast needs at least two")
+            documents = isinstance(objective.view, DrawsTexts)
+            fix = " documents (a blank line ends one in a text file; elsewhere each record is one)" * documents
+            raise UserError(f"{text.location}: only one example; contrast needs at least two{fix}")
         data_set = self._begun(FIRST, objective, inputs, recipe.training)
         return FirstSet(data_set, corpus.facts, _count(near), sample, weights)
 

@@ -26,6 +26,7 @@ from opencse.text.names import id_after
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.reading_notes import ReadingNotes
 from opencse.text.scripts import is_unicode
+from opencse.text.sentences import split_sentences
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,31 @@ def with_labels(text: TextSource, kind: LabelKind | None, *, scale: float | None
         raise UserError(f"text: the recipe learns from the {kind} of each row; give it last: (text, text, {kind})")
     rows, labels = tuple(row[:-1] for row in text.rows), tuple(row[-1] for row in text.rows)
     return replace(text, rows=rows, labels=labels, kind=kind)
+
+
+def as_documents(text: TextSource) -> TextSource:
+    """The same text with each record, or each text of a list, as a document of its sentences.
+
+    Lines of a text file stay sentences, and rows of several texts rows.
+
+    Example:
+        >>> as_documents(open_texts(["It boils. Steam comes out.", "Snow fell."])).read().documents
+        [0, 0, 1]
+    """
+    if isinstance(text, DocumentTexts | LabelledTexts) or len(next(iter(text.rows_with_documents()))[1]) > 1:
+        return text
+    if isinstance(text, GivenTexts):
+        if text.documents is not None:
+            return text
+        parts = [split_sentences(row[0]) for row in text.rows]
+        owners = tuple(number for number, sentences in enumerate(parts) for _ in sentences)
+        return replace(text, rows=tuple((one,) for sentences in parts for one in sentences), documents=owners)
+    if text.is_file and text.kind.name == "text":
+        return text
+    return DocumentTexts(
+        Collection(text.location, text.columns, split=text.split or "train", keep_code=text.keep_code,
+                   skip_lines=text.skip_lines)
+    )  # fmt: skip
 
 
 def has_labels(text: TextSource) -> bool:

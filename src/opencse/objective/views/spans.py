@@ -38,7 +38,8 @@ class Spans(DrawsTexts):
     are equally probable here; there the second anchor's depends on the first's.
 
     L is ``data.max_length``, special tokens included. Documents of less than ``2 * anchors * L`` tokens are left out,
-    as there. The text must be in reading order, one sentence per line; a blank line ends a document.
+    as there. A text file must be in reading order, one sentence per line, and a blank line ends a document; in JSON and
+    tables each record is a document of its sentences.
 
     Example:
         >>> from opencse.objective.negatives.in_batch import InBatch
