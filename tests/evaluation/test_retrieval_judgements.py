@@ -21,7 +21,7 @@ NAMES = ("queries.jsonl", "corpus.jsonl")
 def judgements(folder: Path, text: str) -> Judgements:
     path = folder / "test.tsv"
     path.write_text(text, encoding="utf-8")
-    return read_judgements(path, {"q1", "7"}, {"d1": 0, "d2": 1, "7": 2}, NAMES)
+    return read_judgements(path, {"q1", "7"}, {"d1", "d2", "7"}, NAMES)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def judgements(folder: Path, text: str) -> Judgements:
 )
 def test_the_forms_of_a_line(tmp_path: Path, text: str) -> None:
     found = judgements(tmp_path, text)
-    assert found.levels == {"q1": {0: 1}, "7": {2: 2}}
+    assert found.levels == {"q1": {"d1": 1}, "7": {"7": 2}}
     assert (found.missing, found.notes) == ({}, ())
 
 
@@ -69,12 +69,12 @@ def test_columns_in_another_order_are_refused(tmp_path: Path, header: str) -> No
 
 @pytest.mark.parametrize("header", ["query_id\tdoc_id\trelevance", "qid pid label", "a\tb\tc", "Query Corpus Score"])
 def test_columns_have_any_names(tmp_path: Path, header: str) -> None:
-    assert judgements(tmp_path, f"{header}\n7\t7\t1\n").levels == {"7": {2: 1}}
+    assert judgements(tmp_path, f"{header}\n7\t7\t1\n").levels == {"7": {"7": 1}}
 
 
 def test_unknown_ids_are_counted_and_named(tmp_path: Path) -> None:
     found = judgements(tmp_path, "q1\td1\t1\nq1\td9\t2\nq1\tD2\t0\nq8\td1\t1\n0007\td1\t1\n7\td1\t1\n")
-    assert found.levels == {"q1": {0: 1}, "7": {0: 1}}
+    assert found.levels == {"q1": {"d1": 1}, "7": {"d1": 1}}
     assert found.missing == {"q1": [2, 0]}
     queries, documents = found.notes
     assert queries == "test.tsv: 2 judgements name queries not in queries.jsonl (the first is 'q8'), and are not used"

@@ -1,4 +1,4 @@
-"""Documents with a query's own id: left out where they are the query, ranked where they answer it."""
+"""Documents that are the query, and documents of the same text."""
 
 from __future__ import annotations
 
@@ -13,76 +13,78 @@ import opencse
 from helpers import record_of
 from opencse.adapting.user_queries import UserQueries
 from opencse.errors import UserError
-from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
-from opencse.evaluation.retrieval.rankings import OwnDocuments
-from opencse.evaluation.retrieval.score import Retrieval, RetrievalScore
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords
+from opencse.evaluation.retrieval.score import Retrieval
 from vectors_of_texts import Numbers, numbers
 
 CASE = Path(__file__).resolve().parents[3] / "shared" / "cases" / "same-ids"
-DOCUMENTS = {"0": "1 0", "1": "0 1", "2": "1 1"}
 
 
-def task_of(queries: dict[str, str], judged: list[dict[int, int]]) -> RetrievalTask:
-    return RetrievalTask(
-        "toy", list(DOCUMENTS), list(DOCUMENTS.values()), list(queries), list(queries.values()), judged, 0
-    )
-
-
-def score_of(task: RetrievalTask, told: list[str] | None = None, keep_identical_ids: bool = False) -> RetrievalScore:
-    evaluate = partial(record_of, Retrieval, numbers, RetrievalData("here", "raw", {"toy": task}))
-    score: RetrievalScore = evaluate(
-        progress=(told if told is not None else []).append, keep_identical_ids=keep_identical_ids
-    ).retrieval["toy"]
-    return score
+def write(folder: Path, documents: dict[str, str], queries: dict[str, str], judged: str) -> Path:
+    """A data set whose judgements are ``query document level`` in each line."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", documents), ("queries", queries)):
+        rows = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text(judged.replace(" ", "\t"), encoding="utf-8")
+    return folder
 
 
 @pytest.mark.parametrize(
-    ("level", "keep", "first", "left_out"),
-    [
-        (1, False, 100, 0),
-        (3, True, 100, 0),
-        (0, False, 0, 1),
-        (-1, False, 0, 1),
-        (None, False, 0, 1),
-        (None, True, 0, 0),
+    ("query", "own_level", "keep", "mrr"),
+    [  # Of the documents 0 is nearest to the query 0, then 2, then 1, which is relevant.
+        ("1 0", "", False, 50),
+        ("1 0", "0 0 0", False, 50),
+        ("1 0", "0 0 1", False, 100),
+        ("1 0", "", True, 100 / 3),
+        ("1 0.2", "", False, 100 / 3),  # another text under the same id
     ],
 )
-def test_the_own_document_is_left_out_unless_it_is_relevant(
-    level: int | None, keep: bool, first: int, left_out: int
+def test_a_document_that_is_the_query_is_left_out_unless_it_is_relevant(
+    tmp_path: Path, query: str, own_level: str, keep: bool, mrr: float
 ) -> None:
-    levels = {1: 1} if level is None else {1: 1, 0: level}
-    task = task_of({"0": "1 0.2"}, [levels])
+    write(tmp_path / "toy", {"0": "1 0", "1": "0 1", "2": "1 1"}, {"0": query}, f"0 1 1\n{own_level}")
     told: list[str] = []
-    score = score_of(task, told, keep_identical_ids=keep)
-    relevant = (level or 0) > 0
-    assert score.recall_at_1 == (50 if relevant else first)
-    assert score.identical_ids == left_out
-    assert ("with their query's own id left out (--keep-identical-ids keeps them)" in told[-1]) is bool(left_out)
-    assert ("own id ranked" in told[-1]) is relevant
-    # The second document (2) is nearer than 1 in any case: without 0 it is first, with 0 second.
-    assert score.mrr_at_10 == pytest.approx(100 if relevant else 100 / 3 if keep else 50)
+    evaluate = partial(record_of, Retrieval, numbers, load_retrieval(tmp_path))
+    score = evaluate(progress=told.append, keep_identical_ids=keep).retrieval["toy"]
+    assert score.mrr_at_10 == pytest.approx(mrr)
+    assert score.identical_ids == (mrr == 50)
+    assert ("that is its query, by id and text, left out (--keep" in told[-1]) is (mrr == 50)
+    by = UserQueries.read(tmp_path / "toy", None, keep)
+    assert by.values(Numbers()).mean() == pytest.approx(score.ndcg_at_10)  # type: ignore[arg-type]
+    assert ("left out" in by.size) is (mrr == 50)
+    if query == "1 0":
+        assert by.fingerprint() != UserQueries(by.task, keep_identical_ids=not keep).fingerprint()
 
 
-def test_queries_and_documents_both_numbered_from_0_find_their_answers() -> None:
-    queries = {str(number): text for number, text in enumerate(DOCUMENTS.values())}
-    task = task_of(queries, [{number: 1} for number in range(3)])
-    assert score_of(task).recall_at_1 == 100
-    own = OwnDocuments.of(task)
-    assert (own.count, own.relevant, own.left_out) == (0, 3, [None, None, None])
-    by = UserQueries(task)
-    assert by.values(Numbers()).tolist() == [100, 100, 100]  # type: ignore[arg-type]
-    assert by.size == (
-        "3 queries among 3 documents; 3 documents with their query's own id ranked, since they are judged relevant"
-    )
-    assert by.fingerprint() != UserQueries(task, keep_identical_ids=True).fingerprint()
+def test_the_text_of_a_document_with_a_title_may_be_the_query(tmp_path: Path) -> None:
+    folder = write(tmp_path / "toy", {}, {"a": "the text"}, "a b 1")
+    rows = [{"_id": key, "title": "A title", "text": " the text"} for key in ("a", "c")]
+    rows += [{"_id": "b", "text": "other"}]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    task = load_retrieval(folder).tasks["toy"]
+    assert (task.left_out(), task.left_out(keep_identical_ids=True)) == ([0], [None])
 
 
-def test_selection_leaves_out_the_same_documents_as_the_evaluation() -> None:
-    task = task_of({"0": "1 0.2", "1": "0.2 1"}, [{1: 1}, {0: 1}])
-    for keep in (False, True):
-        values = UserQueries(task, keep_identical_ids=keep).values(Numbers())  # type: ignore[arg-type]
-        assert values.mean() == pytest.approx(score_of(task, keep_identical_ids=keep).ndcg_at_10)
-    assert "2 documents with their query's own id left out" in UserQueries(task).size
+def test_equal_texts_share_one_rank_whatever_their_order(tmp_path: Path) -> None:
+    texts = {"a": "3 0", "b": "2 1", "c": "4 5"}
+    copies = {f"{key}{number}": text for key, text in texts.items() for number in range(12)}
+    judged = "0 b7 2\n0 b 1\n0 c3 1"
+    orders = [texts | copies, copies | texts, dict(reversed({**texts, **copies}.items()))]
+    write(tmp_path / "plain", texts, {"0": "2 0.1"}, "0 b 2\n0 c 1")
+    for number, documents in enumerate(orders):
+        write(tmp_path / f"copies{number}", documents, {"0": "2 0.1"}, judged)
+    told: list[str] = []
+    for suite in (Retrieval(), Retrieval(ranker=ByKeywords()), Retrieval(ranker=ByBoth(0.5))):
+        model = EmbeddingModel("numbers", numbers)
+        scores = suite.evaluate(model, load_retrieval(tmp_path), told.append).record.retrieval
+        assert [score.measures() for score in scores.values()] == [scores["plain"].measures()] * 4
+        assert {name: (score.documents, score.copies) for name, score in scores.items()} == {
+            "plain": (3, 0), **{f"copies{number}": (39, 36) for number in range(3)}
+        }  # fmt: skip
+    assert "39 documents; 36 documents have the text of another one and its rank" in told[-3]
 
 
 @pytest.mark.skipif(not CASE.is_dir(), reason="needs ../shared")
@@ -103,17 +105,3 @@ def test_the_option_without_retrieval_is_refused(tmp_path: Path) -> None:
     for dev in ("auto", "sample", None):
         with pytest.raises(UserError, match="--keep-identical-ids is for a folder of queries"):
             opencse.train(text, tmp_path / "out", dev=dev, keep_identical_ids=True, dry_run=True)
-
-
-def test_a_folder_of_queries_chooses_with_the_option(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    (folder / "qrels").mkdir(parents=True)
-    rows = [json.dumps({"_id": number, "text": f"Text number {number}."}) for number in range(3)]
-    (folder / "corpus.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    (folder / "queries.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    (folder / "qrels" / "dev.tsv").write_text("0\t1\t1\n1\t1\t1\n", encoding="utf-8")
-    for keep, size in ((False, "1 document with their query's own id left out"), (True, "1 document with their")):
-        by = UserQueries.read(folder, None, keep)
-        assert size in by.size
-        assert by.keep_identical_ids is keep
-    assert "left out" not in by.size

@@ -25,14 +25,15 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """60 documents; of every fourth the first words are a query. Query d8 is judged, but not relevant to itself."""
+    """60 documents; of every fourth the first words are a query. Query d8 is a document."""
     folder = tmp_path_factory.mktemp("retrieval") / "words"
     (folder / "qrels").mkdir(parents=True)
     lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if len(line.split()) > 6]
     texts = list(dict.fromkeys(lines))[:60]
     documents = [{"_id": f"d{number}", "title": "", "text": text} for number, text in enumerate(texts)]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents))
-    queries = [{"_id": f"q{n}" if n != 8 else "d8", "text": " ".join(texts[n].split()[:4])} for n in range(0, 60, 4)]
+    queries = [{"_id": f"q{n}", "text": " ".join(texts[n].split()[:4])} for n in range(0, 60, 4)]
+    queries[2] = {"_id": "d8", "text": texts[8]}
     (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
     judged = [(row["_id"], f"d{n if n != 8 else 9}", 2) for n, row in zip(range(0, 60, 4), queries, strict=True)]
     judged += [(row["_id"], f"d{n + 1}", 1) for n, row in zip(range(0, 60, 4), queries, strict=True) if n != 8]

@@ -43,7 +43,7 @@ def load_selector(
             which is returned unchanged.
         text: what is trained on.
         metric: by which answers are scored, ``ndcg@10`` by default; not for graded pairs.
-        keep_identical_ids: of a folder of queries: rank a document with the query's own id also where it is not judged
+        keep_identical_ids: of a folder of queries: rank a document that is the query also where it is not judged
             relevant.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.retrieval.rankers import evenly
-from opencse.evaluation.retrieval.rankings import OwnDocuments
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.ranking import Measure, nearest_prepared
@@ -132,9 +131,9 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
     task = queries.task
     stored = snapshot.select("1", [])
     ids = {row.position: row.id for row in stored}
-    known = set(ids.values())
-    judged = [{task.document_ids[row]: level for row, level in levels.items()} for levels in task.judged]
-    answered = [n for n, levels in enumerate(judged) if any(v > 0 and name in known for name, v in levels.items())]
+    positions, left_out = task.positions, task.left_out(queries.keep_identical_ids)
+    known = {positions.get(name) for name in ids.values()}
+    answered = [n for n, levels in enumerate(task.judged) if any(v > 0 and row in known for row, v in levels.items())]
     if len(task.queries) < FEWEST:
         raise UserError(
             f"{task.name}: has {number_of(len(task.queries), 'query', 'queries')} with a relevant document; a weight "
@@ -146,19 +145,19 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
             f"{snapshot.folder}, by its id; a weight needs at least {FEWEST}; "
             "the documents of the index need the ids that the queries name"
         )
-    relevant = {
-        task.document_ids[row]: task.documents[row] for levels in task.judged for row in levels if levels[row] > 0
-    }
+    relevant_rows = {row for levels in task.judged for row, level in levels.items() if level > 0}
+    relevant = {name: task.documents[row] for name, row in positions.items() if row in relevant_rows}
     require_same_texts(snapshot.folder, task.name, relevant, ((row.id, row.text) for row in stored))
     texts = [task.queries[n] for n in answered]
 
     def score(number: int, rows: Integers) -> float:
         query = answered[number]
-        names = list(dict.fromkeys(ids[row] for row in rows.tolist()))
-        if not queries.keep_identical_ids and judged[query].get(task.query_ids[query], 0) <= 0:
-            names = [name for name in names if name != task.query_ids[query]]
-        levels = [judged[query].get(name, 0) for name in names[: queries.metric.k]]
-        return queries.metric.of_ranking(levels, list(judged[query].values()))
+        levels = task.judged[query]
+        # A document that the task lacks counts by its id.
+        found: dict[Any, None] = dict.fromkeys(positions.get(ids[row], ids[row]) for row in rows.tolist())
+        found.pop(left_out[query], None)
+        ranked = [levels.get(name, 0) for name in list(found)[: queries.metric.k]]
+        return queries.metric.of_ranking(ranked, list(levels.values()))
 
     vectors = snapshot.manifest.prepared(encoder.encode(texts, prompt=encoder.prompts.of(Role.QUERY)))
     values = values_by_share(texts, vectors, snapshot, snapshot.keywords, score)
@@ -171,7 +170,7 @@ def _fit_to_queries(encoder: SentenceEncoder, queries: UserQueries) -> FittedWei
     embedded = embed_for_search(model, [(task.queries, task.documents)])
     similarity, metric = embedded.similarity, queries.metric
     rows = RowsInMemory(similarity.prepared(embedded.of(task.documents)), similarity)
-    left_out = OwnDocuments.of(task, queries.keep_identical_ids).left_out
+    left_out = task.left_out(queries.keep_identical_ids)
 
     def score(number: int, ranked: Integers) -> float:
         levels = task.judged[number]

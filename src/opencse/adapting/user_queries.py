@@ -14,7 +14,7 @@ from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
-from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
+from opencse.evaluation.retrieval.rankings import rankings
 from opencse.io import hash_json
 from opencse.numerals import number_of
 from opencse.ranking import Measure
@@ -30,7 +30,7 @@ class UserQueries:
     Attributes:
         task: queries, documents and judgements.
         metric: scores a ranking.
-        keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
+        keep_identical_ids: rank a document that is the query, by id and text, also where it is not judged relevant.
     """
 
     task: RetrievalTask
@@ -68,9 +68,7 @@ class UserQueries:
     @property
     def size(self) -> str:
         """How many queries and documents there are."""
-        size = f"{number_of(len(self.task.queries), 'query')} among {number_of(len(self.task.documents), 'document')}"
-        note = OwnDocuments.of(self.task, self.keep_identical_ids).note()
-        return "; ".join([size, *([note] if note else []), *self.task.notes])
+        return f"{number_of(len(self.task.queries), 'query')} among {self.task.described(self.keep_identical_ids)}"
 
     @property
     def units(self) -> Integers:
@@ -116,14 +114,8 @@ class UserQueries:
                 f"{task.name}: all {dropped:,} queries are also in the training text, so they cannot select; select by "
                 "other queries (--dev), or leave these out of the text"
             )
-        selected = replace(
-            task,
-            query_ids=[task.query_ids[row] for row in remaining],
-            queries=[task.queries[row] for row in remaining],
-            judged=[task.judged[row] for row in remaining],
-        )
         note = f"{dropped:,} of {len(task.queries):,} queries are also in the training text and are ignored"
-        return replace(self, task=selected), [f"queries    {note}"]
+        return replace(self, task=task.of_queries(remaining)), [f"queries    {note}"]
 
     def fingerprint(self) -> str:
         """A hash of queries, documents and judgements, and the measure."""
@@ -134,7 +126,7 @@ class UserQueries:
         """(n,) the measure of each query's ranking of the documents."""
         task, k = self.task, self.metric.k
         embedded = embed_for_search(open_model(encoder), [(task.queries, task.documents)])
-        ranked = rankings(task, embedded, k, OwnDocuments.of(task, self.keep_identical_ids))
+        ranked = rankings(task, embedded, k, task.left_out(self.keep_identical_ids))
         return np.array([self.metric.of_ranking(one.levels, one.judged) for one in ranked])
 
     def parts(self, values: Floats) -> dict[str, float]:

@@ -82,7 +82,7 @@ class Options:
         logistic: transfer by scikit-learn's logistic regression instead of SentEval's classifier.
         apart: encode the texts of each task separately, instead of all tasks' texts at once.
         device: where classifiers and regressors are trained; the model's own for None.
-        keep_identical_ids: retrieval: rank documents with the query's own id also where they are not judged relevant.
+        keep_identical_ids: retrieval: rank documents that are the query also where they are not judged relevant.
     """
 
     tasks: Sequence[str] | None = None

@@ -199,14 +199,14 @@ class SettingOptions(TypedDict, total=False):
 
 
 class IdenticalIdOptions(TypedDict, total=False):
-    """Whether a document with the query's own id counts."""
+    """Whether a document that is the query counts."""
 
     keep_identical_ids: Annotated[
         bool,
         Option(
             False,
-            "Retrieval: rank a document that has the query's own id also where it is not judged relevant; by default "
-            "it is left out.",
+            "Retrieval: rank a document with the id and the text of the query also where it is not judged relevant; "
+            "by default it is left out.",
         ),
     ]
 

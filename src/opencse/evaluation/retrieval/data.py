@@ -6,7 +6,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.retrieval.judgements import read_judgements
 from opencse.evaluation.suite import TaskData
 from opencse.io import require_folder
+from opencse.numerals import number_of
 from opencse.text.files.lines import COMPRESSED, read_objects
 from opencse.text.values import require_text
 
@@ -22,7 +23,7 @@ CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 
 @dataclass(frozen=True)
 class RetrievalTask:
-    """One data set: m documents, and n queries with a relevant document.
+    """One data set: m documents of different texts, and n queries with a relevant document.
 
     Attributes:
         name: its folder's name, for instance ``scifact``.
@@ -32,6 +33,9 @@ class RetrievalTask:
         queries: n texts.
         judged: n mappings, document position -> relevance (an integer; above 0 is relevant, at least one is).
         without_relevant: judged queries that were left out, since no document is relevant to them.
+        copies: id of each further document that has the text of one of the m -> the position of that one, which is
+            ranked for all of them with the highest of their judgements.
+        own_documents: query id -> position of the document that has the same id and the same text.
         missing: relevance of judged documents that are not among the m, one list for each query; they count as not
             found. Empty where there are none.
         notes: what the judgements name that the data lacks, one sentence each.
@@ -44,12 +48,56 @@ class RetrievalTask:
     queries: list[str]
     judged: list[dict[int, int]]
     without_relevant: int
+    copies: dict[str, int] = field(default_factory=dict)
+    own_documents: dict[str, int] = field(default_factory=dict)
     missing: list[list[int]] = field(default_factory=list)
     notes: tuple[str, ...] = ()
 
     def texts(self) -> Iterator[list[str]]:
         """Yields queries and documents."""
         yield from (self.queries, self.documents)
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """The position of each document by id, copies included."""
+        return {name: position for position, name in enumerate(self.document_ids)} | self.copies
+
+    def described(self, keep_identical_ids: bool = False) -> str:
+        """The number of documents, and what is special about them and the judgements."""
+        left_out = sum(position is not None for position in self.left_out(keep_identical_ids))
+        notes = [number_of(len(self.documents) + len(self.copies), "document"), *self.notes]
+        if left_out:
+            what = number_of(left_out, "document that is its query", "documents that are their query")
+            notes.insert(1, f"{what}, by id and text, left out (--keep-identical-ids keeps them)")
+        if self.copies:
+            what = number_of(len(self.copies), "document has", "documents have")
+            notes.insert(1, f"{what} the text of another one and its rank")
+        return "; ".join(notes)
+
+    def left_out(self, keep_identical_ids: bool = False) -> list[int | None]:
+        """The document that is left out of each query's ranking: the query itself, unless that is judged relevant.
+
+        In collections whose queries are documents (ArguAna, Quora) the query would find itself first. BEIR's code
+        removes each document with the query's id, which removes others where both are numbered from 0.
+
+        Args:
+            keep_identical_ids: leave none out.
+        """
+        own = [None if keep_identical_ids else self.own_documents.get(name) for name in self.query_ids]
+        return [
+            None if position is None or levels.get(position, 0) > 0 else position
+            for position, levels in zip(own, self.judged, strict=True)
+        ]
+
+    def of_queries(self, rows: Sequence[int]) -> RetrievalTask:
+        """The same documents, with some of the queries."""
+        return replace(
+            self,
+            query_ids=[self.query_ids[row] for row in rows],
+            queries=[self.queries[row] for row in rows],
+            judged=[self.judged[row] for row in rows],
+            missing=[self.missing[row] for row in rows] if self.missing else [],
+        )
 
     def sha256(self) -> str:
         """Returns a hash of ids, texts and judgements."""
@@ -58,8 +106,8 @@ class RetrievalTask:
             digest.update(json.dumps(pair).encode() + b"\n")
         for query in zip(self.query_ids, self.queries, self.judged, strict=True):
             digest.update(json.dumps(query, sort_keys=True).encode() + b"\n")
-        if self.missing:
-            digest.update(json.dumps(self.missing).encode() + b"\n")
+        for more in filter(None, (self.missing, self.copies)):
+            digest.update(json.dumps(more).encode() + b"\n")
         return digest.hexdigest()
 
 
@@ -114,11 +162,17 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
     remedy = _remedy(folder, split)
     corpus, queries = _require(folder, CORPUS, remedy), _require(folder, QUERIES, remedy)
     qrels = _require(folder / QRELS, f"{split}.tsv", remedy)
-    documents = _read_texts(corpus, titled=True)
-    texts = _read_texts(queries, titled=False)
-    position_of = {key: position for position, key in enumerate(documents)}
-    judgements = read_judgements(qrels, set(texts), position_of, (queries.name, corpus.name))
-    judged = judgements.levels
+    bodies: dict[str, str] = {}
+    documents = _read_texts(corpus, bodies)
+    texts = _read_texts(queries)
+    first: dict[str, int] = {}
+    position_of = {key: first.setdefault(text, len(first)) for key, text in documents.items()}
+    judgements = read_judgements(qrels, set(texts), documents, (queries.name, corpus.name))
+    judged: dict[str, dict[int, int]] = {}
+    for query, levels in judgements.levels.items():
+        of_query = judged.setdefault(query, {})
+        for key, level in levels.items():
+            of_query[position_of[key]] = max(level, of_query.get(position_of[key], level))
     answered = [
         key
         for key in texts
@@ -128,11 +182,16 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
         raise UserError(
             f"{qrels}: no query has a relevant document (score above 0), so there is nothing to find; {remedy}"
         )
+    ids = {position: key for key, position in reversed(position_of.items())}
     missing = [judgements.missing.get(key, []) for key in answered]
     return RetrievalTask(
         name=name,
-        document_ids=list(documents),
-        documents=list(documents.values()),
+        document_ids=[ids[position] for position in range(len(first))],
+        documents=list(first),
+        copies={key: position for key, position in position_of.items() if ids[position] != key},
+        own_documents={
+            key: position_of[key] for key in answered if texts[key] in (documents.get(key), bodies.get(key))
+        },
         query_ids=answered,
         queries=[texts[key] for key in answered],
         judged=[judged.get(key, {}) for key in answered],
@@ -164,8 +223,13 @@ def _require(folder: Path, name: str, remedy: str) -> Path:
     return path
 
 
-def _read_texts(path: Path, *, titled: bool) -> dict[str, str]:
-    """Reads the text of each id, in the file's order, without white space around it."""
+def _read_texts(path: Path, bodies: dict[str, str] | None = None) -> dict[str, str]:
+    """Reads the text of each id, in the file's order, without white space around it.
+
+    Args:
+        path: of the file.
+        bodies: of documents, which may have a title before the text; receives the texts alone.
+    """
     texts: dict[str, str] = {}
     for number, record in read_objects(path):
         where = f"{path}, line {number}"
@@ -175,9 +239,10 @@ def _read_texts(path: Path, *, titled: bool) -> dict[str, str]:
         if key in texts:
             raise UserError(f"{where}: the _id {key[:40]!r} occurs twice; give every line its own")
         text = _field(record, "text", where)
-        if titled and record.get("title") is not None:
+        if bodies is not None and record.get("title") is not None:
+            bodies[key] = text.strip()
             text = f"{_field(record, 'title', where)} {text}"
-        if not titled and not text.strip():
+        if bodies is None and not text.strip():
             raise UserError(f"{where}: the query is empty; fill it or drop the line")
         texts[key] = text.strip()
     if not texts:

@@ -60,9 +60,10 @@ class SearchedIndex:
             absent, others = {}, {}
             for name, task in data.tasks.items():
                 self._require_same(snapshot, ids, task)
-                with_text = {key for key, text in zip(task.document_ids, task.documents, strict=True) if text}
-                absent[name] = len(with_text - ids.keys())
-                others[name] = len(ids.keys() - set(task.document_ids))
+                positions = task.positions
+                there = {positions[key] for key in ids if key in positions}
+                absent[name] = sum(row not in there for row, text in enumerate(task.documents) if text)
+                others[name] = len(ids.keys() - positions.keys())
         info = self.index.info()
         return EvaluatedIndex(
             model=info.model,
@@ -80,7 +81,7 @@ class SearchedIndex:
 
     def _require_same(self, snapshot: Snapshot, ids: dict[str, str], task: RetrievalTask) -> None:
         relevant = {position for levels in task.judged for position, level in levels.items() if level > 0}
-        known = [position for position in sorted(relevant) if task.document_ids[position] in ids]
+        known = [name for name, position in task.positions.items() if position in relevant and name in ids]
         if not known:
             index_id, data_id = next(iter(ids), "")[:40], task.document_ids[min(relevant, default=0)][:40]
             raise UserError(
@@ -89,7 +90,7 @@ class SearchedIndex:
                 "ids (opencse index build --id)"
             )
         every = max(1, -(-len(known) // _COMPARED))
-        compared = {ids[task.document_ids[row]]: task.documents[row] for row in known[::every]}
+        compared = {ids[name]: task.documents[task.positions[name]] for name in known[::every]}
         rows = ((row.id, row.text) for row in snapshot.rows_with_ids(list(compared)))
         require_same_texts(self.name, task.name, compared, rows)
 
@@ -128,7 +129,7 @@ class ByIndex:
     def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
         """See `Ranker`; a document that the task lacks has the position -1."""
         del embedded
-        position_of = {name: position for position, name in enumerate(task.document_ids)}
+        position_of = task.positions
         hybrid = self.by != "vectors"
         result = self.searched.index.search(
             task.queries,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,18 +20,18 @@ class Judgements:
     """The judgements of a file about known queries.
 
     Attributes:
-        levels: query id -> document position -> relevance.
+        levels: query id -> document id -> relevance.
         missing: query id -> relevance of the documents that are not in the corpus.
         notes: ids that were judged but are unknown, one sentence each.
     """
 
-    levels: dict[str, dict[int, int]]
+    levels: dict[str, dict[str, int]]
     missing: dict[str, list[int]]
     notes: tuple[str, ...]
 
 
 def read_judgements(
-    path: Path, queries: Collection[str], documents: Mapping[str, int], names: tuple[str, str]
+    path: Path, queries: Collection[str], documents: Collection[str], names: tuple[str, str]
 ) -> Judgements:
     """Reads a file of judgements, and checks their ids against the known ones.
 
@@ -39,25 +39,24 @@ def read_judgements(
         path: lines of query id, document id and relevance with tabs between, after a header or without one; or TREC's
             form with a second column that is not read. ``.gz``, ``.xz``, ``.bz2`` may follow.
         queries: ids of the queries.
-        documents: position of each document by id.
+        documents: ids of the documents.
         names: files of the queries and of the documents, for messages.
 
     Raises:
         UserError: naming file and line: a line of another form, judgements that contradict each other, or none of a
             known query and document.
     """
-    levels: dict[str, dict[int, int]] = {}
+    levels: dict[str, dict[str, int]] = {}
     missing: dict[str, dict[str, int]] = {}
     unknown: tuple[list[tuple[str, str]], list[tuple[str, str]]] = ([], [])
     for where, query, document, level in _lines_of(path):
         if query not in queries:
             unknown[0].append((where, query))
             continue
-        if document in documents:
-            before = levels.setdefault(query, {}).setdefault(documents[document], level)
-        else:
+        known = document in documents
+        if not known:
             unknown[1].append((where, document))
-            before = missing.setdefault(query, {}).setdefault(document, level)
+        before = (levels if known else missing).setdefault(query, {}).setdefault(document, level)
         if before != level:
             raise UserError(
                 f"{where}: document {document[:40]!r} has relevance {before} for query {query[:40]!r} above, "

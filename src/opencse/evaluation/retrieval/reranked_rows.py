@@ -10,7 +10,6 @@ from opencse.evaluation.embedding import Embedded, EmbeddingModel
 from opencse.evaluation.once import remembering
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.rankers import Ranker
-from opencse.evaluation.retrieval.rankings import OwnDocuments
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.modules.similarity import Similarity
 from opencse.progress import Counted, Progress
@@ -21,7 +20,7 @@ from opencse.reranking.second_stage import SecondStage
 class Reranked:
     """Ranks by a first ranker, and the first documents of its ranking again by a cross-encoder.
 
-    A document that is left out for its id (see `OwnDocuments`) is not counted among the first.
+    A document that is left out (see `RetrievalTask.left_out`) is not counted among the first.
 
     Attributes:
         first_stage: ranks all documents.
@@ -50,7 +49,7 @@ class Reranked:
 
     def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
         """See `Ranker`."""
-        left_out = OwnDocuments.of(task, self.keep_identical_ids).left_out
+        left_out = task.left_out(self.keep_identical_ids)
         rankings = [
             [position for position in ranked if position != without]
             for ranked, without in zip(

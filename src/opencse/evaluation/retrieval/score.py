@@ -2,9 +2,10 @@
 
 BEIR's protocol (Thakur et al. 2021): every document is ranked by its vector's similarity to the query's, title and
 text of a document are one text, and trec_eval's measures are averaged over queries. Differences: a document with the
-query's own id is left out only where it is not judged relevant to that query (BEIR's code removes it always, trec_eval
-and pytrec_eval never, mteb for the tasks that say so); equal similarities are in corpus order (trec_eval: by id,
-descending); and queries without a relevant document are left out and counted (BEIR's code counts them as 0).
+query's id is left out only where it has the query's text, too, and is not judged relevant to it (BEIR's code removes it
+always, trec_eval and pytrec_eval never, mteb for the tasks that say so); documents of the same text are ranked as one;
+equal similarities are in corpus order (trec_eval: by id, descending); and queries without a relevant document are left
+out and counted (BEIR's code counts them as 0).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_sea
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankers import ByVectors, Ranker
-from opencse.evaluation.retrieval.rankings import OwnDocuments, Ranked, rankings
+from opencse.evaluation.retrieval.rankings import Ranked, rankings
 from opencse.evaluation.suite import Options, Suite
 from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
@@ -74,7 +75,8 @@ class RetrievalScore(SuiteScore):
         queries: queries in the means: those with a relevant document.
         without_relevant: judged queries left out, since no document is relevant to them.
         documents: documents searched.
-        identical_ids: documents with the id of a query that were left out of that query's ranking.
+        copies: of these, documents with the text of another one; they share its rank.
+        identical_ids: documents that are a query, by id and text, and were left out of its ranking.
         similarity: the function that vectors were compared by; None: no vectors were.
         ranked_by: the scores that ranked the documents, with their weights.
         intervals: 95% interval of each measure, by its name: Student's t over the queries. None for a single query, or
@@ -93,6 +95,7 @@ class RetrievalScore(SuiteScore):
     queries: int
     without_relevant: int
     documents: int
+    copies: int = 0
     identical_ids: int = 0
     similarity: Similarity | None = Similarity.COSINE
     ranked_by: str = Similarity.COSINE.value
@@ -189,7 +192,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         similarity: the function that compares vectors; None: the model's.
         ranker: ranks documents; None: by vectors.
         split: name of the judgements.
-        keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
+        keep_identical_ids: rank a document that is the query, by id and text, also where it is not judged relevant.
     """
 
     name = "retrieval"
@@ -227,8 +230,8 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
     def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
         """See ``Suite``."""
-        own_documents = OwnDocuments.of(task, self.keep_identical_ids)
-        ranked = list(rankings(task, embedded, DEPTH, own_documents, self.ranked))
+        left_out = task.left_out(self.keep_identical_ids)
+        ranked = list(rankings(task, embedded, DEPTH, left_out, self.ranked))
         values = {name: 100 * np.array([measure(one) for one in ranked]) for name, measure in MEASURES.items()}
         return RetrievalScore(
             **{name: math.fsum(of_each) / len(of_each) for name, of_each in values.items()},
@@ -236,8 +239,9 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
             by_query=dict(zip(task.query_ids, values["ndcg_at_10"].tolist(), strict=True)),
             queries=len(task.queries),
             without_relevant=task.without_relevant,
-            documents=len(task.documents),
-            identical_ids=own_documents.count,
+            documents=len(task.documents) + len(task.copies),
+            copies=len(task.copies),
+            identical_ids=len(left_out) - left_out.count(None),
             similarity=self.ranked.compares_by(embedded.similarity),
             ranked_by=self.ranked.name(embedded.similarity),
             judged_at_10=_judged_share(task, ranked),
@@ -259,18 +263,12 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         low_high = score.intervals.get("ndcg_at_10")
         interval = "" if low_high is None else f" (95% interval {low_high[0]:.2f} to {low_high[1]:.2f})"
         line = f"{task.name}: nDCG@10 {score.ndcg_at_10:.2f}{interval}, recall@100 {score.recall_at_100:.2f} over "
-        line += f"{number_of(score.queries, 'query')}, {number_of(score.documents, 'document')}"
+        line += f"{number_of(score.queries, 'query')}, {task.described(self.keep_identical_ids)}"
         if task.without_relevant:
             without = "more query has no relevant document and is", "more queries have no relevant document and are"
             line += f"; {number_of(task.without_relevant, *without)} left out"
         empty = sum(not text for text in task.documents)
-        note = OwnDocuments.of(task, self.keep_identical_ids).note()
-        more = [
-            *([number_of(empty, "document is empty", "documents are empty")] if empty else []),
-            *([note] if note else []),
-            *task.notes,
-        ]
-        return "; ".join([line, *more])
+        return line + (f"; {number_of(empty, 'document is empty', 'documents are empty')}" if empty else "")
 
     @classmethod
     def table(cls, results: Mapping[str, RetrievalResult]) -> Table:
@@ -287,12 +285,10 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
                 _, *others = map(Cell, score.measures().values())
                 first = Cell(score.ndcg_at_10, suffix=_half(score.intervals.get("ndcg_at_10")))
                 rows.append([label, name, first, *others])
-                left_out = (
-                    f"; {score.identical_ids:,} with their query's own id left out" if score.identical_ids else ""
-                )
-                notes[
-                    f"{name}: {number_of(score.queries, 'query')}, {number_of(score.documents, 'document')}{left_out}"
-                ] = None
+                note = f"{name}: {number_of(score.queries, 'query')}, {number_of(score.documents, 'document')}"
+                note += f"; {number_of(score.copies, 'copy shares', 'copies share')} a rank" if score.copies else ""
+                note += f"; {score.identical_ids:,} that are their query left out" if score.identical_ids else ""
+                notes[note] = None
             if len(result.retrieval) > 1:
                 rows.append([label, "average", Cell(result.average), *[Cell(None)] * 5])
         for name in dict.fromkeys(name for result in results.values() for name in result.retrieval):
