@@ -231,7 +231,7 @@ def documents(name: str, folder: Path) -> Iterator[Document]:
         yield from html_documents(share / "doc/debian-handbook/html/en-US", "handbook/")
         yield from html_documents(share / "debian-reference", "reference/")
     elif name == "gimp":
-        yield from html_documents(share / "gimp/2.0/help/en", left_out="^(gfdl|bibliography|ix|index|glossary)")
+        yield from html_documents(share / "gimp/2.0/help/en", left_out="^(gfdl|bibliography|index|glossary|gimp-help-index)")
     elif name == "pgadmin":
         yield from release_documents(folder / "pgadmin4/docs/en_US")
     else:
