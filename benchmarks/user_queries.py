@@ -8,21 +8,21 @@ that ids are stable; ``--packages`` names a folder that has the files, or that k
 judgements are `queries/NAME.queries.jsonl` and `queries/NAME.qrels.tsv` next to this script; they were written before
 any model was run on the text, by somebody who knew it through `grep` and skimming. queries/README.md says more.
 
-For each collection the script prints the counts, and the share of the queries' words that occur in a document that
-answers the query: the mean over judged documents and queries, of words without function words, in lower case, both
-exact and of words that begin with the same five letters. A judged id that the corpus lacks ends it.
+For each collection the script prints the counts, and the share of a query's words (without function words, in lower
+case, as they stand) that occur in the documents that answer it: the mean over those documents, and of the one that has
+most of them; then the mean over queries. A judged id that the corpus lacks ends it, and so does a corpus that differs
+from the one that was judged.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
-import zipfile
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -31,25 +31,21 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
+from opencse.text.words import FUNCTION_WORDS
+
 QUERIES = Path(__file__).parent / "queries"
 FEWEST_WORDS = 15
 """Sections with fewer words (an empty chapter, a list of links) are left out."""
 _TICKET_WORDS = 4
+_FROM_SOURCE = {"wagtail"}  # its wheel has no change log
 _SKIPPED_TAGS = {"script", "style", "head", "nav"}
 _SKIPPED_CLASSES = {"navheader", "navfooter", "toc", "docnav", "legalnotice", "revhistory"}
 _SKIPPED_IDS = {"banner", "title"}
 _VOID = {"img", "br", "hr", "meta", "link", "input", "col", "area", "base", "embed", "source", "track", "wbr"}
 _BLOCKS = {"p", "div", "li", "dt", "dd", "td", "th", "tr", "pre", "br", "table", "ul", "ol", "dl", "title", "item"}
 _CREDIT = re.compile(r"\s*\((?:[^()]|\([^()]*\))*\)$")
-_NUMBER = re.compile(r"^\s*(?:Chapter|Appendix|Part)?\s*(?:[\dA-Z]+\.)+(?:\d+\.?)*\s+|^\s*(?:Chapter|Part)\s+[\dA-Z]+\.\s+")
-FUNCTION_WORDS = frozenset(
-    "a an and any are as at be been but by can cannot can't could did do does doesn't don't each else every for from get "
-    "got had has have he her his how i i'm if in into is isn't it its it's just like me more most much my no not of off "
-    "on one only or other our out own she so some than that the their them then there these they this those to too up "
-    "us was we were what when where which while who whole why will with without won't would you your again all always "
-    "am because both down keep keeps make makes never now over same should still such use using way want after before "
-    "about through between under".split()
-)
+_ISSUE = re.compile(r"(?m)^\s*\| `\w+ #(\d+) <[^>]*>`_ *-+ *(.*)$")
+_NUMBER = re.compile(r"^\s*(?:Chapter|Appendix|Part)?\s*(?:[\dA-Z]+\.)+(?:\d+\.?)*\s+")
 
 
 class Document(NamedTuple):
@@ -65,49 +61,53 @@ class Source(NamedTuple):
 
     packages: tuple[str, ...]
     role: str
+    digest: str
+    """The beginning of the SHA-256 of corpus.jsonl."""
 
 
 SOURCES = {
     "gnome": Source(
         (
-            "gnome-user-docs=43.0-2", "evolution-common=3.46.4-2+deb12u1", "evince-common=43.1-2+deb12u1",
-            "gedit-common=44.2-1", "gnome-terminal-data=3.46.8-1", "orca=43.1-1", "shotwell-common=0.30.17-1",
-            "totem-common=43.0-2", "cheese-common=43.0-1",
+            "gnome-user-docs=43.0-2",
+            "evolution-common=3.46.4-2+deb12u1",
+            "evince-common=43.1-2+deb12u1",
+            "gedit-common=44.2-1",
+            "gnome-terminal-data=3.46.8-1",
+            "orca=43.1-1",
+            "shotwell-common=0.30.17-1",
+            "totem-common=43.0-2",
+            "cheese-common=43.0-1",
         ),
         "choosing",
+        "c53c0e33cdb10bc7",
     ),
-    "wagtail": Source(("wagtail==6.3",), "choosing"),
-    "admin": Source(("debian-handbook=11.20220922", "debian-reference-en=2.100"), "choosing"),
-    "gimp": Source(("gimp-help-en=2.10.34-2",), "reporting"),
-    "pgadmin": Source(("pgadmin4==8.12",), "reporting"),
-    "accounts": Source(("gnucash-docs=4.13-1",), "reporting"),
+    "wagtail": Source(("wagtail==6.3",), "choosing", "67e287fe5663b6ae"),
+    "admin": Source(("debian-handbook=11.20220922", "debian-reference-en=2.100"), "choosing", "547e58773b5fb8dd"),
+    "gimp": Source(("gimp-help-en=2.10.34-2",), "reporting", "f6b07c02fe1520d6"),
+    "pgadmin": Source(("pgadmin4==8.12",), "reporting", "ad24c5b24ca86f22"),
+    "accounts": Source(("gnucash-docs=4.13-1",), "reporting", "d5656d84b2532ef6"),
 }
 
 
 def fetch(package: str, folder: Path, kept: Path) -> None:
-    """Downloads a Debian package (NAME=VERSION) or one of PyPI (NAME==VERSION) if ``kept`` lacks it, and unpacks it."""
+    """Unpacks a package of Debian (NAME=VERSION) or PyPI (NAME==VERSION); downloads it if ``kept`` lacks it."""
     name, version = re.split("==?", package)
-    found = [*kept.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"), *kept.glob(f"{name}-{version}[-.]*")]
-    if not found:
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(kept)]
-        if "==" in package:
-            subprocess.run([*pip, *(["--no-binary", name] if name == "wagtail" else []), package], check=True)
-        else:
-            subprocess.run(["apt-get", "--quiet", "download", package], cwd=kept, check=True)
-        return fetch(package, folder, kept)
-    if found[0].suffix == ".deb":
-        subprocess.run(["dpkg-deb", "--extract", str(found[0]), str(folder)], check=True)
-    elif found[0].suffix == ".whl":
-        with zipfile.ZipFile(found[0]) as wheel:
-            wheel.extractall(folder)
+    pattern = f"{name}[-_]{version}[-._]*"
+    if not list(kept.glob(pattern)) and "==" in package:
+        source = ["--no-binary", name] if name in _FROM_SOURCE else []
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(kept), *source]
+        subprocess.run([*pip, package], check=True)
+    elif not list(kept.glob(pattern)):
+        subprocess.run(["apt-get", "--quiet", "download", package], cwd=kept, check=True)
+    file = next(kept.glob(pattern))
+    if file.suffix == ".deb":
+        subprocess.run(["dpkg-deb", "--extract", str(file), str(folder)], check=True)
     else:
-        with tarfile.open(found[0]) as archive:
-            archive.extractall(folder, filter="data")
-    return None
+        shutil.unpack_archive(file, folder, format="zip" if file.suffix == ".whl" else None)
 
 
 def squeezed(text: str) -> str:
-    """Text with one space for any run of white space, and none before full stops and commas."""
+    """Text with one space for any run of white space."""
     return re.sub(r"\s+", " ", text).strip()
 
 
@@ -174,14 +174,14 @@ def html_documents(folder: Path, prefix: str = "", left_out: str = "^$") -> Iter
 
 
 def _mallard_text(node: ElementTree.Element, *, skipped: frozenset[str]) -> str:
-    tag = node.tag.rpartition("}")[2] if isinstance(node.tag, str) else "comment"
+    tag = node.tag.rpartition("}")[2]
     if tag in skipped:
         return node.tail or ""
-    between = " " if tag in _BLOCKS else " > " if tag == "guiseq" else ""
+    between = " " if tag in _BLOCKS else ""
     inner = (node.text or "") + "".join(_mallard_text(child, skipped=skipped) for child in node)
     if tag == "guiseq":
         inner = " > ".join(squeezed("".join(child.itertext())) for child in node)
-    return between.replace(" > ", "") + inner + between.replace(" > ", "") + (node.tail or "")
+    return between + inner + between + (node.tail or "")
 
 
 def mallard_documents(folder: Path, prefix: str) -> Iterator[Document]:
@@ -213,9 +213,9 @@ def changelog_documents(text: str) -> Iterator[Document]:
 
 
 def release_documents(folder: Path) -> Iterator[Document]:
-    """pgAdmin's changes: one entry a line, by the number of its issue and its release."""
+    """The changes of pgAdmin: one entry a line, by the number of its issue and its release."""
     for file in sorted(folder.glob("release_notes_*.rst")):
-        for number, entry in re.findall(r"(?m)^\s*\| `\w+ #(\d+) <[^>]*>`_ *-+ *(.*)$", file.read_text(encoding="utf-8")):
+        for number, entry in _ISSUE.findall(file.read_text(encoding="utf-8")):
             yield Document(f"{number}@{file.stem.removeprefix('release_notes_').replace('_', '.')}", "", entry.strip())
 
 
@@ -231,13 +231,14 @@ def documents(name: str, folder: Path) -> Iterator[Document]:
         yield from html_documents(share / "doc/debian-handbook/html/en-US", "handbook/")
         yield from html_documents(share / "debian-reference", "reference/")
     elif name == "gimp":
-        yield from html_documents(share / "gimp/2.0/help/en", left_out="^(gfdl|bibliography|index|glossary|gimp-help-index)")
+        left_out = "^(gfdl|bibliography|index|glossary|gimp-help-index)"
+        yield from html_documents(share / "gimp/2.0/help/en", left_out=left_out)
     elif name == "pgadmin":
         yield from release_documents(folder / "pgadmin4/docs/en_US")
     else:
-        for book in ("guide", "help"):
-            pages = share / f"doc/gnucash-docs/gnucash-{book}-en"
-            yield from html_documents(pages, book + "/", left_out="^(fdl|index|authors|titlepage|gnc-gloss)")
+        for part in ("guide", "help"):
+            pages = share / f"doc/gnucash-docs/gnucash-{part}-en"
+            yield from html_documents(pages, part + "/", left_out="^(fdl|index|authors|titlepage|gnc-gloss)")
 
 
 def corpus(name: str, folder: Path) -> list[Document]:
@@ -268,13 +269,16 @@ def build(name: str, out: Path, kept: Path) -> None:
 
 def words(text: str) -> set[str]:
     """The words of a text in lower case, without function words."""
-    return set(re.findall(r"[a-z0-9]+(?:['.-][a-z0-9]+)*", text.lower().replace("’", "'"))) - FUNCTION_WORDS
+    return set(re.findall(r"[a-z0-9]+(?:['.-][a-z0-9]+)*", text.lower().replace("’", "'"))) - set(FUNCTION_WORDS)
 
 
 def check(name: str, folder: Path) -> str:
     """Ends the script if a judgement names what is not there; else returns a line of the table."""
     texts = {}
-    for line in (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines():
+    content = (folder / "corpus.jsonl").read_bytes()
+    if not hashlib.sha256(content).hexdigest().startswith(SOURCES[name].digest):
+        raise SystemExit(f"{folder / 'corpus.jsonl'}: not the text that was judged; see the versions in SOURCES")
+    for line in content.decode().splitlines():
         one = json.loads(line)
         texts[one["_id"]] = f"{one['title']} {one['text']}".strip()
     lines = (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()
@@ -287,19 +291,15 @@ def check(name: str, folder: Path) -> str:
         judged[query].append(document)
     if without := [query for query, found in judged.items() if not found]:
         raise SystemExit(f"benchmarks/queries/{name}.qrels.tsv: no judgement of {', '.join(without)}")
-    exact, stems = [], []
+    shares = []
     for query, found in judged.items():
         asked = words(queries[query])
-        for document in found:
-            there = words(texts[document])
-            exact.append((1 / len(found), len(asked & there) / len(asked)))
-            starts = {word[:5] for word in there}
-            stems.append((1 / len(found), sum(word[:5] in starts for word in asked) / len(asked)))
-    shares = [100 * sum(weight * share for weight, share in pairs) / len(queries) for pairs in (exact, stems)]
+        shares.append([len(asked & words(texts[document])) / len(asked) for document in found])
     return (
         f"| {name} | {SOURCES[name].role} | {len(texts):,} | {mean(len(text.split()) for text in texts.values()):.0f} "
         f"| {len(queries)} | {mean(len(text.split()) for text in queries.values()):.1f} "
-        f"| {mean(map(len, judged.values())):.1f} | {shares[0]:.0f}% | {shares[1]:.0f}% |"
+        f"| {mean(map(len, judged.values())):.1f} | {100 * mean(map(mean, shares)):.0f}% "
+        f"| {100 * mean(map(max, shares)):.0f}% |"
     )
 
 
@@ -312,7 +312,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.names) - set(SOURCES):
         parser.error(f"no collection {', '.join(sorted(unknown))}; there are {', '.join(SOURCES)}")
-    print("| collection | for | documents | words | queries | words | right | words in right | by five letters |")
+    print("| collection | for | documents | words | queries | words | right | words in the right | in the best |")
     print("|---|---|---|---|---|---|---|---|---|")
     with TemporaryDirectory() as temporary:
         kept = options.packages or Path(temporary)
