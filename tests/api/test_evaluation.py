@@ -60,5 +60,12 @@ def test_several_models_are_compared_with_the_first_query_by_query(animals: Path
     assert second.compared["animals"].difference == pytest.approx(difference)
     notes = str(Retrieval.table({"opencse-mini": first, "bag-of-words": second}).caption).splitlines()
     assert [line.partition(":")[0] for line in notes] == ["animals", "animals, bag-of-words against opencse-mini"]
+    ((_, hybrid),) = opencse.evaluate_all(["opencse-mini", "bag-of-words"], animals, ["retrieval"], hybrid=True)
+    assert {
+        label: row.compared_first["animals"].than
+        for label, row in hybrid.items()
+        if isinstance(row, RetrievalResult) and row.compared_first
+    } == {"bag-of-words": "opencse-mini", "bag-of-words + BM25": "opencse-mini + BM25"}
+    assert "bag-of-words + BM25 against opencse-mini + BM25: " in str(Retrieval.table(hybrid).caption)  # type: ignore[arg-type]
     ((_, parts),) = opencse.evaluate_all(["opencse-mini"], animals, ["retrieval"], dimensions=[8, 64])
     assert not any(record.compared for record in parts.values() if isinstance(record, RetrievalResult))

@@ -179,3 +179,12 @@ def test_real_data_has_the_published_numbers(shared_data: Path) -> None:
     assert all(task.complete for task in data.tasks.values())
     counts = np.bincount(data.tasks["trec"].parts["test"].labels)
     assert counts.tolist() == [9, 138, 94, 65, 81, 113]
+
+
+def test_test_rows_that_are_also_fitted_on_are_counted(folder: Path) -> None:
+    assert not any(task.repeated for task in load_transfer(folder).tasks.values())
+    write(folder / "mr", "all", "1\tgood", "0\tgood", "1\tgood", "0\tbad", "1\tbad", "0\tlow")
+    write(folder / "sst2", "test", "1\tvery good", "0\tfine", "1\tgreat", "0\tgreat")
+    write(folder / "mrpc", "test", "1\ta b\tc d", "0\tb\ta", "0\ta\tb c")
+    tasks = load_transfer(folder, ["mr", "sst2", "mrpc"]).tasks
+    assert {name: task.repeated for name, task in tasks.items()} == {"mr": 5, "sst2": 2, "mrpc": 2}

@@ -234,6 +234,9 @@ def test_what_was_done_is_recorded_and_read_again(folder: Path, tmp_path: Path) 
     assert not score.complete
     assert len(said) == 2 + 7
     assert "kfold; train 120, test 51; from train.tsv, dev.tsv, test.tsv; " in said[-1]
+    trec = result.transfer.tasks["trec"].repeated
+    assert trec == data.tasks["trec"].repeated > 0
+    assert f"; {trec} test rows are also in train or dev, so it may be too high (published" in said[-2]
     assert "published: train 4,076, test 1,725, so this does not compare" in said[-1]
     result.write_json(tmp_path / "result.json")
     assert TransferResult.read_json(tmp_path / "result.json") == result

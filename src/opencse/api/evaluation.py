@@ -180,6 +180,7 @@ def evaluate_all(
     extra, second = _keyword_rows(suites, options), _second_rows(suites, options)
     folders = {suite: _folder(data, suite, suites) for suite in suites}
     several = len(folders) > 1
+    one_row_each = options["layers"] is None and options["dimensions"] is None
     for number, model in enumerate(models) if len(models) > 1 else ():
         if number not in indexes:
             require_model(model)
@@ -210,7 +211,7 @@ def evaluate_all(
                 rows = rows_with_reranking(encoders, retrieval, data_sets, second)
             for searched in indexes.values():
                 rows |= rows_of_index(searched, retrieval, data_sets, extra, progress.say)
-            yield suite, {**rows}
+            yield suite, compared_with_first(rows) if one_row_each else {**rows}
             continue
         records: dict[str, EvaluationRecord] = {}
         for model in opened:
@@ -218,7 +219,6 @@ def evaluate_all(
                 records[model.name] = opened_suite.evaluate(model, progress.say).record
             elif isinstance(retrieval, Retrieval):
                 records |= rows_of_index(model, retrieval, data_sets, None, progress.say)
-        one_row_each = options["layers"] is None and options["dimensions"] is None
         yield suite, compared_with_first(records) if one_row_each else records
 
 

@@ -90,19 +90,24 @@ def rows_with_keywords(
 
 
 def compared_with_first(records: Mapping[str, R]) -> dict[str, R | RetrievalResult]:
-    """The records, in which each retrieval result but the first has its differences from the first, query by query.
+    """The records with the differences of each model's rows from those of the first model, query by query.
 
     Args:
-        records: of one suite and the same data, by label; those of other suites stay as they are.
+        records: of one suite and the same data, by label: a model's name, and what is added to its row. Retrieval
+            results alone are compared.
     """
     compared: dict[str, R | RetrievalResult] = {}
-    first: tuple[str, RetrievalResult] | None = None
+    firsts: dict[str, tuple[str, RetrievalResult]] = {}
     for label, record in records.items():
         compared[label] = record
-        if isinstance(record, RetrievalResult):
-            if first is not None:
-                compared[label] = record.compared_with(dict.fromkeys(record.retrieval, first))
-            first = first or (label, record)
+        if isinstance(record, RetrievalResult) and record.model:
+            first = firsts.setdefault(label.removeprefix(record.model), (label, record))
+            if first[0] != label:
+                others, where = (
+                    dict.fromkeys(record.retrieval, first),
+                    "compared_first" if record.compared else "compared",
+                )
+                compared[label] = record.compared_with(others, where)
     return compared
 
 

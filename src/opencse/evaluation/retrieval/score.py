@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -149,6 +150,8 @@ class RetrievalResult(EvaluationRecord):
         average: plain mean of nDCG@10 over these data sets; compares only over the same ones.
         compared: by data set, the difference of nDCG@10 from another row; see `rows_with_keywords`
             and `compared_with_first`.
+        compared_first: the difference from the row of the first model that is ranked likewise, if ``compared`` is
+            another one.
         index: the index that was searched; None: a model's vectors of whole documents were ranked.
     """
 
@@ -159,6 +162,7 @@ class RetrievalResult(EvaluationRecord):
     retrieval: dict[str, RetrievalScore]
     average: FiniteFloat
     compared: dict[str, ComparedRows] = Field(default_factory=dict)
+    compared_first: dict[str, ComparedRows] = Field(default_factory=dict)
     index: EvaluatedIndex | None = None
 
     def scores(self) -> Mapping[str, RetrievalScore]:
@@ -169,17 +173,20 @@ class RetrievalResult(EvaluationRecord):
         """``average``: of nDCG@10 over the data sets."""
         return {"average": self.average}
 
-    def compared_with(self, others: Mapping[str, tuple[str, RetrievalResult]]) -> RetrievalResult:
+    def compared_with(
+        self, others: Mapping[str, tuple[str, RetrievalResult]], where: str = "compared"
+    ) -> RetrievalResult:
         """This record with its differences from other rows, query by query.
 
         Args:
             others: by data set, the label of another row and its record.
+            where: the attribute that holds the differences.
         """
         compared = {}
         for name, (label, other) in others.items():
             ours, theirs = (np.array([*one.retrieval[name].by_query.values()]) for one in (self, other))
             compared[name] = ComparedRows(**paired_queries(ours, theirs).model_dump(), than=label)
-        return self.model_copy(update={"compared": compared})
+        return self.model_copy(update={where: compared})
 
 
 @dataclass(frozen=True)
@@ -296,7 +303,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
             if note := _judged_note(name, scores):
                 notes[note] = None
         for label, result in results.items():
-            for name, difference in result.compared.items():
+            for name, difference in chain(result.compared.items(), result.compared_first.items()):
                 notes[f"{name}, {label} against {difference.than}: {verdict(difference)}"] = None
         headers = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")
         title = f"Retrieval ({', '.join(splits)}; ranked by {', '.join(rankers)}), x 100; "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from opencse.errors import UserError, nearest
@@ -80,6 +82,14 @@ class TransferExamples(Labelled):
     def complete(self) -> bool:
         """Whether the numbers of examples are those published; if not, published scores do not compare."""
         return self.counts == dict(self.task.published)
+
+    @property
+    def repeated(self) -> int:
+        """The number of test rows (``nested``: of all rows) whose text occurs in another row that may be fitted on."""
+        rows = {name: [*zip(*part.sides, strict=True)] for name, part in self.parts.items()}
+        tested = rows.pop("all", None) or rows.pop("test")
+        times = Counter(tested) if not rows else Counter(dict.fromkeys(chain(*rows.values()), 2))
+        return sum(times[row] > 1 for row in tested)
 
     def sha256(self) -> str:
         """Returns a hash of the content, whatever the order of the lines that tie."""

@@ -51,6 +51,8 @@ class TransferScore(SuiteScore):
         regularisation: the selected l2 (logistic: C), one per outer fold.
         files: what it was fitted and tested on.
         examples: their number by part.
+        repeated: test rows that are also in the training or dev set (``nested``: rows that occur more than once, which
+            folds may share); the score may be too high by them.
         complete: whether these are the published numbers; if not, do not compare with published values.
         seconds: wall-clock time of the classifiers.
     """
@@ -62,6 +64,7 @@ class TransferScore(SuiteScore):
     regularisation: list[float]
     files: list[str]
     examples: dict[str, int]
+    repeated: int = 0
     complete: bool
     seconds: FiniteFloat
 
@@ -184,6 +187,7 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
             regularisation=list(outcome.selected),
             files=list(task.files),
             examples=task.counts,
+            repeated=task.repeated,
             complete=task.complete,
             seconds=time.perf_counter() - started,
         )
@@ -198,6 +202,9 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
         if score.f1 is not None:
             line += f", F1 {score.f1:.2f}"
         line += f" ({score.scheme}; {task.counted()}; {score.seconds:.1f} s)"
+        if score.repeated:
+            where = "occur more than once" if score.scheme == "nested" else "are also in train or dev"
+            line += f"; {score.repeated:,} test rows {where}, so it may be too high"
         if task.task.published and not score.complete:
             line += f" (published: {listed(task.task.published)}, so this does not compare with published values)"
         return line
