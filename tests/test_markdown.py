@@ -84,6 +84,7 @@ def test_a_page_shows_names_as_they_are(tmp_path: Path) -> None:
         ("intfloat/e5-small", "intfloat/e5-small"),
         ("opencse-mini", "opencse-mini"),
         (".", Path.cwd().name),
+        ("C:\\Users\\anna\\e5", "e5"),
     ],
 )
 def test_names_that_leave_this_machine_hold_no_folders(name: str, shown: str) -> None:
@@ -92,8 +93,10 @@ def test_names_that_leave_this_machine_hold_no_folders(name: str, shown: str) ->
 
 def test_the_home_folder_is_written_as_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/al")
-    given = "/home/al/x /home/alice/y '/home/al' /data/home/al"
-    assert without_home(given) == "~/x /home/alice/y '~' /data/home/al"
+    given = "/home/al/x /home/alice/y '/home/al' /data/home/al C:\\Users\\al /Users/al http://x.org/home/al"
+    assert without_home(given) == "~/x ~/y '~' /data/home/al ~ ~ http://x.org/home/al"
+    monkeypatch.setenv("HOME", "/data/al")
+    assert without_home("/data/al/x /data/alice") == "~/x /data/alice"
 
 
 @pytest.mark.slow

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 from opencse.errors import printable
 
 # A character entity is text to Markdown and to the HTML made of it, in a table as in a paragraph.
 _MARKUP = re.compile(r"[|`*$\\]|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#|\w+;)")
+
+_HOMES = re.compile(r"(?<![\w.-])(?:/home/|/Users/|[A-Za-z]:\\Users\\)[\w.-]+")
 
 
 def as_text(name: object) -> str:
@@ -26,6 +28,8 @@ def public_name(name: str | Path) -> str:
         ('e5', 'intfloat/e5-small')
     """
     text, path = str(name), Path(name)
+    if "\\" in text and (last := PureWindowsPath(text).name):
+        return last
     with contextlib.suppress(OSError, ValueError):
         if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1 or os.path.lexists(path):
             return path.name or path.resolve().name
@@ -33,7 +37,8 @@ def public_name(name: str | Path) -> str:
 
 
 def without_home(text: str) -> str:
-    """``text`` with the path of the user's home folder written as ``~``."""
+    """``text`` with the paths of home folders, the user's own and those of others, written as ``~``."""
+    text = _HOMES.sub("~", text)
     with contextlib.suppress(RuntimeError):  # a user without one
         home = str(Path.home())
         if len(home) > 1:

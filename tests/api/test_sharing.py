@@ -142,7 +142,15 @@ def test_a_run_s_records_and_other_files_stay_here(
     (folder / "12_secrets" / "token.json").write_text("{}")
     home = str(tmp_path / "home")
     monkeypatch.setenv("HOME", home)
-    config = json.loads((folder / "config.json").read_text()) | {"_name_or_path": f"{home}/start", "x": f"{home}/y"}
+    foreign = [
+        "/mnt/bob/models/e5",
+        "C:\\Users\\bob\\e5",
+        "~bob/x/e5",
+        "file:///srv/bob/e5",
+        {"name_or_path": "../bob/e5"},
+    ]
+    more = {"_name_or_path": f"{home}/start", "x": f"{home}/y", "deep": {"er": foreign}, "kept": ["/", "</s>", "a/b"]}
+    config = json.loads((folder / "config.json").read_text()) | more
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "README.md").write_text((folder / "README.md").read_text() + f"\nMade in {home}/models.\n")
     opencse.push(folder, "tiny", commit_message="First")
@@ -151,7 +159,9 @@ def test_a_run_s_records_and_other_files_stay_here(
     assert not {name for name in sent if "run" in name or "report" in name or "last" in name or "metrics" in name}
     assert not sent & {"notes.md", "calibration.json", "12_secrets/token.json", *own}
     assert not [name for name, content in hub.repos["me/tiny"]["main"].items() if home.encode() in content]
-    assert json.loads(hub.repos["me/tiny"]["main"]["config.json"])["_name_or_path"] == "start"
+    config = json.loads(hub.repos["me/tiny"]["main"]["config.json"])
+    assert (config["_name_or_path"], config["x"], config["kept"]) == ("start", "y", more["kept"])
+    assert config["deep"]["er"] == ["e5"] * 4 + [{"name_or_path": "e5"}]
     assert b"Made in ~/models." in hub.repos["me/tiny"]["main"]["README.md"]
     assert hub.messages == ["First"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from opencse.errors import UserError, reason
 from opencse.markdown import public_name, without_home
@@ -30,6 +30,8 @@ _NAMES = frozenset(
 """The files that an encoder is made of; nothing else of a folder is sent."""
 _PART = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 _MODULE = re.compile(r"\d+_\w+")
+_PATH = re.compile(r"(?:file:/*)?(?:~\w*|[A-Za-z]:|[/\\])[/\\]?[^/\\\n]+[/\\][^\n]+")
+"""An absolute path of two components or more, on any system; a text such as ``/`` or ``</s>`` is none."""
 _RECORDED = re.compile(r"_?name_or_path|.*_name_or_path")
 
 
@@ -78,6 +80,7 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
             f"{folder / CONFIG}: base_model_name_or_path is a folder of this machine, so these would open nowhere "
             "else; put that model on the Hub and name it there, or merge them (opencse merge)"
         )
+    _require_no_links(folder)
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -103,11 +106,26 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
         raise UserError(f"{repo_id}: HF_HUB_OFFLINE is set, so nothing is sent to the Hub; unset it") from None
     except HfHubHTTPError as error:
         raise UserError(_refused(repo_id, error, token)) from None
+    except UserError:
+        raise
     except ValueError as error:
         raise UserError(f"{repo_id}: the Hub refuses the model's card or files ({reason(error)})") from None
     except Exception as error:  # of the library that huggingface_hub asks with, which is not always the same
         raise UserError(f"{repo_id}: the Hub cannot be reached ({reason(error)}); try again with a network") from None
     return str(commit.pr_url or commit.commit_url)
+
+
+def _require_no_links(folder: Path) -> None:
+    """Refuses links among what would be sent: they could lead to any file of this machine.
+
+    Those of the Hub's own cache, from ``snapshots/REVISION`` to a file in ``blobs`` next to ``snapshots``, may stay.
+    """
+    blobs = folder.resolve().parent.parent / "blobs"
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        is_sent = _is_uploaded(inside) or inside.name in (_CARD, ADAPTER) or _MODULE.fullmatch(inside.name)
+        if is_sent and path.is_symlink() and not (path.is_file() and path.resolve().parent == blobs):
+            raise UserError(f"{path}: is a link to {path.readlink()}, and links are not sent; put a copy there")
 
 
 def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
@@ -139,14 +157,21 @@ def _content(path: Path) -> Path | bytes:
     text = path.read_text(encoding="utf-8")
     try:
         values = json.loads(text)
-    except ValueError:
-        return path
-    if isinstance(values, dict):
-        recorded = {key: value for key, value in values.items() if _RECORDED.fullmatch(key) and isinstance(value, str)}
-        public = {key: public_name(value) for key, value in recorded.items()}
-        if public != recorded:
-            text = json.dumps(values | public, indent=2) + "\n"
-    return without_home(text).encode()
+    except ValueError as error:
+        raise UserError(f"{path}: is not JSON ({reason(error)}); restore it") from None
+    public = _without_paths(values)
+    return path if public == values else (json.dumps(public, indent=2) + "\n").encode()
+
+
+def _without_paths(value: Any, key: str = "") -> Any:  # noqa: ANN401 - any value of JSON
+    """A value of a configuration with the last component in place of each path of a machine."""
+    if isinstance(value, dict):
+        return {name: _without_paths(one, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_paths(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    return public_name(value) if _RECORDED.fullmatch(key) or _PATH.fullmatch(value) else without_home(value)
 
 
 def _names_local_model(folder: Path) -> bool:
