@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from opencse.errors import UserError
 from opencse.labelling.label_folder import LabelFolder
-from opencse.labelling.labels import LabelledQuery, Labels, Level, PooledText
+from opencse.labelling.labels import CorpusState, LabelledQuery, Labels, Level, PooledText
 
 NAMES = ["labels.json", "qrels/test.tsv", "queries.jsonl"]
 
@@ -109,44 +111,76 @@ def test_files_that_were_changed_by_others_are_never_replaced(tmp_path: Path, na
     assert (tmp_path / "other.txt").read_text() == "stays\n"
 
 
-@pytest.mark.parametrize("step", range(5))
-def test_a_kill_between_two_files_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    """Killed before the file of that number is renamed into place; the next start writes what is missing."""
-    folder, renames = LabelFolder(tmp_path), 0
-    with folder.opened():
-        folder.save(some())
-        changed = some(split=0.5).with_text(1, "changed")
-        replace = os.replace
+class KilledError(BaseException):
+    """Stands for a kill."""
 
-        class Killed(BaseException):
-            pass
 
-        def counted(path: Path, target: Path) -> Path:
-            nonlocal renames
-            if renames == step:
-                raise Killed
-            renames += 1
-            replace(path, target)
-            return target
+def killed_at(step: int, monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> None:
+    """Runs ``work`` until the file of that number would be renamed into place."""
+    replace, renames = os.replace, iter(range(99))
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", counted)
-            if step < 4:
-                with pytest.raises(Killed):
-                    folder.save(changed.model_copy(update={"files": folder.read().files}))
-            else:
-                folder.save(changed.model_copy(update={"files": folder.read().files}))
-        assert renames == step, "this test reaches every file"
+    def counted(path: Path, target: Path) -> Path:
+        if next(renames) == step:
+            raise KilledError
+        replace(path, target)
+        return target
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", counted)
+        with pytest.raises(KilledError):
+            work()
+
+
+def test_after_a_kill_between_two_files_readers_see_the_last_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = some(split=0.5).with_text(1, "changed")
+    with LabelFolder(tmp_path / "reference").opened():
+        LabelFolder(tmp_path / "reference").save(changed)
+    complete = files_in(tmp_path / "reference")
+    for step in range(1, 4):  # the first file is that of the labels
+        for read in (LabelFolder.catch_up, lambda folder: folder.opened().__enter__()):
+            folder = LabelFolder(tmp_path / f"{step}{len(list(tmp_path.iterdir()))}")
+            with folder.opened():
+                saved = folder.save(some())
+            killed_at(step, monkeypatch, partial(folder.save, changed.model_copy(update={"files": saved.files})))
+            assert folder.read().queries == changed.queries
+            read(folder)
+            written = files_in(folder.path)
+            assert {*written} == {*complete}
+            assert all(written[name] == complete[name] for name in {*complete} - {"labels.json"})
+
+
+def test_documents_that_a_kill_left_behind_are_written_again_by_the_session_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, state = LabelFolder(tmp_path), CorpusState(stamp="1", documents=1, query_prefix="query-")
     with folder.opened() as labels:
-        expected = some() if step == 0 else changed
-        assert labels.queries == expected.queries
-        folder.save(labels)
-    reference = LabelFolder(tmp_path / "reference")
-    with reference.opened():
-        reference.save(expected)
-    written, complete = files_in(tmp_path), files_in(tmp_path / "reference")
-    for name in {*complete} - {"labels.json"}:
-        assert written[name] == complete[name]
+        labels = folder.write_corpus(labels, lambda path: path.write_text("old"), lambda _: some())
+        newer = labels.model_copy(update={"corpus": state})
+        killed_at(
+            1, monkeypatch, lambda: folder.write_corpus(labels, lambda path: path.write_text("new"), lambda _: newer)
+        )
+    with pytest.raises(UserError, match="stopped while it wrote the documents; start it again"):
+        folder.catch_up()
+    with folder.opened() as labels:
+        assert labels.corpus is None
+        folder.write_corpus(labels, lambda path: path.write_text("new"), lambda _: newer)
+    folder.catch_up()
+    assert (tmp_path / "corpus.jsonl").read_text() == "new"
+
+
+def test_readers_leave_alone_what_is_of_others(tmp_path: Path) -> None:
+    (tmp_path / "labels.json").write_text("[]")
+    LabelFolder(tmp_path).catch_up()
+    assert files_in(tmp_path) == {"labels.json": b"[]"}
+    (tmp_path / "labels.json").unlink()
+    with LabelFolder(tmp_path).opened():
+        LabelFolder(tmp_path).save(some())
+        LabelFolder(tmp_path).catch_up()  # complete, so nothing is locked
+    (tmp_path / "qrels" / "test.tsv").write_text("corrected by hand\n")
+    LabelFolder(tmp_path).catch_up()
+    assert (tmp_path / "qrels" / "test.tsv").read_text() == "corrected by hand\n"
 
 
 def test_unfinished_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ LOCAL = "http://127.0.0.1"
 def to(app: FastAPI) -> httpx.AsyncClient:
     """A client of an application; what fails in it is answered as on a network, not raised."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url=LOCAL)
+    token = getattr(app.state, "token", None)
+    return httpx.AsyncClient(transport=transport, base_url=LOCAL, params=token and {"token": token})
 
 
 async def require_parameters_refused(app: FastAPI) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from fastapi import FastAPI
 
@@ -15,7 +16,7 @@ from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index
 from opencse.serving.label_app import create_label_app
-from serving.harness import require_parameters_refused, to
+from serving.harness import LOCAL, require_parameters_refused, to
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +91,35 @@ async def test_pages_of_other_sites_change_nothing(app: FastAPI) -> None:
         assert plain.status_code == 415
         assert (await client.get("/labels")).json()["queries"] == []
         assert (await client.post("/labels/add", json=body, headers={"Origin": "http://127.0.0.1"})).status_code == 200
+
+
+async def test_other_users_of_the_machine_see_and_mark_nothing(app: FastAPI) -> None:
+    def client(**cookies: str) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=LOCAL, cookies=cookies)
+
+    async with client() as stranger:
+        for path in (
+            "/",
+            "/labels",
+            "/labels/scores",
+            "/labels/text?id=s0",
+            "/page/label.js",
+            "/nope",
+            "/openapi.json",
+        ):
+            for given in ("", "token=", "token=wrong", f"token={app.state.token}x", "token=%ff%00", "Token=x"):
+                answer = await stranger.get(f"{path}{'&' if '?' in path else '?'}{given}")
+                assert (answer.status_code, "set-cookie" in answer.headers) == (403, False), (path, given)
+        assert (await stranger.post("/labels/add", json={"text": "one"})).status_code == 403
+    async with client() as person:
+        first = await person.get("/", params={"token": app.state.token})
+        assert first.status_code == 200
+        (name,) = person.cookies
+        assert all(part in first.headers["set-cookie"] for part in ("HttpOnly", "SameSite=Strict", "Path=/"))
+        assert (await person.post("/labels/add", json={"text": "one"})).status_code == 200
+        assert len((await person.get("/labels")).json()["queries"]) == 1
+    async with client(**{name: "wrong"}) as stranger:
+        assert (await stranger.get("/labels")).status_code == 403
 
 
 async def test_the_page_and_its_headers(app: FastAPI) -> None:

@@ -68,7 +68,7 @@ def ask(browser: Browser, text: str) -> None:
 
 def test_by_keys(browser: Browser, app: FastAPI, tmp_path: Path) -> None:
     with live(app) as address:
-        browser.open(f"{address}/")
+        browser.open(f"{address}/?token={app.state.token}")
         browser.until("document.activeElement.id === 'query'")
         ask(browser, "cold water")
         count = browser.value("document.querySelectorAll('#texts li').length")
@@ -103,7 +103,7 @@ def test_by_keys(browser: Browser, app: FastAPI, tmp_path: Path) -> None:
 
 def test_scores_editing_deleting_and_rules_of_accessibility(browser: Browser, app: FastAPI, tmp_path: Path) -> None:
     with live(app) as address:
-        browser.open(f"{address}/")
+        browser.open(f"{address}/?token={app.state.token}")
         browser.until("document.activeElement.id === 'query'")
         assert browser.broken_rules() == []
         for number in range(5):
@@ -136,7 +136,7 @@ def test_scores_editing_deleting_and_rules_of_accessibility(browser: Browser, ap
 
 def test_a_long_text_is_shown_completely_on_request(browser: Browser, app: FastAPI) -> None:
     with live(app) as address:
-        browser.open(f"{address}/")
+        browser.open(f"{address}/?token={app.state.token}")
         browser.until("document.activeElement.id === 'query'")
         ask(browser, "a title of water: long text of water")
         assert browser.value(
@@ -164,8 +164,9 @@ def test_new_hits_of_a_second_index_come_first(browser: Browser, model: Sentence
         before = len(session.labels.query(1).pool)
         session = LabelSession(PooledIndexes({"a": first, "b": second}), folder, session.labels, depth=3)
         assert session.add_hits() == 1
-        with live(create_label_app(session, indexes=["a", "b"], models=["x", "y z"])) as address:
-            browser.open(f"{address}/")
+        app = create_label_app(session, indexes=["a", "b"], models=["x", "y z"])
+        with live(app) as address:
+            browser.open(f"{address}/?token={app.state.token}")
             browser.until("document.activeElement.matches('#texts li')")
             note = browser.value("document.querySelector('#pool-note').textContent")
             left = len(session.labels.query(1).pool) - before
@@ -179,7 +180,7 @@ def test_new_hits_of_a_second_index_come_first(browser: Browser, model: Sentence
 
 def test_texts_stay_texts_and_nothing_comes_from_elsewhere(browser: Browser, app: FastAPI) -> None:
     with live(app) as address:
-        browser.open(f"{address}/")
+        browser.open(f"{address}/?token={app.state.token}")
         browser.until("document.activeElement.id === 'query'")
         ask(browser, "<b>water</b> onerror document.title")
         assert browser.value("document.title") == "opencse label"
@@ -195,10 +196,10 @@ def test_a_second_tab_does_not_undo_the_marks_of_the_first(
     browser: Browser, app: FastAPI, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with live(app) as address, Browser(tmp_path_factory.mktemp("other")) as other:
-        browser.open(f"{address}/")
+        browser.open(f"{address}/?token={app.state.token}")
         browser.until("document.activeElement.id === 'query'")
         ask(browser, "cold water")
-        other.open(f"{address}/")
+        other.open(f"{address}/?token={app.state.token}")
         other.until("document.activeElement.matches('#texts li')")
         browser.press("1")
         browser.until("document.querySelector('#status').textContent === 'Saved.'")
@@ -216,7 +217,7 @@ def test_a_blank_query_is_none_and_a_reload_continues_where_the_marks_are(
     browser: Browser, app: FastAPI, tmp_path: Path
 ) -> None:
     with live(app) as address:
-        browser.open(f"{address}/")
+        browser.open(f"{address}/?token={app.state.token}")
         browser.until("document.activeElement.id === 'query'")
         for blank in ("", "   "):
             browser.type(blank)
@@ -245,8 +246,9 @@ def test_an_index_that_is_built_again_meanwhile_keeps_marks_with_the_texts_that_
     folder = LabelFolder(tmp_path / "out")
     with Index.build(tmp_path / "index", WATER, model) as index, folder.opened() as labels:
         session = LabelSession(PooledIndexes({"index": index}), folder, labels)
-        with live(create_label_app(session, indexes=["a b"], models=["tiny"])) as address:
-            browser.open(f"{address}/")
+        app = create_label_app(session, indexes=["a b"], models=["tiny"])
+        with live(app) as address:
+            browser.open(f"{address}/?token={app.state.token}")
             browser.until("document.activeElement.id === 'query'")
             ask(browser, "water number 3")
             seen = browser.value("document.querySelector('#texts .text').textContent")
@@ -265,7 +267,7 @@ def test_a_server_that_was_stopped_is_named_and_nothing_that_was_marked_is_lost(
     browser: Browser, app: FastAPI, tmp_path: Path
 ) -> None:
     with live(app) as address:
-        browser.open(f"{address}/")
+        browser.open(f"{address}/?token={app.state.token}")
         browser.until("document.activeElement.id === 'query'")
         ask(browser, "cold water")
         browser.press("1")

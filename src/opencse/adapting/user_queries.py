@@ -13,7 +13,7 @@ from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.models.opening import open_model
-from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.data import RetrievalTask, complete_labels, load_retrieval
 from opencse.evaluation.retrieval.rankings import rankings
 from opencse.io import hash_json
 from opencse.numerals import number_of
@@ -44,6 +44,7 @@ class UserQueries:
         Raises:
             UserError: see `load_retrieval`; and for a folder of several data sets.
         """
+        complete_labels(folder)
         split = next((name for name in ("dev", "train", "test") if has_split(folder, name)), "dev")
         tasks = load_retrieval(folder, split=split).tasks
         if len(tasks) != 1:

@@ -38,7 +38,8 @@ def label(folders: str | Path | Sequence[str | Path], out: str | Path = OUT, **o
     no model scores too low because only hits of another one were judged.
 
     The folder ``out`` is a data set in BEIR's layout at any time: for ``adapt(dev=...)`` and ``evaluate(data=...)``.
-    It is saved after each mark; the same call continues later. The page is for this machine alone (127.0.0.1).
+    It is saved after each mark; the same call continues later. The page is for this machine alone (127.0.0.1), and for
+    those who have the address that is printed: other users of the machine get 403.
 
     Example:
         >>> import opencse
@@ -81,7 +82,7 @@ def label(folders: str | Path | Sequence[str | Path], out: str | Path = OUT, **o
         _report_start(session, session.add_hits(), session.add_queries(texts), progress)
         models = [index.info().model for index in indexes.indexes]
         app = create_label_app(session, indexes=[str(one) for one in paths], models=models)
-        url = f"{address(listening)}/"
+        url = f"{address(listening)}/?token={app.state.token}"
         show = options["open"] if options["open"] is not None else _has_display()
 
         def ready() -> None:

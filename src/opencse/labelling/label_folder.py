@@ -1,8 +1,8 @@
 """The folder of labels: a retrieval data set in BEIR's layout, and ``labels.json``, from which it is made.
 
-``labels.json`` is written first and completely; the other files follow from it, and are written again when the folder
-is opened after a kill. It records the hashes of the files, so that a file that was made or changed by anything else is
-recognised and never replaced.
+``labels.json`` is written first and completely; the other files follow from it. Where a kill left them behind it, they
+are written again when the folder is opened, closed or read as a data set. It records the hashes of the files, so that
+a file that was made or changed by anything else is recognised and never replaced.
 """
 
 from __future__ import annotations
@@ -50,7 +50,11 @@ class LabelFolder:
         self._require_ours()
         with made_folder(self.path), held_lock(self.path / LOCK, "another process is labelling there; stop it first"):
             self._remove_unfinished()
-            yield self.read()
+            labels = self.read()
+            if self._is_behind(labels, CORPUS):  # only the index can write it again
+                labels = labels.model_copy(update={"corpus": None})
+            yield self._caught_up(labels)
+            self._caught_up(self.read())
 
     def read(self) -> Labels:
         """The labels that were saved; none if the folder is new.
@@ -70,6 +74,26 @@ class LabelFolder:
             raise UserError(f"{file}: is no file of labels; choose another --out")
         return validate(Labels, data, str(file))
 
+    def catch_up(self) -> None:
+        """Writes queries and judgements again where a kill left them behind the labels; for readers of the data set.
+
+        A folder of anything else is left alone.
+
+        Raises:
+            UserError: if the documents were left behind, which only the index has, or another process is labelling.
+        """
+        try:
+            labels = self.read()
+        except UserError:
+            return
+        if self._is_behind(labels, CORPUS):
+            raise UserError(
+                f"{self.path}: opencse label was stopped while it wrote the documents; start it again with this --out"
+            )
+        if any(self._is_behind(labels, name) for name in _SMALL):
+            with self.opened():
+                pass
+
     def save(self, labels: Labels) -> Labels:
         """Writes the labels, then queries and judgements; returns the labels with the hashes of these files.
 
@@ -77,7 +101,7 @@ class LabelFolder:
             UserError: if one of the files was changed by anything else; then nothing is written.
             OSError: if they cannot be written.
         """
-        contents = {name: text for name, text in self._contents(labels).items() if name in _SMALL}
+        contents = self._contents(labels)
         files = dict(labels.files)
         for name in _SMALL:
             before = self._require_known(name, files.get(name, ()))
@@ -139,6 +163,20 @@ class LabelFolder:
         else:
             path.parent.mkdir(exist_ok=True)
             write_atomically(path, text)
+
+    def _caught_up(self, labels: Labels) -> Labels:
+        is_behind = any(self._is_behind(labels, name) for name in _SMALL)
+        return self.save(labels) if is_behind else labels
+
+    def _is_behind(self, labels: Labels, name: str) -> bool:
+        """Whether a file is missing or as it was before the last change; not where anything else changed it."""
+        path, known = self.path / name, labels.files.get(name, ())
+        now = hash_file(path) if path.is_file() else None
+        if name == CORPUS:
+            return now in known[1:]
+        text = self._contents(labels).get(name)
+        latest = None if text is None else hashlib.sha256(text.encode()).hexdigest()
+        return now != latest and (now is None or now in known)
 
     def _require_known(self, name: str, hashes: tuple[str, ...]) -> str | None:
         """The hash of a file; None if it does not exist.

@@ -8,9 +8,10 @@ import ipaddress
 import logging
 import time
 from collections.abc import Collection
+from urllib.parse import urlencode
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from opencse.errors import shortened
@@ -53,6 +54,47 @@ class Keys:
         digest = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
         matches = [hmac.compare_digest(digest, key_hash) for key_hash in self._hashes]  # all, in constant time
         return scheme.lower() == "bearer" and any(matches)
+
+
+class TokenGuard:
+    """Middleware that answers those alone who have the token of this server, as the address that it prints does.
+
+    A port of this machine is open to all of its users. The token is sent as the query parameter ``token``, which later
+    layers do not see, or in the cookie that the answer to such a request sets.
+
+    Args:
+        app: answers the request.
+        token: of this server.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token
+        # Cookies are shared by all ports of a host, so each server has a name of its own.
+        self._cookie = f"opencse-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Checks and answers a request.
+
+        Raises:
+            ApiError: 403, for one without the token.
+        """
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        typed = request.query_params.getlist("token")
+        given = [*typed, request.cookies.get(self._cookie, "")]
+        if not any(hmac.compare_digest(one.encode(), self._token.encode()) for one in given):
+            raise ApiError(403, "open the whole address that the command printed, with its token", code="no_token")
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and typed:
+                cookie = f"{self._cookie}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+                MutableHeaders(scope=message).append("Set-Cookie", cookie)
+            await send(message)
+
+        others = [(name, value) for name, value in request.query_params.multi_items() if name != "token"]
+        await self._app({**scope, "query_string": urlencode(others).encode()}, receive, sending)
 
 
 class RequestGuard:

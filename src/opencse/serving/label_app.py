@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from starlette.staticfiles import StaticFiles
 from opencse.labelling.labels import TARGET, Level
 from opencse.labelling.session import LabelSession
 from opencse.serving.errors import ApiError, answer_errors
-from opencse.serving.guard import Keys, RequestGuard
+from opencse.serving.guard import Keys, RequestGuard, TokenGuard
 from opencse.serving.limits import Limits
 from opencse.serving.metrics import Metrics
 from opencse.serving.request_body import HeldBytes, answer, parse, read_body, require_known_parameters
@@ -74,7 +75,7 @@ class Finished(LabelBody):
 
 
 def create_label_app(session: LabelSession, *, indexes: Sequence[str], models: Sequence[str]) -> FastAPI:
-    """Creates the application of a session; only pages of this machine may use it.
+    """Creates the application of a session, for pages of this machine whose requests have ``app.state.token``.
 
     Args:
         session: whose methods are called on one thread, one after the other.
@@ -169,7 +170,11 @@ def create_label_app(session: LabelSession, *, indexes: Sequence[str], models: S
         return FileResponse(_PAGE / "label.html", headers={"Cache-Control": "no-cache"})
 
     app.mount("/page", StaticFiles(directory=_PAGE))
-    app.user_middleware.append(Middleware(RequestGuard, keys=Keys([]), hosts=[], metrics=Metrics(), paths=[]))
+    app.state.token = secrets.token_urlsafe(24)
+    app.user_middleware += [
+        Middleware(RequestGuard, keys=Keys([]), hosts=[], metrics=Metrics(), paths=[]),
+        Middleware(TokenGuard, token=app.state.token),
+    ]
     return app
 
 

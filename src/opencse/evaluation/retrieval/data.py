@@ -135,7 +135,6 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
             as above, an id that occurs twice, judgements that contradict each other or of which none names a query
             and a document of the data, no query with a relevant document.
     """
-    folder = Path(folder)
     require_folder(folder, "give a folder in BEIR's layout, or of several; opencse label makes one of your queries")
     if _find(folder, CORPUS) is not None:
         available = {folder.resolve().name: folder}
@@ -155,7 +154,17 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
                 f"unknown retrieval data set {name!r}{nearest(name, available)}; in {folder}: {', '.join(available)}"
             )
     selected = {name: path for name, path in available.items() if tasks is None or name in tasks}
+    for path in selected.values():
+        complete_labels(path)
     return RetrievalData(str(folder), "raw", {name: _load(name, path, split) for name, path in selected.items()})
+
+
+def complete_labels(folder: Path) -> None:
+    """Writes what a killed `opencse label` left unwritten in its folder."""
+    if (folder / "labels.json").is_file():
+        from opencse.labelling.label_folder import LabelFolder
+
+        LabelFolder(folder).catch_up()
 
 
 def _load(name: str, folder: Path, split: str) -> RetrievalTask:
