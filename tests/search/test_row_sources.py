@@ -117,11 +117,15 @@ def test_a_table_without_the_fields_or_ids_of_the_build_is_refused(tmp_path: Pat
         open_rows(path, added_to=TICKETS)
 
 
-def test_code_is_kept_in_what_is_added_where_the_build_kept_it(tmp_path: Path) -> None:
+def test_code_and_repeated_lines_are_kept_in_what_is_added_where_the_build_kept_it(tmp_path: Path) -> None:
     path = tmp_path / "a.md"
     path.write_text("# Kettles\n\nFill it.\n\n```\nboil()\n```\n", encoding="utf-8")
     [row] = open_rows(path, added_to=built_with(keep_code=True))
     assert "boil()" in row.text
+    for name in "bcdef":
+        (tmp_path / f"{name}.md").write_text(f"Tell us.\n\nFill {name}.\n", encoding="utf-8")
+    assert sum("Tell us" in row.text for row in open_rows(tmp_path, added_to=built_with(keep_repeated=True))) == 5
+    assert not any("Tell us" in row.text for row in open_rows(tmp_path, added_to=built_with()))
 
 
 @pytest.mark.parametrize("options", [{}, {"fields": ["text"]}])

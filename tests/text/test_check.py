@@ -46,7 +46,8 @@ def test_duplicates_are_counted_without_case_and_spacing() -> None:
     found = check_corpus(texts(rows))
     assert found.duplicates == pytest.approx(99 / 1300)
     assert found.most_repeated == [("the same line.", 100)]
-    assert "drop repeated lines" in found.advice[0]
+    assert "leave them out: opencse " in found.advice[0]
+    assert found.advice[0].endswith(" --set data.near_duplicates=1")
     few = check_corpus(texts([*PLAIN, *PLAIN[:10]]))
     assert few.duplicates == pytest.approx(10 / 1210)
     assert "not each other's negatives" in few.advice[0]
@@ -63,7 +64,7 @@ def test_a_question_with_several_answers_is_no_repeated_line() -> None:
     assert any("of the texts repeat another one; in a batch they are not" in line for line in found.advice)
     copied = check_corpus(Texts([*questions, *questions[:400]], None, "pairs"))
     assert copied.duplicate_rows == pytest.approx(400 / 1600)
-    assert any(line.startswith("25.0% of the rows repeat another one: drop repeated lines") for line in copied.advice)
+    assert any(line.startswith("25.0% of the rows repeat another one, and crowd out") for line in copied.advice)
 
 
 def test_near_empty_and_wordless_lines() -> None:

@@ -103,6 +103,42 @@ def test_the_corpus_of_a_folder_in_beirs_layout(tmp_path: Path, name: str) -> No
     assert holds_documents(tmp_path)
 
 
+BANNER, FEEDBACK = "Program 7.4 Help", "Tell us what is missing."
+PAGES = {
+    "html": f"<title>Topic {{n}}</title><p>{BANNER}</p><h1>Use {{n}}</h1><p>Press {{n}}.</p><p>{FEEDBACK}</p>",
+    "md": f"{BANNER}\n\n# Use {{n}}\n\nPress {{n}}.\n\n{FEEDBACK}\n",
+    "rst": f"{BANNER}\n\nUse {{n}}\n=====\n\nPress {{n}}.\n\n{FEEDBACK}\n",
+    "txt": f"{BANNER}\n\nPress {{n}}.\n\n{FEEDBACK}\n",
+    "eml": f"Subject: Use {{n}}\n\n{BANNER}\n\nPress {{n}}.\n\n{FEEDBACK}\n",
+}
+
+
+def test_lines_of_most_pages_are_left_out_and_counted(tmp_path: Path) -> None:
+    for kind, page in PAGES.items():
+        (folder := tmp_path / kind).mkdir()
+        for n in range(4):
+            (folder / f"{n}.{kind}").write_text(page.format(n=n))
+        assert any(BANNER in one.text for one in Collection(str(folder)).titled_texts()), "four pages are too few"
+        (folder / f"4.{kind}").write_text(page.format(n=4).upper().replace("TITLE", "title"))
+        last = f"<p>{BANNER}</p>" if kind == "html" else f"{BANNER}\n"
+        (folder / f"5.{kind}").write_text(last)  # a page of nothing else stays
+        for location in [folder] if kind == "txt" else [folder, folder / f"*.{kind}"]:
+            notes = ReadingNotes()
+            texts = [one.text.lower() for one in Collection(str(location)).titled_texts(notes)]
+            assert texts == [*(f"press {n}." for n in range(5)), BANNER.lower()], kind
+            assert notes.lines()[-1].startswith("left out   10 lines of most pages, such as 'program 7.4 help'")
+        kept = Collection(str(folder), keep_repeated=True)
+        assert sum(FEEDBACK in one.text for one in kept.titled_texts()) == 4
+
+
+def test_pages_of_the_same_text_stay(tmp_path: Path) -> None:
+    for n in range(6):
+        (tmp_path / f"{n}.md").write_text("# Use\n\nPress the button.\n")
+    notes = ReadingNotes()
+    assert [one.text for one in Collection(str(tmp_path)).titled_texts(notes)] == ["Press the button."] * 6
+    assert len(notes.lines()) == 1
+
+
 def test_a_folder_of_tables_or_empty_files_holds_no_documents(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,b\n1,2\n")
     (tmp_path / "empty.md").touch()

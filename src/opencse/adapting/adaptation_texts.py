@@ -50,6 +50,7 @@ class AdaptationSources:
         corpus: a file, a folder or a pattern, or documents in memory.
         fields: names of the columns with title and text; for files only.
         keep_code: keep code blocks of HTML and Markdown; for files only.
+        keep_repeated: keep lines that most pages have; for files only.
         pairs: questions with texts that answer them.
         columns: names of the two columns of ``pairs``.
         questions: that a language model wrote about the documents.
@@ -63,6 +64,7 @@ class AdaptationSources:
     corpus: str | Path | Sequence[GivenDocument]
     fields: Sequence[str] | None = None
     keep_code: bool = False
+    keep_repeated: bool = False
     pairs: Text | None = None
     columns: Sequence[str] | None = None
     questions: Text | None = None
@@ -88,7 +90,9 @@ class AdaptationSources:
         if self.pairs is None and self.columns is not None:
             raise UserError("--columns names the two columns of --pairs; add --pairs, or leave --columns out")
         pairs = () if self.pairs is None else read_pairs(self.pairs, self.columns, say)
-        documents, source = documents_of(self.corpus, self.fields, keep_code=self.keep_code, say=say)
+        documents, source = documents_of(
+            self.corpus, self.fields, keep_code=self.keep_code, keep_repeated=self.keep_repeated, say=say
+        )
         written = [] if self.questions is None else read_written(self.questions)
         if written:  # among all documents, not among the new or the known ones alone
             references = references_of(documents)

@@ -82,7 +82,13 @@ def questions(
     prices = _prices(options)
     server = _server(endpoint, model, options)
     prompt = _prompt(options)
-    documents, source = documents_of(corpus, options["fields"], keep_code=options["keep_code"], say=progress.say)
+    documents, source = documents_of(
+        corpus,
+        options["fields"],
+        keep_code=options["keep_code"],
+        keep_repeated=options["keep_repeated"],
+        say=progress.say,
+    )
     encoder = load_for_vectors(options["encoder"], options)
     passages = passages_of_documents(documents, PassageSplitter(encoder, options["max_length"] or encoder.max_length))
     selected = choose_passages(passages, documents=options["documents"], most=options["passages"], seed=options["seed"])

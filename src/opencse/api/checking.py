@@ -53,6 +53,7 @@ def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
         split=options["split"],
         fields=options["fields"],
         keep_code=options["keep_code"],
+        keep_repeated=options["keep_repeated"],
     )
     texts, model = sample_of_text.texts, options["model"]
     encoder = open_for_vectors(

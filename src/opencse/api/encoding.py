@@ -81,6 +81,7 @@ def encode(
         columns=None if options["column"] is None else [options["column"]],
         fields=options["fields"],
         keep_code=options["keep_code"],
+        keep_repeated=options["keep_repeated"],
         say=progress.say,
     )
     if out is not None and not isinstance(out, str | Path):  # elsewhere vector i is of row i

@@ -384,6 +384,7 @@ def _rows(text: Rows, options: BuildOptions | AddOptions, added_to: IndexInfo | 
         metadata=options["metadata"],
         split=options["split"],
         keep_code=options["keep_code"],
+        keep_repeated=options["keep_repeated"],
         added_to=added_to,
     )
     progress = options["progress"] or Silent()

@@ -69,6 +69,7 @@ def static(text: Text, out: str | Path, **options: Unpack[StaticOptions]) -> Sta
         skip_lines=options["skip_lines"],
         fields=options["fields"],
         keep_code=options["keep_code"],
+        keep_repeated=options["keep_repeated"],
         say=progress.say,
     )
     say_left_out_rows(source, progress.say)

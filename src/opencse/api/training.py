@@ -214,6 +214,7 @@ def adapt(
         corpus=corpus,
         fields=options["fields"],
         keep_code=options["keep_code"],
+        keep_repeated=options["keep_repeated"],
         pairs=options["pairs"],
         columns=options["columns"],
         questions=options["questions"],
@@ -289,6 +290,7 @@ def _open_texts(text: Text, options: TrainOptions | PretrainOptions) -> TextSour
         skip_lines=options["skip_lines"],
         fields=options["fields"],
         keep_code=options["keep_code"],
+        keep_repeated=options["keep_repeated"],
         labels=True,
         say=None if progress is None else progress.say,
     )

@@ -193,6 +193,7 @@ def _first_manifest(
         fields=source.reading.fields,
         ids=source.reading.ids,
         keep_code=source.reading.keep_code,
+        keep_repeated=source.reading.keep_repeated,
         taken=0,
     )
 

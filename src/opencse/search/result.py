@@ -79,6 +79,7 @@ class IndexInfo:
         fields: names of the title and text that it was built with; None: the usual ones. `add` reads the same.
         ids: name of the id that it was built with; None: ``_id``, if there is one.
         keep_code: whether code blocks of HTML and Markdown were kept.
+        keep_repeated: whether lines that most pages have were kept.
     """
 
     folder: str
@@ -104,6 +105,7 @@ class IndexInfo:
     fields: Sequence[str] | None = None
     ids: str | None = None
     keep_code: bool = False
+    keep_repeated: bool = False
 
     @property
     def dimensions(self) -> str:
@@ -116,7 +118,8 @@ class IndexInfo:
         """The options of the build that say how files are read, as they are typed; empty without any."""
         fields = () if self.fields is None else ("--fields", ",".join(self.fields))
         ids = () if self.ids is None else ("--id", self.ids)
-        return shlex.join((*fields, *ids, *(("--keep-code",) if self.keep_code else ())))
+        kept = ("--keep-code",) * self.keep_code + ("--keep-repeated",) * self.keep_repeated
+        return shlex.join((*fields, *ids, *kept))
 
 
 def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
@@ -144,5 +147,6 @@ def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
         fields=manifest.fields,
         ids=manifest.ids,
         keep_code=manifest.keep_code,
+        keep_repeated=manifest.keep_repeated,
         megabytes=4e-6 * manifest.slots * manifest.dimension,
     )

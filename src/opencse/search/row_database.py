@@ -68,6 +68,7 @@ class Manifest(Settings):
         fields: names of the title and text that the index was built with (``--fields``); None: the usual ones.
         ids: name of the id that it was built with (``--id``); None: ``_id``, if there is one.
         keep_code: whether code blocks of HTML and Markdown were kept.
+        keep_repeated: whether lines that most pages have were kept.
     """
 
     version: int = 0
@@ -99,6 +100,7 @@ class Manifest(Settings):
     fields: tuple[str, ...] | None = None
     ids: str | None = None
     keep_code: bool = False
+    keep_repeated: bool = False
 
     @property
     def hybrid(self) -> HybridWeight:

@@ -30,11 +30,13 @@ class ReadingOptions(NamedTuple):
         fields: names of the title and text; None: the usual ones.
         ids: name of the id; None: the usual one.
         keep_code: of HTML and Markdown.
+        keep_repeated: keep lines that most pages have.
     """
 
     fields: tuple[str, ...] | None = None
     ids: str | None = None
     keep_code: bool = False
+    keep_repeated: bool = False
 
 
 class RowSource(Protocol):
@@ -133,7 +135,9 @@ class FileRows:
     @property
     def reading(self) -> ReadingOptions:
         """See `RowSource`."""
-        return ReadingOptions(self.collection.fields, self.collection.ids, self.collection.keep_code)
+        return ReadingOptions(
+            self.collection.fields, self.collection.ids, self.collection.keep_code, self.collection.keep_repeated
+        )
 
     def fingerprint(self) -> str:
         """See `RowSource`."""
@@ -205,6 +209,7 @@ def open_rows(
     metadata: Sequence[str] = (),
     split: str | None = None,
     keep_code: bool = False,
+    keep_repeated: bool = False,
     added_to: IndexInfo | None = None,
 ) -> RowSource:
     """Opens the rows of a text, and reads and checks all of them once.
@@ -216,6 +221,7 @@ def open_rows(
         metadata: columns to store.
         split: of a data set.
         keep_code: of HTML and Markdown.
+        keep_repeated: keep lines that most pages have.
         added_to: the index that the rows are added to. Without ``fields`` and ``ids`` they are read with those that it
             was built with, and without ``metadata`` its columns are stored where a file has them.
 
@@ -223,8 +229,8 @@ def open_rows(
         UserError: for a text without rows, invalid rows, or options that do not apply to it.
     """
     if isinstance(text, Source):
-        if fields is not None or split is not None or keep_code:
-            raise UserError("a Source has its own fields, split and keep_code; leave them out")
+        if fields is not None or split is not None or keep_code or keep_repeated:
+            raise UserError("a Source has its own fields, split and keep_code; leave them and keep_repeated out")
         collection = Collection(
             text.location,
             text.columns,
@@ -235,10 +241,14 @@ def open_rows(
         )
     elif isinstance(text, str | Path):
         names = None if fields is None else tuple(fields)
-        collection = Collection(str(text), names, ids, split=split or "train", keep_code=keep_code)
+        collection = Collection(
+            str(text), names, ids, split=split or "train", keep_code=keep_code, keep_repeated=keep_repeated
+        )
     else:
-        if fields is not None or split is not None or ids is not None or metadata or keep_code:
-            raise UserError("fields, ids, metadata, split and keep_code need a file; give rows as mappings instead")
+        if fields is not None or split is not None or ids is not None or metadata or keep_code or keep_repeated:
+            raise UserError(
+                "fields, ids, metadata, split, keep_code and keep_repeated need a file; give rows as mappings instead"
+            )
         memory = MemoryRows(text)
         if not memory.count:
             raise UserError("text: the list is empty; give at least one text")
@@ -249,8 +259,8 @@ def open_rows(
     if added_to is None or collection.fields is not None or ids is not None:
         return _read(FileRows(collection, kinds))
     names = None if added_to.fields is None else tuple(added_to.fields)
-    code = collection.keep_code or added_to.keep_code
-    collection = replace(collection, fields=names, ids=added_to.ids, fields_are_optional=True, keep_code=code)
+    kept = {name: getattr(collection, name) or getattr(added_to, name) for name in ("keep_code", "keep_repeated")}
+    collection = replace(collection, fields=names, ids=added_to.ids, fields_are_optional=True, **kept)
     try:
         return _read(FileRows(collection, kinds))
     except MissingColumnError as error:

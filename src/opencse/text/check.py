@@ -291,8 +291,8 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
     if result.duplicate_rows > _MANY_DUPLICATES:
         unit = "texts" if result.width == 1 else "rows"
         advice.append(
-            f"{result.duplicate_rows:.1%} of the {unit} repeat another one: drop repeated lines; copies in a batch are "
-            "not each other's negatives, but they crowd out other text"
+            f"{result.duplicate_rows:.1%} of the {unit} repeat another one, and crowd out other text; leave them out: "
+            f"{command} --set data.near_duplicates=1"
         )
     elif result.duplicates > _SOME_DUPLICATES:
         advice.append(

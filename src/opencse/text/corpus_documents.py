@@ -17,6 +17,7 @@ def documents_of(
     fields: Sequence[str] | None = None,
     *,
     keep_code: bool = False,
+    keep_repeated: bool = False,
     say: Say,
 ) -> tuple[list[Document], str]:
     """Reads the documents; also returns the name of their source for messages.
@@ -30,6 +31,7 @@ def documents_of(
         corpus: a file, a folder or a pattern, or documents in memory.
         fields: names of the columns with title and text; for files only.
         keep_code: keep code blocks of HTML and Markdown; for files only.
+        keep_repeated: keep lines that most pages have; for files only.
         say: called with what was read and what was left out.
 
     Raises:
@@ -37,10 +39,10 @@ def documents_of(
     """
     if isinstance(corpus, str | Path):
         source, notes = str(find_corpus(corpus)), ReadingNotes()
-        documents = read_documents(source, fields, keep_code=keep_code, notes=notes)
+        documents = read_documents(source, fields, keep_code=keep_code, keep_repeated=keep_repeated, notes=notes)
         for line in notes.lines():
             say(line)
         return documents, source
-    if fields is not None or keep_code:
-        raise UserError("fields and keep_code apply to files; leave them out for a list of documents")
+    if fields is not None or keep_code or keep_repeated:
+        raise UserError("fields, keep_code and keep_repeated apply to files; leave them out for a list of documents")
     return documents_in_memory(corpus), f"a list of {len(corpus):,} documents"

@@ -18,6 +18,7 @@ from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT
 from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_known
 from opencse.text.files.lines import suffix_of
+from opencse.text.files.paragraphs import Section, repeated_lines
 from opencse.text.folders import PROSE, files_in, find_corpus
 from opencse.text.in_memory import is_missing
 from opencse.text.names import UniqueNames
@@ -28,6 +29,8 @@ from opencse.text.sentences import split_sentences
 from opencse.text.values import require_text
 
 _UNTYPED: tuple[KindName, ...] = ("table", "xml")
+_PAGES = SECTIONED - {"mbox", "wikipedia"}
+"""Kinds of which a file is one page or document."""
 
 GivenDocument = str | tuple[str, str]
 """A document in memory: its text, or its title and its text."""
@@ -105,6 +108,7 @@ class Collection:
         metadata_is_optional: a file may lack columns of ``metadata``; their values are then None.
         split: of a data set.
         keep_code: keep code blocks of HTML and Markdown.
+        keep_repeated: keep lines that most pages of a folder or pattern have; see `repeated_lines`.
         skip_lines: of one file; see `Source`.
     """
 
@@ -116,6 +120,7 @@ class Collection:
     metadata_is_optional: bool = False
     split: str = "train"
     keep_code: bool = False
+    keep_repeated: bool = False
     skip_lines: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
@@ -158,6 +163,15 @@ class Collection:
         sources = [source for source, _ in self._sources(ReadingNotes())]
         objects = [source for source in sources if source.is_file and source.kind.name in OBJECTS]
         return tuple(dict.fromkeys(name for source in objects for name in source.present()))
+
+    @cached_property
+    def _repeated(self) -> dict[KindName, frozenset[str]]:
+        """By kind of file, the lines that are left out because most pages of the kind have them."""
+        pages: dict[KindName, list[Iterator[Section]]] = {}
+        for source, path in () if self.keep_repeated else self._sources(ReadingNotes()):
+            if source.is_file and source.kind.name in (*_PAGES, *(("text",) if path else ())):
+                pages.setdefault(source.kind.name, []).append(source.sections(path))
+        return {kind: repeated_lines(of_kind) for kind, of_kind in pages.items()}
 
     def documents(self, notes: ReadingNotes | None = None) -> Iterator[Document]:
         """The documents, split into sentences; blank lines in a text file separate documents, if it has any.
@@ -229,7 +243,10 @@ class Collection:
             description = str(source.kind).replace("one text per line", "a text file as one document")
             notes.taken_for[description if kind == "text" else str(source.kind)] += 1
             metadata, empty = dict.fromkeys(self.metadata), True
-            for section in source.sections(path):
+            sections: Iterable[Section] = source.sections(path)
+            if lines := self._repeated.get(source.kind.name):
+                sections = notes.without_repeated(sections, lines)
+            for section in sections:
                 empty = False
                 if kind in ("mail", "mbox") and notes.is_copy(section):
                     continue
@@ -337,6 +354,7 @@ def read_documents(
     fields: Sequence[str] | None = None,
     *,
     keep_code: bool = False,
+    keep_repeated: bool = False,
     notes: ReadingNotes | None = None,
 ) -> list[Document]:
     """Reads all documents of a file of any kind, of a folder of files, or of several files; see `Collection`.
@@ -349,12 +367,14 @@ def read_documents(
         path: the file, the folder or a pattern.
         fields: names of the columns with title and text, or with the text alone, if they have other names.
         keep_code: keep code blocks of HTML and Markdown.
+        keep_repeated: keep lines that most pages have.
         notes: filled with what was read and what was left out.
 
     Raises:
         UserError: for bad input, naming the file and the line; or if there is no text.
     """
-    collection = Collection(str(path), None if fields is None else tuple(fields), keep_code=keep_code)
+    names = None if fields is None else tuple(fields)
+    collection = Collection(str(path), names, keep_code=keep_code, keep_repeated=keep_repeated)
     notes = ReadingNotes() if notes is None else notes
     return _with_text(collection.documents(notes), str(path), notes)
 

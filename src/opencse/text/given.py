@@ -268,6 +268,7 @@ def open_texts(
     skip_lines: AbstractCollection[int] = (),
     fields: Sequence[str] | None = None,
     keep_code: bool = False,
+    keep_repeated: bool = False,
     labels: bool = False,
     say: Say | None = None,
 ) -> OpenedTexts:
@@ -290,6 +291,7 @@ def open_texts(
         skip_lines: of a file; see `Source`.
         fields: names of the columns with a document's title and text, or with the text alone; see `Collection`.
         keep_code: keep code blocks of HTML and Markdown.
+        keep_repeated: keep lines that most pages of a folder have.
         labels: whether rows of a list may end with a number, their label; see `with_labels`.
         say: called with the kind of file that was recognised, if it is not plain UTF-8 text.
 
@@ -301,11 +303,11 @@ def open_texts(
     if isinstance(columns, str):
         raise TypeError('columns is a list of names, such as ["anchor", "positive"], not a text')
     if isinstance(text, str | Path):
-        return _open_location(str(text), columns, split, skip_lines, fields, keep_code, say)
-    if columns is not None or split is not None or skip_lines or fields is not None or keep_code:
+        return _open_location(str(text), columns, split, skip_lines, fields, keep_code, keep_repeated, say)
+    if columns is not None or split is not None or skip_lines or fields is not None or keep_code or keep_repeated:
         raise UserError(
-            "columns, fields, split, skip_lines and keep_code set how a file is read; leave them out with texts or a "
-            "Source"
+            "columns, fields, split, skip_lines, keep_code and keep_repeated set how a file is read; leave them out "
+            "with texts or a Source"
         )
     if isinstance(text, Source | DocumentTexts | GivenTexts):
         return text
@@ -330,6 +332,7 @@ def _open_location(
     skip_lines: AbstractCollection[int],
     fields: Sequence[str] | None,
     keep_code: bool,
+    keep_repeated: bool,
     say: Say | None,
 ) -> FileTexts:
     if fields is not None and columns is not None:
@@ -349,7 +352,9 @@ def _open_location(
         if skip_lines:
             raise UserError("skip_lines (--skip-lines) needs rows, not documents; name a column with --columns")
         field_names = None if fields is None else tuple(fields)
-        texts = DocumentTexts(Collection(location, field_names, split=split or "train", keep_code=keep_code))
+        texts = DocumentTexts(
+            Collection(location, field_names, split=split or "train", keep_code=keep_code, keep_repeated=keep_repeated)
+        )
         if say is not None:
             for line in texts.notes.lines():
                 say(line)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opencse.errors import MissingColumnError
+from opencse.errors import MissingColumnError, shortened
 from opencse.numerals import number_of
 from opencse.text.files.kinds import how_to_convert
+from opencse.text.files.paragraphs import Section, without_lines
 
 _EMPTY = ("document", "without a title and a text")
 _NO_TEXT = ("file", "with nothing but tags, code or blank lines")
@@ -67,6 +68,16 @@ class ReadingNotes:
             self.left_out[_COPY] += 1
         self._messages.add(hash(message))
         return is_copy
+
+    def without_repeated(self, page: Iterable[Section], lines: Set[str]) -> list[Section]:
+        """The sections of a page without lines that most pages have, which are counted; see `without_lines`."""
+        page = list(page)
+        left = without_lines(page, lines)
+        before, after = (sum(len(section.paragraphs) for section in part) for part in (page, left))
+        if before > after:
+            example = shortened(repr(min(lines)))
+            self.left_out["line", f"of most pages, such as {example} (--keep-repeated keeps them)"] += before - after
+        return left
 
     def leave_out_kind(self, suffix: str) -> None:
         """Counts a file of a kind that is not read."""

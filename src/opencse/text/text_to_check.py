@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from opencse.io import is_folder
 from opencse.text.documents import Collection
@@ -23,6 +24,13 @@ PAIRS_RECIPE = "simcse-supervised"
 """The recipe for rows of two or three texts."""
 GRADED_RECIPE = "cosent"
 """The recipe for pairs with a score."""
+
+
+class Kept(TypedDict):
+    """What of pages is kept."""
+
+    keep_code: bool
+    keep_repeated: bool
 
 
 @dataclass(frozen=True)
@@ -51,15 +59,17 @@ def read_to_check(
     split: str | None = None,
     fields: Sequence[str] | None = None,
     keep_code: bool = False,
+    keep_repeated: bool = False,
 ) -> TextToCheck:
     """Reads ``text`` as documents or rows, as the command that suits it would; see `opencse.check` for arguments.
 
     Raises:
         UserError: for bad input, in one line.
     """
+    kept: Kept = {"keep_code": keep_code, "keep_repeated": keep_repeated}
     if not isinstance(text, str | Path):
-        texts = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code).read()
-        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, False))
+        texts = open_texts(text, columns=columns, split=split, fields=fields, **kept).read()
+        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, kept))
     location = str(text)
     name = name_in_command(location)
     again = () if name == location else ("a pipe is read once: save its text in a file, and name that for FILE",)
@@ -68,7 +78,7 @@ def read_to_check(
     if columns is None and fields is None and not holds_documents(location):
         if split is None and is_folder(location):
             if not _holds_pairs(Path(location)):
-                opened = DocumentTexts(Collection(location, keep_code=keep_code))
+                opened = DocumentTexts(Collection(location, **kept))
         elif _has_named_columns(source := Source(location, None, split or "train", keep_code=keep_code)):
             present = source.present()
             graded = graded_pairs(source) if column_like("negative", present) is None else None
@@ -88,12 +98,19 @@ def read_to_check(
                     )
     lines_read: list[str] = []
     if opened is None:
-        read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code, say=lines_read.append)
+        read = open_texts(
+            text,
+            columns=columns,
+            split=split,
+            fields=fields,
+            **kept,
+            say=lines_read.append,
+        )
         opened = read if isinstance(read, Source | DocumentTexts) else None
         texts = read.read()
     else:
         texts = opened.read()
-    command = _training_command(name, texts.width, columns, fields, keep_code)
+    command = _training_command(name, texts.width, columns, fields, kept)
     advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
     if isinstance(opened, DocumentTexts):
         return TextToCheck(texts, command, _in_a_line(opened.notes.lines()), advice)
@@ -124,14 +141,18 @@ def _has_named_columns(source: Source) -> bool:
 
 
 def _training_command(
-    location: str, width: int, columns: Sequence[str] | None, fields: Sequence[str] | None, keep_code: bool
+    location: str,
+    width: int,
+    columns: Sequence[str] | None,
+    fields: Sequence[str] | None,
+    kept: Kept,
 ) -> str:
     if width > 1:
         return _command_for_rows(location, columns, PAIRS_RECIPE)
     of_documents = fields or columns
     column_options = [] if of_documents is None else ["--fields", ",".join(of_documents)]
-    code = ["--keep-code"] if keep_code else []
-    return shlex.join(["opencse", "adapt", location, *column_options, *code, "--out", "adapted"])
+    flags = [f"--{name.replace('_', '-')}" for name, keeps in kept.items() if keeps]
+    return shlex.join(["opencse", "adapt", location, *column_options, *flags, "--out", "adapted"])
 
 
 def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str) -> str:

@@ -23,6 +23,11 @@ from opencse.text.files.prose import rst_sections, split_front_matter
         ("<p>Open <b>tags <i>everywhere", "Open tags everywhere"),
         ("</p></div>Closed</nav>", "Closed"),
         ("<!-- no --><p>Text</p><![CDATA[x]]>", "Text"),
+        ("<header><p>A site</p><nav>Home</nav><h1>Kettles</h1></header><p>Text</p>", "Kettles\nText"),
+        ("<div><header>A site</header></div><article><header><h1>T</h1><p>Lead</p></header>Text", "T\nLead\nText"),
+        ("<section><p>One</p></section><header>A site<h2>Two</h2></header>Text", "One\nTwo\nText"),
+        ("<header><p>Never closed<p>Text", "Never closed\nText"),
+        ("Text<footer>Terms</footer>", "Text"),
         ("", ""),
     ],
 )

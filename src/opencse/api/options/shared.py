@@ -162,6 +162,14 @@ class DocumentOptions(TypedDict, total=False):
             rank=3,
         ),
     ]
+    keep_repeated: Annotated[
+        bool,
+        Option(
+            False,
+            "Keep lines that most pages of a folder have, such as banners; by default they are left out.",
+            rank=3,
+        ),
+    ]
 
 
 class LineOptions(TypedDict, total=False):

@@ -19,6 +19,8 @@ _BLOCKS = frozenset(
      "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", "legend", "li", "main", "nav", "ol",
      "p", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul")
 )  # fmt: skip
+_SECTIONING = frozenset(("article", "main", "section"))
+"""Elements whose header is part of the text; another one is the page's, of which the headings alone are read."""
 _CELLS = frozenset(("td", "th"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _MAIN = re.compile(r"<(main|article)\b.*</\1\s*>", flags=re.DOTALL | re.IGNORECASE)
@@ -35,6 +37,8 @@ class _Reader(HTMLParser):
         self._left_out: list[str] = []
         self._code = 0
         self._heading = ""
+        self._sectioning = 0
+        self._header: list[str] | None = None  # paragraphs of the page's header, as long as it is open
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "body":  # a head may lack its end
@@ -43,6 +47,9 @@ class _Reader(HTMLParser):
             self._left_out.append(tag)
         elif self._left_out:
             return
+        elif tag == "header" and not self._sectioning:
+            self._break()
+            self._header = []
         elif tag in _CODE:
             self._end()
             self._code += 1
@@ -50,6 +57,7 @@ class _Reader(HTMLParser):
             self._end()
             self._heading = tag
         elif tag in _BLOCKS:
+            self._sectioning += tag in _SECTIONING
             self._break()
         elif tag in _CELLS and self._written():
             self._text.append(", ")
@@ -74,7 +82,10 @@ class _Reader(HTMLParser):
             self._text.clear()
             self._heading = ""
         elif tag in _BLOCKS:
+            self._sectioning = max(0, self._sectioning - (tag in _SECTIONING))
             self._break()
+            if tag == "header":
+                self._header = None
 
     def handle_data(self, data: str) -> None:
         if not self._left_out:
@@ -83,6 +94,8 @@ class _Reader(HTMLParser):
     def close(self) -> None:
         super().close()
         self._end()
+        for paragraph in self._header or ():  # the page's header never ends, so it may be the page
+            self._output.paragraph(paragraph)
 
     def _written(self) -> bool:
         return any(part.strip() for part in self._text)
@@ -97,8 +110,12 @@ class _Reader(HTMLParser):
     def _end(self) -> None:
         if self._code and not self._keep_code:
             self._text.clear()
-        self._output.paragraph(" ".join("".join(self._text).split()))
+        text = " ".join("".join(self._text).split())
         self._text.clear()
+        if self._header is None:
+            self._output.paragraph(text)
+        else:
+            self._header.append(text)
 
 
 def html_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:

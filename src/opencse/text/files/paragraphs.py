@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 
 from opencse.text.names import UniqueNames
 
+FEWEST_PAGES = 5
+"""Fewest pages of which lines that repeat on most of them are left out."""
+_COMPARED, _EDGE = 500, 1_000
 _WIDEST = 200
 """Number of characters: a file with longer lines is not wrapped at a width."""
 
@@ -63,6 +67,42 @@ class Headed:
             address = names.unique(name + (f"#{anchor}" if anchor else ""))
             if paragraphs:
                 yield Section(address, title, tuple(paragraphs))
+
+
+def repeated_lines(pages: Sequence[Iterable[Section]]) -> frozenset[str]:
+    """The paragraphs that more than half of the pages have, in lower case; none of fewer than `FEWEST_PAGES` pages.
+
+    Of many pages `_COMPARED` are looked at, and of each the first and last `_EDGE` paragraphs.
+
+    Example:
+        >>> pages = [[Section(f"{n}.html", "", ("Program 7.4 Help", f"Text {n}."))] for n in range(5)]
+        >>> repeated_lines(pages), repeated_lines(pages[:4])
+        (frozenset({'program 7.4 help'}), frozenset())
+    """
+    if len(pages) < FEWEST_PAGES:
+        return frozenset()
+    pages = pages[:: -(-len(pages) // _COMPARED)]
+    counts: Counter[str] = Counter()
+    for page in pages:
+        lines = [line.casefold() for section in page for line in section.paragraphs]
+        counts.update({*lines[:_EDGE], *lines[-_EDGE:]})
+    return frozenset(line for line, count in counts.items() if 2 * count > len(pages))
+
+
+def without_lines(page: Iterable[Section], lines: Set[str]) -> list[Section]:
+    """The sections of a page without some paragraphs, those that had no others left out; all if nothing else is there.
+
+    Example:
+        >>> page = [Section("a.html", "A", ("Program 7.4 Help",)), Section("a.html#b", "A: B", ("Text.",))]
+        >>> [section.name for section in without_lines(page, {"program 7.4 help"})]
+        ['a.html#b']
+    """
+    page = list(page)
+    left = [
+        replace(section, paragraphs=tuple(one for one in section.paragraphs if one.casefold() not in lines))
+        for section in page
+    ]
+    return [section for section in left if section.paragraphs] or page
 
 
 def join_lines(lines: Iterable[str]) -> list[str]:
