@@ -53,6 +53,9 @@ async def test_texts_and_ids_have_the_vectors_of_encode(client: httpx.AsyncClien
     assert np.abs(vectors_of(await ask(client, texts[0])) - expected[:1]).max() < CLOSE
     assert np.abs(vectors_of(await ask(client, ids)) - expected).max() < CLOSE
     assert np.abs(vectors_of(await ask(client, ids[2])) - expected[2:]).max() < CLOSE
+    for begin, end in ((1, -1), (1, None), (0, -1)):  # without special tokens, as clients of OpenAI's send them
+        bare = [row[begin:end] for row in (ids[0], ids[2])]
+        assert np.abs(vectors_of(await ask(client, bare)) - expected[[0, 2]]).max() < CLOSE
 
 
 async def test_base64_is_the_same(client: httpx.AsyncClient, offline: SentenceEncoder) -> None:
@@ -82,7 +85,10 @@ async def test_long_texts_are_truncated_and_listed_or_refused(serve: Serve, offl
         assert refused.status_code == 400
         assert "input 1 has at least 202 tokens" in error_of(refused)["message"]
         assert error_of(refused)["code"] == "context_length_exceeded"
-        assert (await ask(client, [ids])).json()["truncated"] == [0]
+        for given in (ids, ids[1:-1]):
+            answer = await ask(client, [given])
+            assert answer.json()["truncated"] == [0]
+            assert np.abs(vectors_of(answer) - offline.encode([long])).max() < CLOSE
     async with to(serve(cut=False)) as client:
         assert (await ask(client, [ids])).status_code == 400
         assert (await ask(client, [long], truncate=True)).json()["truncated"] == [0]

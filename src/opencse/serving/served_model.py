@@ -10,6 +10,7 @@ from asyncio import wrap_future
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import takewhile
 
 import numpy as np
 
@@ -43,6 +44,17 @@ def _beginning(text: str, room: int) -> str:
         return text
     spaces = list(_SPACE.finditer(text, room // 2, room))
     return text[: spaces[-1].start() if spaces else room]
+
+
+def _frame(encoder: TextEncoder) -> tuple[list[int], list[int]]:
+    """The special tokens before and after every text, which clients with a tokenizer of OpenAI's kind do not send."""
+    empty, text = (row.tolist() for row in encoder.tokenizer.encode(["", "a"], None))
+    first = _same_beginning(empty, text)
+    return first, _same_beginning(empty[len(first) :][::-1], text[len(first) :][::-1])[::-1]
+
+
+def _same_beginning(one: list[int], other: list[int]) -> list[int]:
+    return [token for token, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))]
 
 
 def _release() -> None:
@@ -102,6 +114,7 @@ class ServedModel:
         self._limits = limits
         self._metrics = metrics
         self._ids = encoder.id_count
+        self._frame = _frame(encoder)
         self._batcher = Batcher(encoder, metrics.of_model(name), precision=precision)
         self._tokenizing = Worker("opencse-tokenizer")
         self._tokenizer = threading.Lock()
@@ -201,7 +214,7 @@ class ServedModel:
         return rows, over
 
     def _checked(self, inputs: Sequence[object], start: int) -> tuple[list[Ids], list[tuple[int, int]]]:
-        """Checks token ids, and truncates long rows; see `_tokenized`."""
+        """Checks token ids, adds missing special tokens ([CLS], [SEP]), and truncates long rows; see `_tokenized`."""
         rows: list[Ids] = []
         over: list[tuple[int, int]] = []
         for number, ids in enumerate(inputs):
@@ -216,9 +229,13 @@ class ServedModel:
                     param="input",
                     code="invalid_token_id",
                 )
-            if len(ids) > self.encoder.max_length:
-                over.append((number, len(ids)))
-            rows.append(np.asarray(ids[: self.encoder.max_length], dtype=np.int32))
+            first, last = self._frame
+            inner = ids[len(first) if ids[: len(first)] == first else 0 :]
+            inner = inner[: len(inner) - len(last)] if last and inner[-len(last) :] == last else inner
+            most = self.encoder.max_length - len(first) - len(last)
+            if len(inner) > most:
+                over.append((number, len(first) + len(inner) + len(last)))
+            rows.append(np.asarray([*first, *inner[:most], *last], dtype=np.int32))
         return rows, over
 
     def _too_long(self, number: int, length: int) -> ApiError:
