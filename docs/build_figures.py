@@ -227,7 +227,7 @@ def densities(encoders: Shown) -> str:
     columns = 3
     rows = -(-len(encoders) // columns)
     figure = new_figure(10.5, 1.0 + 1.7 * rows)
-    panels = figure.subplots(rows, columns, sharex=True, squeeze=False).ravel()
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
     for number, (panel, (name, one)) in enumerate(zip(panels, encoders.items(), strict=False)):
         for colour, (group, values) in zip(SERIES, one["densities"].items(), strict=False):
             panel.plot(one["density_at"], values, color=colour, linewidth=1.4, label=None if number else group)

@@ -147,7 +147,7 @@ def gains_here(sts: Comparison, published: Mapping[str, Any]) -> dict[str, Paire
     return sts.adjusted([name for name in published["systems"] if name in sts.scores], BASE)
 
 
-VERDICTS = ("holds", "does not hold", "not decided")
+VERDICTS = ("holds", "not seen here", "not decided")
 
 
 def verdict(pair: PairedSeeds, gain: float) -> str:

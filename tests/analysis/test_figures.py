@@ -45,7 +45,7 @@ FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "tokens": (lambda: token_map(["[CLS]", "word"], [[1.0, 0.5], [0.5, 1.0]], "layer 2"), ("[CLS]", "word", "layer 2")),
     "tasks": (lambda: before_after({"old": {"STS12": 50.0}, "new": {"STS12": 60.0}}), ("STS12", "old", "new")),
     "densities": (
-        lambda: densities([0.0, 0.5, 1.0], {"0-1": [0.0, 1.0, 0.0], "4-5": [0.0, 0.5, 2.0]}, "m"),
+        lambda: densities([0.0, 0.5, 1.0], {"m": {"0-1": [0.0, 1.0, 0.0], "4-5": [0.0, 0.5, 2.0]}})[0],
         ("0-1", "4-5"),
     ),
     "bins": (

@@ -134,6 +134,11 @@ def test_short_names_tell_models_apart() -> None:
     assert short_names(["runs/a/last"]) == ["a/last"]
     assert short_names(["x/a/m", "y/a/m", "n"]) == ["x/a/m", "y/a/m", "n"]
     assert short_names(["last", "words:FILE"]) == ["last", "words:FILE"]
+    assert short_names(["START", "OUT/runs/s/simcse/1/last"]) == ["START", "simcse, s, seed 1, last"]
+    assert short_names([f"OUT/runs/s/{one}" for one in ("sscl/1", "sscl/2/last", "sscl/data-1-dropout-2")]) == [
+        "sscl, s, seed 1", "sscl, s, seed 2, last", "sscl, s, data-1-dropout-2",
+    ]  # fmt: skip
+    assert short_names(["A/runs/s/sscl/1", "B/runs/s/sscl/1"]) == ["A/runs/s/sscl/1", "B/runs/s/sscl/1"]
 
 
 def test_the_command(

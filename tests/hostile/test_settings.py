@@ -1,112 +1,34 @@
-"""Every number in a recipe, a static encoder or a new backbone: not a number, infinite, negative, huge, a word."""
+"""Numbers of a recipe, a static encoder and a new backbone, one case per kind of fault; recipes that do not exist."""
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from helpers import Run
 from hostile.harness import Case, cases, refuse
 from hostile.worlds import BAD_RECIPES
-from opencse.making.backbone import Shape
-from opencse.making.static import StaticSettings
-from opencse.objective.registry import PartOf, built_in
-from opencse.recipes.recipe import Recipe
-from opencse.settings import PartSettings
 
 pytestmark = pytest.mark.slow
 
 HUGE = 10**30
 
 
-def bound(field: FieldInfo, names: tuple[str, ...]) -> float | None:
-    """The tightest of the bounds called ``names`` (``ge``, ``gt``; ``le``, ``lt``)."""
-    found = [getattr(rule, name) for rule in field.metadata for name in names if hasattr(rule, name)]
-    return found[0] if found else None
-
-
-def number_kind(annotation: object) -> type | None:
-    """``int`` or ``float`` where a field holds one number (or is unset), else None."""
-    kinds = set(typing.get_args(annotation) or (annotation,)) - {type(None)}
-    return next((kind for kind in (int, float) if kinds == {kind}), None)
-
-
-def wrong_values(field: FieldInfo) -> list[str]:
-    """What a number's field must refuse."""
-    kind = number_kind(field.annotation)
-    assert kind is not None
-    least, most = bound(field, ("ge", "gt")), bound(field, ("le", "lt"))
-    values = ["nan", "inf", "abc"]
-    if least is not None and least >= 0:
-        values.append("-1")
-    if kind is int or most is not None:
-        values.append(str(HUGE))
-    if kind is int:
-        values.append("1.5")
-    return values
-
-
-def parts(annotation: object) -> Iterator[type[BaseModel]]:
-    """The settings classes named in an annotation, unions, tuples and open sets of parts opened."""
-    if isinstance(annotation, PartOf):
-        yield from (part.Settings for part in built_in(annotation.role).values())
-    elif isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation is not PartSettings:
-        yield annotation
-    for inner in typing.get_args(annotation):
-        yield from parts(inner)
-
-
-def numbers(
-    cls: type[BaseModel], path: str, setup: tuple[str, ...]
-) -> Iterator[tuple[str, FieldInfo, tuple[str, ...]]]:
-    """Dotted keys of all numbers below ``cls``, with the overrides that bring their part into the recipe."""
-    for name, field in cls.model_fields.items():
-        if path == "" and name in ("presets", "datasets"):  # further data sets have the settings of the first
-            continue
-        key = f"{path}{name}"
-        if number_kind(field.annotation) is not None:
-            yield key, field, setup
-        inside = [part for one in (field.annotation, *field.metadata) for part in parts(one)]
-        several = "tuple" in str(field.annotation)
-        for part in inside:
-            kind = part.model_fields.get("kind")
-            chosen = "" if kind is None else str(kind.default)
-            where = f"{key}.0" if several else key
-            whole = f'{key}=[{{kind="{chosen}"}}]' if several else f'{key}={{kind="{chosen}"}}'
-            tagged = kind is not None and (len(inside) > 1 or several)
-            yield from numbers(part, f"{where}.", (*setup, whole) if tagged else setup)
-
-
-FOUND = [one for one in numbers(Recipe, "", ()) if ".teachers." not in one[0]]  # a list that --set cannot index
-
-
-def _set(setup: tuple[str, ...], key: str, value: str) -> str:
-    return " ".join(f"--set '{override}'" for override in (*setup, f"{key}={value}"))
-
-
-RECIPE = [
-    Case(f"recipes show simcse {_set(setup, key, value)}", (f"--set {key}=", key.rsplit(".", 1)[-1]))
-    for key, field, setup in FOUND
-    for value in wrong_values(field)
-]
-
-STATIC = [
-    Case(f"static good.txt --out new --model tiny --set '{key}={value}'", (f"--set {key}=", key))
-    for key, field in StaticSettings.model_fields.items()
-    if number_kind(field.annotation) is not None
-    for value in wrong_values(field)
-    if not (key == "sif" and value == "inf")  # weighs all pieces alike
-]
-
-SHAPES = [
-    Case(f"pretrain good.txt --out new --{key}={value}", (key,))
-    for key, field in Shape.model_fields.items()
-    for value in wrong_values(field)
+WRONG = {"learning_rate": ("nan", "inf", "abc", "-1"), "batch_size": (str(HUGE), "1.5"), "seed": ("-1",)}
+QUEUE = """--set 'objective.negatives=[{kind="momentum_queue"}]' --set objective.negatives.0.momentum="""
+NUMBERS = [
+    *(
+        Case(f"recipes show simcse --set 'training.{key}={value}'", (f"--set training.{key}=", key))
+        for key, values in WRONG.items()
+        for value in values
+    ),
+    *(Case(f"recipes show simcse {QUEUE}{value}", ("momentum",)) for value in ("nan", "-1", "2")),
+    *(
+        Case(f"static good.txt --out new --model tiny --set 'dimension={value}'", ("dimension",))
+        for value in ("nan", "-1", "1.5")
+    ),
+    *(Case(f"pretrain good.txt --out new --layers={value}", ("layers",)) for value in ("abc", "-1", str(HUGE))),
 ]
 
 FILES = [
@@ -169,18 +91,8 @@ OTHER = [
 ]
 
 
-@cases(RECIPE)
-def test_numbers_of_a_recipe(case: Case, opencse: Run, world: Path) -> None:
-    refuse(case, opencse, world)
-
-
-@cases(STATIC)
-def test_numbers_of_a_static_encoder(case: Case, opencse: Run, world: Path) -> None:
-    refuse(case, opencse, world)
-
-
-@cases(SHAPES)
-def test_numbers_of_a_new_backbone(case: Case, opencse: Run, world: Path) -> None:
+@cases(NUMBERS)
+def test_numbers(case: Case, opencse: Run, world: Path) -> None:
     refuse(case, opencse, world)
 
 
@@ -192,13 +104,3 @@ def test_recipe_files(case: Case, opencse: Run, world: Path) -> None:
 @cases(OTHER)
 def test_recipes(case: Case, opencse: Run, world: Path) -> None:
     refuse(case, opencse, world)
-
-
-def test_the_table_holds_every_part_of_a_recipe(opencse: Run) -> None:
-    keys = {key for key, _, _ in FOUND}
-    assert {"training.seed", "data.near_duplicates", "objective.view.rate", "objective.negatives.0.momentum"} <= keys
-    assert {"objective.terms.0.off_diagonal", "objective.positive.of.samples", "training.worst_case.inputs.sd"} <= keys
-    assert len(RECIPE) > 350
-    for setup in {setup for _, _, setup in FOUND}:
-        code, _, stderr = opencse("recipes", "show", "simcse", *(word for one in setup for word in ("--set", one)))
-        assert code == 0, f"{setup}: {stderr}"

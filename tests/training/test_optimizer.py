@@ -24,7 +24,8 @@ from opencse.training.optimizer import TransformersAdamW, build_optimizer, learn
 from opencse.training.settings import TrainingSettings
 
 RATE, DECAY, STEPS = 0.01, 0.3, 12
-KINDS = ("torch", "transformers")
+KINDS = ("torch", "transformers", "uncorrected")
+EPS = 2e-8
 
 
 def gradient_of(step: int, weight: int) -> float:
@@ -41,21 +42,21 @@ def by_loops(kind: str, start: list[float], *, decay: float = DECAY) -> list[flo
             g = gradient_of(step, i)
             mean[i] = 0.9 * mean[i] + 0.1 * g
             square[i] = 0.999 * square[i] + 0.001 * g * g
-            if kind == "transformers":
-                size = rate * math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
-                weights[i] -= size * mean[i] / (math.sqrt(square[i]) + 1e-8)
+            if kind != "torch":
+                corrected = math.sqrt(1 - 0.999**step) / (1 - 0.9**step) if kind == "transformers" else 1.0
+                weights[i] -= rate * corrected * mean[i] / (math.sqrt(square[i]) + EPS)
                 weights[i] -= rate * decay * weights[i]
             else:
                 weights[i] -= rate * decay * weights[i]
                 corrected = mean[i] / (1 - 0.9**step)
-                weights[i] -= rate * corrected / (math.sqrt(square[i] / (1 - 0.999**step)) + 1e-8)
+                weights[i] -= rate * corrected / (math.sqrt(square[i] / (1 - 0.999**step)) + EPS)
     return weights
 
 
 def moved(kind: str, start: list[float], *, decay: float = DECAY) -> list[float]:
     """The same by the optimizer of a run."""
     weights = torch.nn.Parameter(torch.tensor([start], dtype=torch.float64))
-    settings = TrainingSettings(adamw=kind, learning_rate=RATE, weight_decay=decay)
+    settings = TrainingSettings(adamw=kind, learning_rate=RATE, weight_decay=decay, eps=EPS)
     optimizer = build_optimizer([weights], settings)
     for step in range(1, STEPS + 1):
         for group in optimizer.param_groups:
@@ -71,8 +72,9 @@ def test_every_kind_against_loops(kind: str, decay: float) -> None:
     start = [1.0, -0.5, 0.25]
     expected = by_loops(kind, start, decay=decay)
     assert moved(kind, start, decay=decay) == pytest.approx(expected, rel=1e-12)
-    other = by_loops("torch" if kind == "transformers" else "transformers", start, decay=decay)
-    assert max(abs(a - b) for a, b in zip(expected, other, strict=True)) > 1e-3, "eps counts where gradients are small"
+    for other in {*KINDS} - {kind}:
+        away = zip(expected, by_loops(other, start, decay=decay), strict=True)
+        assert max(abs(a - b) for a, b in away) > 1e-3, "eps counts where gradients are small"
 
 
 def test_decay_comes_after_the_move() -> None:
@@ -87,6 +89,7 @@ def test_decay_comes_after_the_move() -> None:
         ends[kind] = float(weight.detach())
     assert ends["torch"] == pytest.approx(-0.5, rel=1e-6)
     assert ends["transformers"] == pytest.approx(-0.5 * (1 - 0.5 * 0.4), rel=1e-6)
+    assert ends["uncorrected"] / ends["transformers"] == pytest.approx(3.16, rel=1e-3)
 
 
 def test_how_much_more_eps_counts() -> None:

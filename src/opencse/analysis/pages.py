@@ -113,12 +113,14 @@ def geometry(findings: Findings) -> ReportSection | None:
 
 def groups(findings: Findings) -> ReportSection | None:
     """Writes the densities of the cosines by gold score."""
-    pictures = []
-    for name, densities_of_model in _by_model(findings, lambda one: one.densities).items():
-        curves = {f"{g.lower:g}-{g.upper:g}": g.density for g in densities_of_model.groups if g.density is not None}
-        pictures.append(figure(densities(densities_of_model.grid, curves, name)))
-    if not pictures:
+    known = _by_model(findings, lambda one: one.densities)
+    if not known:
         return None
+    curves = {
+        name: {f"{g.lower:g}-{g.upper:g}": g.density for g in one.groups if g.density is not None}
+        for name, one in known.items()
+    }
+    pictures = map(figure, densities(next(iter(known.values())).grid, curves))
     note = (
         "Cosines of the graded pairs, grouped by gold score. The higher the gold score, the further to the right a "
         "group should lie; the less two groups overlap, the better the model separates them."

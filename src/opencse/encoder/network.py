@@ -259,7 +259,7 @@ class EncoderNetwork(nn.Module):
             headless: return pooled vectors, before the dense layers and the training head; see `project`.
             dropout: the rate of the backbone's dropout for the sentences; None: its own.
         """
-        sentence, by_layer = None, {}
+        sentence, pooled, by_layer = None, None, {}
         if tokens is not None:
             intermediate = tuple(layers)
             first_only = self.pooling is Pooling.CLS and not intermediate
@@ -271,15 +271,16 @@ class EncoderNetwork(nn.Module):
             by_layer = {layer: self.pool([states[layer]], tokens) for layer in intermediate}
             if self.alone is not None:
                 sentence, by_layer = self._denoised(sentence, by_layer, tokens)
+            pooled = sentence
             if not headless:
                 sentence = self.project(sentence)
-                by_layer = {layer: self.project(pooled) for layer, pooled in by_layer.items()}
+                by_layer = {layer: self.project(vectors) for layer, vectors in by_layer.items()}
         if masked is None:
-            return Encoded(sentence, by_layer)
+            return Encoded(sentence, by_layer, pooled=pooled)
         head, hidden = self._masked_states(masked)
         if masked.labels is None:
-            return Encoded(sentence, by_layer, masked_logits=head(hidden))
-        return Encoded(sentence, by_layer, masked_losses=head.losses(hidden, masked.labels))
+            return Encoded(sentence, by_layer, masked_logits=head(hidden), pooled=pooled)
+        return Encoded(sentence, by_layer, masked_losses=head.losses(hidden, masked.labels), pooled=pooled)
 
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
         """The inference forward: (rows, dimension) vectors as saved models give them.

@@ -45,18 +45,31 @@ class Cell:
 def short_names(models: Sequence[str]) -> list[str]:
     """Shortens the models' names to as many last parts as are needed to tell them apart.
 
-    ``last`` alone is no name, since every run has a folder of that name.
+    ``last`` alone is no name, since every run has a folder of that name. The runs of a comparison are called after
+    their recipe, start and seed.
 
     Example:
         >>> short_names(["runs/a/last", "runs/b/last"])
         ['a/last', 'b/last']
+        >>> short_names(["OUT/runs/bert/simcse/1/last", "OUT/runs/bert/esimcse/1/last"])
+        ['simcse, bert, seed 1, last', 'esimcse, bert, seed 1, last']
     """
+    runs = [_run_of_study(Path(model).parts) for model in models]
+    if len({*filter(None, runs)}) < len([*filter(None, runs)]):
+        runs = [""] * len(models)
     parts = [Path(model).parts for model in models]
     for length in range(1, max(map(len, parts), default=0) + 1):
-        names = [str(Path(*path[-length:])) for path in parts]
+        names = [run or str(Path(*path[-length:])) for run, path in zip(runs, parts, strict=True)]
         if len(set(names)) == len(names) and "last" not in names:
             return names
     return list(models)
+
+
+def _run_of_study(parts: Sequence[str]) -> str:
+    """Recipe, start and seed of ``OUT/runs/START/RECIPE/SEED``, with ``last`` or without; empty for other folders."""
+    last = ", last" if parts[-1:] == ("last",) else ""
+    runs, start, recipe, seed = ("", "", "", "", *(parts[:-1] if last else parts))[-4:]
+    return f"{recipe}, {start}, {'seed ' * seed.isdigit()}{seed}{last}" if runs == "runs" else ""
 
 
 def short_rows(rows: Sequence[str]) -> tuple[list[str], str]:

@@ -38,12 +38,14 @@ class Encoded:
         layers: the same for each requested intermediate layer, pooled and projected in the same way.
         masked_logits: (M, vocabulary) at the masked positions, or None.
         masked_losses: (M,) cross-entropy there, where the hidden tokens were given; else None.
+        pooled: (rows, hidden) pooled vectors before the dense layers and the training head.
     """
 
     sentence: Tensor | None
     layers: dict[int, Tensor] = field(default_factory=dict)
     masked_logits: Tensor | None = None
     masked_losses: Tensor | None = None
+    pooled: Tensor | None = None
 
     @property
     def vectors(self) -> Tensor:

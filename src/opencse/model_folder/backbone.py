@@ -14,6 +14,7 @@ from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_code, refuse_foreign
 from opencse.model_folder.padding_check import require_padding_unseen
 from opencse.model_folder.weight_files import require_repeats, require_sizes
+from opencse.modules.dense import Dense
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -169,6 +170,25 @@ def load_all_weights(
         )
     network: PreTrainedModel = model
     return network
+
+
+def load_pooler(folder: Path) -> Dense:
+    """BERT's pooler, a linear layer and tanh, from the weights of ``folder``; `load_backbone` leaves it out.
+
+    Raises:
+        UserError: if the folder has none.
+    """
+    from transformers import AutoModel
+
+    network = load_all_weights(AutoModel.from_pretrained, folder, load_config(folder), False)
+    stored = getattr(getattr(network, "pooler", None), "dense", None)
+    if not isinstance(stored, nn.Linear):
+        raise UserError(
+            f"{folder}: a {network.config.model_type} model has no pooler of BERT's shape; leave pooler out"
+        )
+    pooler = Dense(stored.in_features, stored.out_features)
+    pooler.linear = stored
+    return pooler
 
 
 def drop_pooler(model: PreTrainedModel) -> PreTrainedModel:

@@ -21,7 +21,8 @@ class TransformersAdamW(torch.optim.Optimizer):
         w <- w - lr * weight_decay * w
 
     Kingma and Ba (and torch) add eps to the corrected root, ``sqrt(v / (1 - beta_2^t)) + eps``, and decay first. So
-    eps is larger here by ``1 / sqrt(1 - beta_2^t)``: 32 times at the first step, 3.2 times at the hundredth.
+    eps is larger here by ``1 / sqrt(1 - beta_2^t)``: 32 times at the first step, 3.2 times at the hundredth. Without
+    ``correct_bias`` the two factors of the first line are left out: the first moves are 3.2 times as long.
 
     Example:
         >>> weight = nn.Parameter(torch.tensor([1.0]))
@@ -39,8 +40,10 @@ class TransformersAdamW(torch.optim.Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.0,
+        correct_bias: bool = True,
     ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+        self.correct_bias = correct_bias
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -61,14 +64,15 @@ class TransformersAdamW(torch.optim.Optimizer):
         step, (first, second) = int(state["step"]), group["betas"]
         mean = state["exp_avg"].mul_(first).add_(gradient, alpha=1 - first)
         square = state["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        size = group["lr"] * math.sqrt(1 - second**step) / (1 - first**step)
+        correction = math.sqrt(1 - second**step) / (1 - first**step) if self.correct_bias else 1.0
+        size = group["lr"] * correction
         weights.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-size)
         if group["weight_decay"] > 0:
             weights.mul_(1 - group["lr"] * group["weight_decay"])
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """Makes AdamW (eps 1e-8), with weight decay for matrices and without for other weights; or RMSprop.
+    """Makes AdamW, with weight decay for matrices and without for other weights; or RMSprop.
 
     RMSprop has TensorFlow's defaults, with which CT was trained: ``v <- .9 v + .1 g^2``, then
     ``w <- w - lr * g / (sqrt(v) + 1e-7)``.
@@ -81,13 +85,16 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
     groups = [group for group in groups if group["params"]]
-    if settings.adamw == "transformers":
-        return TransformersAdamW(groups, settings.learning_rate, betas=settings.betas)
+    if settings.adamw != "torch":
+        correct = settings.adamw == "transformers"
+        return TransformersAdamW(
+            groups, settings.learning_rate, betas=settings.betas, eps=settings.eps, correct_bias=correct
+        )
     fused = all(p.device.type in ("cpu", "cuda") for p in trained)
     on_gpu = bool(trained) and all(p.device.type == "cuda" for p in trained)
     rate = torch.tensor(settings.learning_rate, device=trained[0].device) if on_gpu else settings.learning_rate
     # a rate in a tensor can be changed between two replays of a recorded step
-    return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, fused=fused, capturable=on_gpu)
+    return torch.optim.AdamW(groups, lr=rate, betas=settings.betas, eps=settings.eps, fused=fused, capturable=on_gpu)
 
 
 def trained_weights(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:

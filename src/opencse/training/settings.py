@@ -39,7 +39,9 @@ class TrainingSettings(Settings):
         rate_changes: with ``constant``: steps (from 1, ascending) and the rate from each on: ``[[502, 8e-6], ...]``.
         optimizer: ``adamw``, or ``rmsprop`` (with a moving average of .9 and eps 1e-7, as TensorFlow has it; CT's).
         adamw: ``torch`` is AdamW as published; ``transformers`` is that of transformers 4, with which the authors' code
-            trains: eps is added before the bias correction, which makes it count more in the first steps.
+            trains: eps is added before the bias correction, which makes it count more in the first steps;
+            ``uncorrected`` is that one without the bias correction (its ``correct_bias=False``).
+        eps: AdamW's, added to the root of the average square.
         betas: AdamW's decay rates of the moving averages of the gradient and of its square.
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
@@ -80,7 +82,8 @@ class TrainingSettings(Settings):
     warmup: float = Field(default=0.0, ge=0, lt=1)
     rate_changes: tuple[tuple[Annotated[int, Field(ge=2)], Annotated[float, Field(gt=0, le=1_000)]], ...] = ()
     optimizer: Literal["adamw", "rmsprop"] = "adamw"
-    adamw: Literal["torch", "transformers"] = "torch"
+    adamw: Literal["torch", "transformers", "uncorrected"] = "torch"
+    eps: float = Field(default=1e-8, gt=0, le=1)
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
     weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
     max_grad_norm: float = Field(default=1.0, gt=0)
@@ -105,8 +108,11 @@ class TrainingSettings(Settings):
         steps = [step for step, _ in self.rate_changes]
         if steps != sorted(set(steps)):
             raise ValueError("the steps of rate_changes ascend")
-        if self.optimizer == "rmsprop" and (self.weight_decay or self.adamw != "torch" or self.betas != (0.9, 0.999)):
-            raise ValueError("adamw, betas and weight_decay are AdamW's, not of optimizer = rmsprop; leave them out")
+        own = (self.adamw, self.eps, self.betas, self.weight_decay)
+        if self.optimizer == "rmsprop" and own != ("torch", 1e-8, (0.9, 0.999), 0.0):
+            raise ValueError(
+                "adamw, betas, eps and weight_decay are AdamW's, not of optimizer = rmsprop; leave them out"
+            )
         return self
 
     @property

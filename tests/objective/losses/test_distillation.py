@@ -58,7 +58,7 @@ def mle_by_loops(student: Tensor, teacher: Tensor) -> Tensor:
             chances = softmax([ours[k] for k in remaining])
             total = total - chances[remaining.index(best)].log()
             remaining.remove(best)
-    return total / (N * K)
+    return total / N  # eq. 9: a sum over the positions
 
 
 def js_by_loops(student: Tensor, teacher: Tensor) -> Tensor:

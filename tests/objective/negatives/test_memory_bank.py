@@ -136,9 +136,6 @@ def test_the_bank_reads_vectors_of_any_precision(encoder: SentenceEncoder) -> No
         )
 
 
-def test_the_bank_begins_first() -> None:
-    bank = MemoryBank(MemoryBank.Settings())
-    with pytest.raises(RuntimeError, match="before begin"):
-        bank.columns(reps_of(anchors_of(2), [0, 1]), COSINE).dense()
+def test_the_bank_has_a_step_at_least() -> None:
     with pytest.raises(UserError, match="steps"):
         validate(MemoryBank.Settings, {"kind": "memory_bank", "steps": 0}, "test")

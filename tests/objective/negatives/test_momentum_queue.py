@@ -379,13 +379,3 @@ def test_under_autocast_the_queue_stays_in_float32(encoder: SentenceEncoder, sen
         with torch.no_grad():
             exact = encoder.eval()(inputs.anchors).sentence
         assert torch.allclose(queue_of(objective).vectors, exact, atol=0.05)
-
-
-def test_used_before_begin_is_a_fault_of_the_program(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    objective = build()
-    inputs = batches(encoder, sentences, (N,))[0]
-    reps = objective.represent(encoder, inputs)
-    with pytest.raises(RuntimeError, match="before begin"):
-        objective(reps)
-    with pytest.raises(RuntimeError, match="before begin"):
-        objective.after_backward(encoder, [inputs], [reps])

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
+from transformers import BertModel
 
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.backbone import load_pooler
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
@@ -160,6 +164,35 @@ def test_a_template_or_prompt_of_its_own_is_around_the_texts(
         begun(other, tmp_path / "templated")
 
 
+def test_the_pooler_of_the_weights_is_read_and_dropout_can_be_on(
+    encoder: SentenceEncoder, folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    bert: Any = BertModel.from_pretrained(folder)
+    bert.eval()
+    torch.nn.init.normal_(bert.pooler.dense.weight)
+    bert.save_pretrained(tmp_path)
+    encoder.tokenizer.hf.save_pretrained(tmp_path)
+    inputs = step(encoder, sentences)
+
+    def read(one_text: bool = False, **how: bool) -> TaughtVectors:
+        teacher = Teacher(TeacherSettings(model=str(tmp_path), pooling=Pooling.CLS, **how), "test")
+        teacher.begin(encoder)
+        return teacher.read(inputs, 2 * N, "views", one_text=one_text)
+
+    with torch.no_grad():
+        rows = inputs.anchors
+        theirs = bert(rows.input_ids, rows.attention_mask).pooler_output
+    torch.testing.assert_close(read(pooler=True).anchor, theirs, rtol=1e-4, atol=1e-5)
+    noisy, again = read(dropout=True, one_text=True), read(dropout=True)
+    distances = [(noisy.anchor - other).abs().max() for other in (read().anchor, again.anchor, noisy.positive)]
+    assert min(distances) > 1e-2, "each row of each step has a mask of its own"
+    assert not noisy.anchor.requires_grad
+    with pytest.raises(UserError, match=r"1 weights of BertModel are missing|pooler"):
+        load_pooler(folder)
+    with pytest.raises(ValidationError, match="pooler = true needs the folder"):
+        TeacherSettings(pooler=True)
+
+
 def test_of_a_folder_the_state_has_the_fingerprint_alone(
     encoder: SentenceEncoder, folder: Path, tmp_path: Path
 ) -> None:
@@ -178,11 +211,6 @@ def test_texts_longer_than_the_teacher_reads_are_refused(
     teacher.model.max_length = 4
     with pytest.raises(UserError, match=r"reads 4 tokens, and a text has .*; set data.max_length=4"):
         taught(encoder, step(encoder, sentences), teacher, "anchors")
-
-
-def test_it_is_used_after_begin(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    with pytest.raises(RuntimeError, match="used before begin"):
-        taught(encoder, step(encoder, sentences), Teacher(TeacherSettings(), "test"), "anchors")
 
 
 def test_requests_for_one_teacher_are_one_request() -> None:

@@ -16,12 +16,13 @@ from naive_attention import attention
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import plain_states
-from opencse.modules.dense import Dense
+from opencse.modules.dense import Dense, Projection
 from opencse.objective.context import Context
 from opencse.objective.objective import Objective
 from opencse.objective.terms.conditional_mlm import ConditionalMLM
 from opencse.objective.vectors.chunks import WHOLE, Chunks
-from opencse.objective.vectors.requests import MaskedViews
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import MaskedViews, Pooled, Sentences
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.text.tokenizer import Tokens
@@ -53,7 +54,8 @@ def step(
     copy = request.prepare(tokens, encoder.tokenizer, np.random.default_rng(1))
     keys = torch.zeros(N, 2, dtype=torch.int64)
     inputs = StepInputs(tokens, N, keys, {request: copy}, noise_seed=3, chunks=chunks)
-    reps = Representations(vectors[:N], vectors[N:], vectors[:N].unsqueeze(1)[:, :0], keys, {request: copy})
+    head = torch.zeros(N, 5)  # what the head makes of them does not count
+    reps = Representations(head, head, head.unsqueeze(1)[:, :0], keys, {request: copy, Pooled(): vectors})
     return replace(reps, computed={term.name: term.compute(inputs, reps)})
 
 
@@ -141,6 +143,24 @@ def test_the_frozen_layers_are_those_of_the_start_without_dropout(encoder: Sente
     assert not torch.equal(weights[0], weights[2])
 
 
+def test_the_vectors_that_are_read_are_those_before_the_head(encoder: SentenceEncoder, tokens: Tokens) -> None:
+    encoder.eval()
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        expected = encoder(tokens).sentence
+    for head in (Dense.linear_head(32, random, 8), Projection(32, random)):
+        encoder.projection = head
+        for chunks in (WHOLE, Chunks(4)):
+            inputs = StepInputs(tokens, N, torch.zeros(N, 2, dtype=torch.int64), chunks=chunks)
+            reps = represent(encoder, inputs, [Sentences(), Pooled()])
+            torch.testing.assert_close(reps[Pooled()], expected)
+            assert reps.anchor.shape == (N, head.out_features)
+            encoder.zero_grad()
+            torch.autograd.backward([reps[Pooled()].square().sum()])
+            assert all(p.grad is None for p in head.parameters())
+            assert any(p.grad is not None for p in encoder.backbone.parameters())
+
+
 def test_what_it_cannot_be_combined_with(encoder: SentenceEncoder) -> None:
     objective = Objective(Dropout(), terms=[ConditionalMLM(ConditionalMLM.Settings(depth=9))])
     with pytest.raises(UserError, match=r"fewer than the 9 .*leave objective\.terms\.conditional_mlm\.depth"):
@@ -149,11 +169,3 @@ def test_what_it_cannot_be_combined_with(encoder: SentenceEncoder) -> None:
     mini = SentenceEncoder("opencse-mini", device="cpu")
     with pytest.raises(UserError, match="has no layers, and the conditional_mlm term"):
         objective.check(Context(objective, encoder=mini, model="opencse-mini"))
-    encoder.projection = Dense.linear_head(32, torch.Generator().manual_seed(0), 8)
-    with pytest.raises(UserError, match="8 dimensions, where tokens have 32"):
-        objective.check(Context(objective, encoder=encoder, model="tiny"))
-    encoder.lm_head = None
-    with pytest.raises(RuntimeError, match="without a masked-LM head"):
-        ConditionalMLM().begin(encoder, batch_size=N, seed=0)
-    with pytest.raises(RuntimeError, match="used before begin"):
-        ConditionalMLM().compute(None, None)  # type: ignore[arg-type]

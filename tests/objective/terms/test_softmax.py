@@ -62,8 +62,6 @@ def test_what_is_refused(encoder: SentenceEncoder) -> None:
         begun(encoder, classes=1)
     with pytest.raises(ValidationError, match="name each feature once"):
         Softmax.Settings(features=("vectors", "vectors"))
-    with pytest.raises(RuntimeError, match="before begin"):
-        Softmax().loss(replace(Representations.of(torch.eye(2), torch.eye(2))))
 
 
 def test_it_is_trained_checkpointed_and_left_out_of_the_saved_encoder(

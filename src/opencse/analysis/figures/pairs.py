@@ -20,26 +20,29 @@ def gold_against_cosine(gold: Sequence[float], cosines: Mapping[str, Sequence[fl
     return pictures
 
 
-def densities(grid: Sequence[float], groups: Mapping[str, Sequence[float]], name: str) -> str:
+def densities(grid: Sequence[float], models: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
     """Draws the density of the cosine in each group of gold scores, one above the other (SimCSE, Fig. G.1).
 
     Args:
         grid: cosines.
-        groups: by their gold scores (lowest first), the density at each point of the grid.
-        name: of the model.
+        models: by name: by gold scores (lowest first), a group's density at each point of the grid. All pictures have
+            the same axis of cosines.
     """
-    title = f"{name}: density of the cosine by gold score"
-    figure, axes = canvas(title, "cosine", "gold score", height=0.8 + 0.5 * len(groups))
-    tallest = max((max(values, default=0.0) for values in groups.values()), default=1.0) or 1.0
-    for row, values in enumerate(groups.values()):
-        top = [row + 1.5 * value / tallest for value in values]
-        axes.fill_between(list(grid), row, top, color=AFTER, alpha=0.35, zorder=len(groups) - row)
-        axes.plot(list(grid), top, color=AFTER, linewidth=1.2, zorder=len(groups) - row)
-    filled = [x for values in groups.values() for x, value in zip(grid, values, strict=True) if value > 0.01 * tallest]
-    if filled:
-        axes.set_xlim(min(filled), max(filled))
-    axes.set_yticks(range(len(groups)), list(groups))
-    return to_svg(figure)
+    highest = {name: max(map(max, groups.values()), default=0.0) or 1.0 for name, groups in models.items()}
+    curves = [(values, highest[name]) for name, groups in models.items() for values in groups.values()]
+    shown = [x for values, most in curves for x, value in zip(grid, values, strict=True) if value > 0.01 * most]
+    pictures = []
+    for name, groups in models.items():
+        title = f"{name}: density of the cosine by gold score"
+        figure, axes = canvas(title, "cosine", "gold score", height=0.8 + 0.5 * len(groups))
+        for row, values in enumerate(groups.values()):
+            top = [row + 1.5 * value / highest[name] for value in values]
+            axes.fill_between(list(grid), row, top, color=AFTER, alpha=0.35, zorder=len(groups) - row)
+            axes.plot(list(grid), top, color=AFTER, linewidth=1.2, zorder=len(groups) - row)
+        axes.set_xlim(min(shown, default=-1), max(shown, default=1))
+        axes.set_yticks(range(len(groups)), list(groups))
+        pictures.append(to_svg(figure))
+    return pictures
 
 
 def token_map(tokens: Sequence[str], cosines: Sequence[Sequence[float]], title: str) -> str:

@@ -54,7 +54,7 @@ def scores_by_recipe(
 
     rows = max(len(recipes) for recipes, _ in panels.values())
     figure = new_figure(1.6 + 4.4 * len(panels), 1.1 + 0.34 * rows)
-    axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    axes = figure.subplots(1, len(panels), squeeze=False, sharex=True, sharey=True)[0]
     for panel, (start, (recipes, start_scores)) in zip(axes, panels.items(), strict=True):
         for row, (recipe, scores) in enumerate(recipes.items()):
             statistics = summary(scores)

@@ -46,13 +46,13 @@ def list_net(
 
 
 def list_mle(student: Tensor, teacher: Tensor, *, student_temperature: float = 0.05) -> Tensor:
-    """How unlikely the teacher's order is if the student draws one (Plackett-Luce), per position.
+    """How unlikely the teacher's order is if the student draws one (Plackett-Luce).
 
     With s_i1 >= s_i2 ... the student's similarities divided by tau_S, in the order of the teacher's, greatest first::
 
-        loss = mean over i and k of  log sum_{l >= k} exp(s_il) - s_ik
+        loss = mean_i sum_k ( log sum_{l >= k} exp(s_il) - s_ik )
 
-    ListMLE in RankCSE (Liu et al. 2023, arXiv:2305.16726, eq. 9), as a mean over positions, where the paper has a sum.
+    ListMLE in RankCSE (Liu et al. 2023, arXiv:2305.16726, eq. 9).
     Of texts with equal similarity to the teacher the first comes first.
 
     Args:
@@ -63,14 +63,14 @@ def list_mle(student: Tensor, teacher: Tensor, *, student_temperature: float = 0
     Example:
         >>> teacher = torch.tensor([[3.0, 2.0, 1.0]])
         >>> list_mle(teacher, teacher, student_temperature=1.0)
-        tensor(0.2403)
+        tensor(0.7209)
         >>> list_mle(-teacher, teacher, student_temperature=1.0)
-        tensor(1.2403)
+        tensor(3.7208)
     """
     order = teacher.sort(dim=1, descending=True, stable=True).indices
     logits = at_least_float32(student).gather(1, order) / student_temperature
     later = logits.flip(1).logcumsumexp(dim=1).flip(1)
-    return (later - logits).mean()
+    return (later - logits).sum(dim=1).mean()
 
 
 def shuffled_in_groups(teacher: Tensor, share: float, uniform: Tensor) -> Tensor:

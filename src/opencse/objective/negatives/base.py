@@ -218,8 +218,8 @@ class Fitted(Generated):
             distribution.fit(at_least_float32(store.vectors), self.noise(reps[-1], "fit"))
 
     def _require_begun(self) -> tuple[Distribution, VectorQueue]:
-        if self.distribution is None or self.store is None:
-            raise RuntimeError(f"the {self.settings.kind} negatives are used before begin")
+        assert self.distribution is not None
+        assert self.store is not None
         return self.distribution, self.store
 
 

@@ -95,6 +95,5 @@ class MemoryBank(NegativeSource):
             self._require_begun().push(batch.anchor, batch.keys[:, 0])
 
     def _require_begun(self) -> VectorQueue:
-        if self.queue is None:
-            raise RuntimeError("the memory bank is used before begin")
+        assert self.queue is not None
         return self.queue

@@ -152,6 +152,6 @@ class MomentumQueue(NegativeSource):
             queue.push(vectors, batch.keys[:, 0])
 
     def _require_begun(self) -> tuple[MovingAverage, VectorQueue]:
-        if self.average is None or self.queue is None:
-            raise RuntimeError("the momentum queue is used before begin")
+        assert self.average is not None
+        assert self.queue is not None
         return self.average, self.queue

@@ -67,7 +67,7 @@ class Guide(nn.Module):
     def __init__(self, settings: GuideSettings, reader: str, of: TextsOf) -> None:
         super().__init__()
         self.settings = settings
-        plain = TeacherSettings(model=settings.model, pooling=settings.pooling)
+        plain = settings.teacher
         self.teacher = Teacher(plain, reader)
         self.request = TeacherVectors(plain, of, self.teacher)
 

@@ -13,7 +13,6 @@ from opencse.objective.losses.similarity import pairwise_similarity
 from opencse.objective.sides.base import SideText
 from opencse.objective.teachers.teacher import (
     Teacher,
-    TeacherSettings,
     TeacherVectors,
     TextsOf,
     WeightedTeacherSettings,
@@ -32,7 +31,7 @@ class Panel(nn.Module):
 
     def __init__(self, settings: Sequence[WeightedTeacherSettings], reader: str, of: TextsOf) -> None:
         super().__init__()
-        plain = [TeacherSettings(model=one.model, pooling=one.pooling) for one in settings]
+        plain = [one.teacher for one in settings]
         self.teachers = nn.ModuleList([Teacher(one, reader) for one in plain])
         self.weights = [one.weight / sum(other.weight for other in settings) for one in settings]
         self.requests = [

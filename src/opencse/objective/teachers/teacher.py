@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from opencse.encoder.batches import Batching, token_budget
@@ -17,6 +17,8 @@ from opencse.encoder.encoding import encode_in_batches
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
+from opencse.model_folder.backbone import load_pooler
+from opencse.model_folder.locate import locate
 from opencse.modules.modes import evaluating
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
@@ -37,10 +39,25 @@ class TeacherSettings(Settings):
     Attributes:
         model: ``start``, a copy of the encoder that training begins with; or the folder or Hub id of any encoder.
         pooling: of its vectors, in place of the model's own.
+        dropout: whether its dropout is on, as where an authors' training mode reaches it.
+        pooler: whether the pooler layer of the folder's weights (BERT's) comes after the pooling; not with ``start``.
     """
 
     model: ModelLocation = START
     pooling: Pooling | None = None
+    dropout: bool = False
+    pooler: bool = False
+
+    @model_validator(mode="after")
+    def _pooler_is_read_from_a_folder(self) -> TeacherSettings:
+        if self.pooler and self.model == START:
+            raise ValueError("pooler = true needs the folder or Hub id of a model; the start in training has no pooler")
+        return self
+
+    @property
+    def teacher(self) -> TeacherSettings:
+        """These settings alone, without those of a part that has more."""
+        return TeacherSettings.model_validate(self.model_dump(include=set(TeacherSettings.model_fields)))
 
 
 class WeightedTeacherSettings(TeacherSettings):
@@ -54,7 +71,7 @@ class WeightedTeacherSettings(TeacherSettings):
 
 
 class Teacher(nn.Module):
-    """An encoder that is never trained and gives vectors of the texts of a step, without dropout and gradient.
+    """An encoder that is never trained and gives vectors of the texts of a step, by default without dropout.
 
     It reads the ids of the step where its vocabulary is that of the encoder in training, and it has no prompt or
     template that these lack. Otherwise the ids are decoded and tokenised again, as sentence-transformers'
@@ -83,8 +100,6 @@ class Teacher(nn.Module):
         """The frozen encoder, after `begin`."""
         if self.start is not None:
             return self.start
-        if not self._opened:
-            raise RuntimeError(f"the teacher of the {self.reader} is used before begin")
         return self._opened[0]
 
     def begin(self, encoder: SentenceEncoder) -> None:
@@ -101,8 +116,15 @@ class Teacher(nn.Module):
             self.start = start.requires_grad_(False).eval()
             return
         model = SentenceEncoder(settings.model, pooling=settings.pooling, device=encoder.device)
+        if settings.pooler:
+            model.dense.insert(0, load_pooler(locate(settings.model)).to(encoder.device))
         self._opened = [model.requires_grad_(False).eval()]
         self._decoder = None if self._reads_ids(model, encoder) else encoder.tokenizer
+        if settings.dropout and self._decoder is not None:
+            raise UserError(
+                f"{settings.model}: the teacher of the {self.reader} has a tokenizer of its own, and is read "
+                "without dropout; leave dropout out"
+            )
         identity = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=encoder.device)
         self.register_buffer("identity", identity)
 
@@ -165,15 +187,22 @@ class Teacher(nn.Module):
             one_text: whether each positive is the text of its anchor, which is then read once.
         """
         tokens, n = inputs.tokens, inputs.examples
-        anchor = positive = inputs.chunks.each(self, inputs.anchors)
-        if of != "anchors" and views > n and not (one_text and views == 2 * n):
-            positives = inputs.chunks.each(self, tokens.rows(n, views))  # (P N, t)
+        anchor = positive = self._vectors(inputs, inputs.anchors)
+        once = one_text and views == 2 * n and not self.settings.dropout
+        if of != "anchors" and views > n and not once:
+            positives = self._vectors(inputs, tokens.rows(n, views))  # (P N, t)
             positive = positives.reshape(-1, *anchor.shape).mean(dim=0)
         hard = anchor.unsqueeze(1)[:, :0]
         if of == "all" and len(tokens) > views:
-            rest = inputs.chunks.each(self, tokens.rows(views, len(tokens)))
+            rest = self._vectors(inputs, tokens.rows(views, len(tokens)))
             hard = rest.reshape(-1, n, rest.shape[1]).transpose(0, 1)
         return TaughtVectors(anchor, positive, hard)
+
+    @torch.no_grad()
+    def _vectors(self, inputs: StepInputs, tokens: Tokens) -> Tensor:
+        if not self.settings.dropout:
+            return inputs.chunks.each(self, tokens)
+        return at_least_float32(inputs.chunks.encode(self.model.train(), tokens).vectors)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -61,8 +60,8 @@ class BarlowTwins(Term):
             centre: whether the mean of each dimension is subtracted first.
             scaling: ``unit`` divides each dimension by its length, as above; ``batch_norm`` is the authors' code.
             projector: widths of a network that the vectors go through first: linear layers with batch normalisation
-                and ReLU between them, and batch normalisation without scale at the end; empty for none. It is trained
-                with the encoder and dropped at the end (SCD: 4096, 4096, 4096).
+                and ReLU between them; empty for none. ``scaling`` normalises what it gives. It starts normal with
+                standard deviation .02, is trained with the encoder and dropped at the end (SCD: 4096, 4096, 4096).
         """
 
         kind: Literal["barlow_twins"] = "barlow_twins"
@@ -114,22 +113,19 @@ class BarlowTwins(Term):
     def _projected(self, vectors: Tensor) -> Tensor:
         if not self.settings.projector:
             return vectors
-        if self.projector is None:
-            raise RuntimeError(f"the {self.kind} term is used before begin")
+        assert self.projector is not None
         with torch.autocast(vectors.device.type, enabled=False):
             projected: Tensor = self.projector(vectors)
         return projected
 
 
 def _projector(size: int, widths: Sequence[int], generator: torch.Generator) -> nn.Sequential:
-    """Linear layers without bias, batch normalisation after each, and ReLU between them; weights as torch draws."""
+    """Linear layers without bias, with batch normalisation and ReLU between them; weights normal as BERT's, sd .02."""
     layers: list[nn.Module] = []
-    for number, width in enumerate(widths, start=1):
+    for width in widths:
         linear = nn.Linear(size, width, bias=False)
-        bound = 1 / math.sqrt(size)
         with torch.no_grad():
-            linear.weight.uniform_(-bound, bound, generator=generator)
-        last = number == len(widths)
-        layers += [linear, RowNorm(width, affine=not last), *([] if last else [nn.ReLU()])]
+            linear.weight.normal_(0.0, 0.02, generator=generator)
+        layers += [linear, RowNorm(width, affine=True), nn.ReLU()]
         size = width
-    return nn.Sequential(*layers)
+    return nn.Sequential(*layers[:-2])

@@ -19,7 +19,7 @@ from opencse.objective.terms.base import Term
 from opencse.objective.vectors.generator import seeded
 from opencse.objective.vectors.masking import Masking
 from opencse.objective.vectors.network import sums_by_row, through
-from opencse.objective.vectors.requests import LmHead, MaskedViews, Sentences
+from opencse.objective.vectors.requests import LmHead, MaskedViews, Pooled, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
 from opencse.streams import seed_of
@@ -42,8 +42,7 @@ class _VectorReader(nn.Module):
 
     def __init__(self, encoder: SentenceEncoder, depth: int, layers: int, seed: int) -> None:
         super().__init__()
-        if encoder.lm_head is None:
-            raise RuntimeError("the conditional_mlm term was begun with an encoder without a masked-LM head")
+        assert encoder.lm_head is not None
         config = encoder.backbone.config
         self.depth = depth
         self.lower: Any = copy.deepcopy(encoder.backbone).requires_grad_(False)
@@ -96,8 +95,9 @@ class ConditionalMLM(Term):
     """Masked language modelling whose last layers read the sentence vector (InfoCSE, section 3).
 
     A frozen copy of the start's first layers F reads a copy x' of each of the 2N texts of the views of which ``rate``
-    of the tokens are hidden. New layers A read the text's own sentence vector h (after the head) in place of the first
-    token's state, and the states of F at the other tokens; a copy of the masked-LM head predicts::
+    of the tokens are hidden. New layers A read the text's own pooled vector h (before dense layers and head, [CLS]'s
+    state in the paper) in place of the first token's state, and the states of F at the other tokens; a copy of the
+    masked-LM head predicts::
 
         loss = mean over the hidden tokens t of -log softmax(head(A(h, F(x')_2 ... F(x')_l)_t))[x_t]
 
@@ -143,8 +143,8 @@ class ConditionalMLM(Term):
 
     @property
     def reads(self) -> Set[Request[Any]]:
-        """The views' vectors, a masked copy of their texts, and the masked-LM head."""
-        return {Sentences(), self._copy, LmHead(instead="leave out the conditional_mlm term")}
+        """The views' vectors before the head, a masked copy of their texts, and the masked-LM head."""
+        return {Sentences(), Pooled(), self._copy, LmHead(instead="leave out the conditional_mlm term")}
 
     @property
     def networks(self) -> Sequence[nn.Module]:
@@ -152,7 +152,7 @@ class ConditionalMLM(Term):
         return () if self.reader is None else (self.reader,)
 
     def check(self, context: Context) -> None:
-        """Refuses an encoder with fewer layers than are read, and vectors of another size than a token's state."""
+        """Refuses an encoder with fewer layers than are read."""
         context.require_layers(f"the {self.kind} term needs some that read a text")
         encoder, depth = context.encoder, self.settings.depth
         if encoder is not None and depth is not None and encoder.depth < depth:
@@ -160,7 +160,6 @@ class ConditionalMLM(Term):
                 f"{context.model}: has {encoder.depth} layers, fewer than the {depth} that read the masked text; leave "
                 f"objective.terms.{self.kind}.depth out"
             )
-        context.require_token_size(f"the {self.kind} term puts the sentence vector in a token's place")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the frozen layers and the head, and makes the new layers."""
@@ -171,12 +170,11 @@ class ConditionalMLM(Term):
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(rows, 2) for each of the views' texts: the sum of the losses of its hidden tokens, and how many they are."""
-        if self.reader is None:
-            raise RuntimeError(f"the {self.kind} term is used before begin")
+        assert self.reader is not None
         reader, copied = self.reader, reps[self._copy]
         seen, positions = copied.masked.tokens, copied.masked.positions
         starts = torch.cat([torch.zeros(1, dtype=torch.int64), positions.sum(dim=1).cumsum(0)]).tolist()
-        vectors = torch.cat([reps.anchor, reps.positive])[: len(positions)]
+        vectors = reps[Pooled()]
 
         def predict(start: int, stop: int, vectors: Tensor) -> Tensor:
             states = reader(seen.rows(start, stop), vectors)

@@ -149,8 +149,7 @@ class Denoising(Term):
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(N, 3): the sum of the losses of each text's tokens, how many there are, and how many are predicted."""
-        if self.decoder is None:
-            raise RuntimeError(f"the {self.kind} term is used before begin")
+        assert self.decoder is not None
         decoder, texts = self.decoder, reps[self._texts]
 
         def reconstruct(start: int, stop: int, vectors: Tensor) -> Tensor:

@@ -118,8 +118,7 @@ class LocalGlobal(Term):
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(N, length, hidden) the local vectors."""
-        if self.network is None:
-            raise RuntimeError(f"the {self.kind} term is used before begin")
+        assert self.network is not None
         network, texts = self.network, reps[AnchorTexts()]
 
         def local(start: int, stop: int, nothing: Tensor) -> Tensor:

@@ -122,6 +122,5 @@ class RankVectors(Term):
         return rank_correlations(pairwise_similarity(taught, queue.vectors, "cosine"))
 
     def _begun(self) -> VectorQueue:
-        if self.queue is None:
-            raise RuntimeError(f"the {self.kind} term is used before begin")
+        assert self.queue is not None
         return self.queue

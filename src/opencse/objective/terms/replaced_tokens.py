@@ -188,8 +188,8 @@ class ReplacedTokens(Term):
         The columns: the sum of the losses of its tokens, how many tokens count, how many were replaced, how many of
         these the discriminator finds, how many are real, how many of these it classifies correctly.
         """
-        if self.replacer is None or self.discriminator is None:
-            raise RuntimeError(f"the {self.kind} term is used before begin")
+        assert self.replacer is not None
+        assert self.discriminator is not None
         discriminator, copied = self.discriminator, reps[self._copy]
         rows = len(copied.masked.positions)
         texts = inputs.tokens.rows(0, rows)

@@ -101,8 +101,7 @@ class SelfGuided(Term):
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(L + 1, N, hidden): the copy's vectors of the anchors at each layer, the embeddings' first."""
         del reps
-        if self.start is None:
-            raise RuntimeError(f"the {self.kind} term is used before begin")
+        assert self.start is not None
         self.start.train(self.settings.dropout)
         layers = range(self.start.depth + 1)
         encoded = inputs.chunks.encode(self.start, inputs.anchors, layers=layers)

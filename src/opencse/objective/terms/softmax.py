@@ -108,6 +108,5 @@ class Softmax(Term):
         return pair_features(reps.anchor, reps.positive, self.settings.features)
 
     def _begun(self) -> nn.Linear:
-        if self.classifier is None:
-            raise RuntimeError("the softmax term is used before begin")
+        assert self.classifier is not None
         return self.classifier

@@ -82,6 +82,7 @@ class Chunks:
         disturb: RowDisturb | None = None,
         padded: bool = False,
         dropout: float | None = None,
+        pooled: bool = False,
     ) -> Encoded:
         """The training forward pass of ``encoder``, called as a module, with gradient.
 
@@ -93,6 +94,7 @@ class Chunks:
             disturb: changes the sentences' input embeddings, if given.
             padded: whether every chunk is as long as the longest row of all, for masks that two calls share.
             dropout: the dropout rate of the sentences; None: the encoder's.
+            pooled: whether ``Encoded.pooled`` is requested too.
         """
         if self.undivided:
             change = None if disturb is None else _of_rows(disturb, 0)
@@ -103,15 +105,18 @@ class Chunks:
         sentences = (
             []
             if tokens is None
-            else self._sentence_passes(encoder, tokens, draw, layers, disturb, padded=padded, dropout=dropout)
+            else self._sentence_passes(
+                encoder, tokens, draw, layers, disturb, padded=padded, dropout=dropout, pooled=pooled
+            )
         )
         copies = [] if masked is None else self._masked_passes(encoder, masked, draw)
         passes = [*sentences, *copies]
         results = [one.result(keep_graph=len(passes) - number <= self.keep) for number, one in enumerate(passes)]
-        sentence, by_layer, losses = None, {}, None
+        sentence, before, by_layer, losses = None, None, {}, None
         if tokens is not None:
             counts = self._counts(len(tokens))
             first, *rest = (self._gather(parts, counts) for parts in zip(*results[: len(sentences)], strict=True))
+            before = rest.pop() if pooled else None
             if encoder.batch_heads:  # such a head normalises over the batch: it sees all rows, in every process
                 first, *rest = map(encoder.project, (first, *rest))
             sentence, by_layer = first, dict(zip(layers, rest, strict=True))
@@ -120,7 +125,7 @@ class Chunks:
             shares = self.spans(len(positions))
             counts = [int(positions[s[0][0] : s[-1][1]].sum()) if s else 0 for s in shares]
             (losses,) = (self._gather(parts, counts) for parts in zip(*results[len(sentences) :], strict=True))
-        return Encoded(sentence, by_layer, masked_losses=losses)
+        return Encoded(sentence, by_layer, masked_losses=losses, pooled=before)
 
     def _sentence_passes(
         self,
@@ -132,8 +137,9 @@ class Chunks:
         *,
         padded: bool,
         dropout: float | None,
+        pooled: bool,
     ) -> list[_ChunkPass]:
-        """The passes of this process's chunks of the sentences; each gives the vectors, then those of the layers."""
+        """The passes of this process's chunks of the sentences: the vectors, those of the layers, the pooled ones."""
         headless = bool(encoder.batch_heads)
         keep_length = padded or disturb is not None
 
@@ -143,7 +149,7 @@ class Chunks:
                 encoder,
                 draw,
                 start,
-                _sentences(encoder, rows, layers, change, start, headless=headless, dropout=dropout),
+                _sentences(encoder, rows, layers, change, start, headless=headless, dropout=dropout, pooled=pooled),
             )
 
         return self._own_chunks(len(tokens), chunk, idle=lambda: chunk(0, 1, change=None).empty())
@@ -304,11 +310,13 @@ def _sentences(
     *,
     headless: bool,
     dropout: float | None,
+    pooled: bool,
 ) -> Run:
     def run() -> tuple[Tensor, ...]:
         change = None if disturb is None else _of_rows(disturb, start)
         encoded = encoder(tokens, layers=layers, disturb=change, headless=headless, dropout=dropout)
-        return (encoded.sentence, *(encoded.layers[layer] for layer in layers))
+        more = [encoded.pooled.clone()] if pooled else []  # a step's graph has no tensor twice
+        return (encoded.sentence, *(encoded.layers[layer] for layer in layers), *more)
 
     return run
 

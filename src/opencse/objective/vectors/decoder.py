@@ -43,8 +43,7 @@ class CopiedDecoder(nn.Module):
     def __init__(self, encoder: SentenceEncoder, seed: int, *, tied: bool, reader: str) -> None:
         super().__init__()
         head = encoder.lm_head
-        if head is None:
-            raise RuntimeError(f"the {reader} was begun with an encoder without a masked-LM head")
+        assert head is not None
         if encoder.adapted and tied:
             raise UserError(
                 f"the {reader} cannot share the weights of a backbone that is trained by adapters; set "
@@ -118,8 +117,7 @@ class NewDecoder(nn.Module):
         reader: str,
     ) -> None:
         super().__init__()
-        if encoder.lm_head is None:
-            raise RuntimeError(f"the {reader} was begun with an encoder without a masked-LM head")
+        assert encoder.lm_head is not None
         hidden = int(encoder.backbone.config.hidden_size)
         if hidden % heads:
             raise UserError(

@@ -79,8 +79,7 @@ class Replacer(nn.Module):
             UserError: if there is no such model, it has no masked-LM head, or it has another vocabulary.
         """
         if generator == START:
-            if encoder.lm_head is None:
-                raise RuntimeError(f"the {reader} was begun with an encoder without a masked-LM head")
+            assert encoder.lm_head is not None
             return cls(encoder.twin(), pick=pick, positions=positions, dropout=dropout)
         model = SentenceEncoder(generator, device=str(encoder.device))
         if model.tokenizer.hf.get_vocab() != encoder.tokenizer.hf.get_vocab():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -211,25 +212,27 @@ def _encode(
     n, device, chunks = inputs.examples, inputs.keys.device, inputs.chunks
     if second is None and not shared_mask and dropout is None:
         rows = _joined([inputs.tokens, *forward.more], encoder.tokenizer.pad_id)
-        return chunks.encode(encoder, rows, layers=layers, masked=forward.masked, disturb=disturb)
+        return chunks.encode(
+            encoder, rows, layers=layers, masked=forward.masked, disturb=disturb, pooled=forward.pooled
+        )
     if forward.more or disturb is not None:
         raise ValueError("further rows and disturbed inputs go with one encoder and independent masks")
     before = random_state(device)
     anchors, others = inputs.tokens.rows(0, n), inputs.tokens.rows(n, len(inputs.tokens))
     of_anchors, of_others = (None, None) if dropout is None else dropout
-    first = chunks.encode(
-        encoder, anchors, layers=layers, masked=forward.masked, padded=shared_mask, dropout=of_anchors
-    )
+    encode = partial(chunks.encode, layers=layers, padded=shared_mask, pooled=forward.pooled)
+    first = encode(encoder, anchors, masked=forward.masked, dropout=of_anchors)
     after = random_state(device)
     if shared_mask:
         restore(before, device)
-    other = chunks.encode(second or encoder, others, layers=layers, padded=shared_mask, dropout=of_others)
+    other = encode(second or encoder, others, dropout=of_others)
     if shared_mask:
         restore(after, device)
     return Encoded(
         torch.cat([first.vectors, other.vectors]),
         {layer: torch.cat([first.layers[layer], other.layers[layer]]) for layer in layers},
         masked_losses=first.masked_losses,
+        pooled=None if first.pooled is None or other.pooled is None else torch.cat([first.pooled, other.pooled]),
     )
 
 

@@ -131,6 +131,28 @@ class Layer(Request[Tensor]):
 
 
 @dataclass(frozen=True)
+class Pooled(Request[Tensor]):
+    """(2N, hidden): the pooled vectors of anchors, then positives, before the dense layers and the training head.
+
+    (N, hidden) where the view makes the positives of the anchors' vectors.
+    """
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
+        """Keeps what the forward pass has before the head."""
+        forward.pooled = True
+
+        def pooled(encoded: Encoded) -> Tensor:
+            assert encoded.pooled is not None
+            return encoded.pooled[: forward.views]
+
+        return pooled
+
+    def mirrored(self, answer: Tensor) -> Tensor:
+        """The positives first."""
+        return torch.cat(answer.chunk(2)[::-1])
+
+
+@dataclass(frozen=True)
 class Means(Request[Tensor]):
     """(2, N, d): the means of ``samples`` (K) further dropout draws of each anchor and of each positive.
 
@@ -264,8 +286,7 @@ class Masked(Request[Tensor]):
         forward.masked = forward.inputs.prepared[self]
 
         def losses(encoded: Encoded) -> Tensor:
-            if encoded.masked_losses is None:
-                raise RuntimeError("the encoder returned no losses of the masked positions")
+            assert encoded.masked_losses is not None
             return encoded.masked_losses
 
         return losses

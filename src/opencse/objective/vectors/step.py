@@ -93,6 +93,7 @@ class Forward:
         more: rows to encode after those of ``inputs.tokens``.
         layers: intermediate layers to pool.
         masked: the copy of which masked positions are predicted.
+        pooled: whether the pooled vectors before the dense layers and the head are requested.
         plain: whether the anchors' inputs are as they are, under the encoder's own dropout.
     """
 
@@ -100,6 +101,7 @@ class Forward:
     inputs: StepInputs
     views: int
     plain: bool = True
+    pooled: bool = False
     more: list[Tokens] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)
     masked: MaskedCopy | None = None

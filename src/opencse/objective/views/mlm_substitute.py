@@ -68,8 +68,7 @@ class MlmSubstitute(ChangesTokens, SentenceView):
         """
         del batch_size, seed
         mask_id(encoder.tokenizer, f"{self.kind} view")
-        if encoder.lm_head is None:
-            raise RuntimeError("the mlm_substitute view was begun with an encoder without a masked-LM head")
+        assert encoder.lm_head is not None
         self.frozen = encoder.twin().requires_grad_(False).eval()
         self.frozen.projection = None  # sentence vectors are not made
         self.frozen.dense = torch.nn.Sequential()
