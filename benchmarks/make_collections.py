@@ -5,6 +5,7 @@
     python benchmarks/make_collections.py manuals pages OUT
     python benchmarks/make_collections.py manuals pages-de OUT --sections BEZEICHNUNG BESCHREIBUNG
     python benchmarks/make_collections.py dictionary foldoc/usr/share/dictd/foldoc.dict.dz OUT
+    python benchmarks/make_collections.py pages usr/share/doc/postgresql-doc-15/html OUT --words 4000 [--detail]
     python benchmarks/make_collections.py mixed DATA/retrieval/scifact mixed.txt     # for speed.py step --length 256
 
 Every document is in the corpus; ``--queries`` of them, evenly spread, have a test query, and ``--pairs`` of the others
@@ -21,6 +22,7 @@ manuals: manual pages; the query is what NAME says, the document the DESCRIPTION
     apt-get download manpages manpages-dev && for file in manpages*.deb; do dpkg-deb -x $file pages; done
 dictionary: a dictionary of computing (FOLDOC); the query is the first sentence of an entry, the document the rest:
     apt-get download dict-foldoc && dpkg-deb -x dict-foldoc_*.deb foldoc
+pages: HTML pages of a manual; the query is the first sentence of the first paragraph, the document the rest.
 mixed: no collection but a text of mixed lengths, one per line: every tenth document in full, the first sentence of the
     others.
 
@@ -35,8 +37,10 @@ import ast
 import gzip
 import importlib.util
 import json
+import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from html import unescape
 from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
@@ -44,9 +48,10 @@ from typing import NamedTuple
 
 from opencse.text.documents import read_documents
 from opencse.text.folders import find_corpus
+from opencse.text.sentences import split_sentences
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "torch": "torch", "matplotlib": "matplotlib"}
-WORDS = (25, 400)
+WORDS = [25, 400]
 _CODE = re.compile(r"^\s*(>>>|\.\.\.|\.\. |:|[-=~^+|]{3,})|::\s*$")
 _MARK = re.compile(r":[a-z:]+:`~?([^`<]+)(?:<[^>]*>)?`|``([^`]+)``|`([^`]+)`_?|\*\*?([^*\n]+)\*\*?")
 _CHARACTERS = {
@@ -225,6 +230,39 @@ def from_dictionary(text: str) -> Iterator[Question]:
         yield Question(parts[1], " ".join(parts[2].split()[:300]), word)
 
 
+def from_pages(folder: Path) -> Iterator[Question]:
+    """A question and its document for every HTML page that begins with a paragraph."""
+    seen: set[str] = set()
+    for path in sorted(folder.rglob("*.html")):
+        page = re.sub(
+            r"(?s)<(script|style|pre)\b.*?</\1>|^.*<body", " ", path.read_text(encoding="utf-8", errors="replace")
+        )
+        paragraph = re.search(r'(?s)<p(?: [^>]*class="paragraph"[^>]*)?>(.*?)</p>', page)
+        if paragraph is None:
+            continue
+        parts = paragraph[1], page[: paragraph.start()], page[paragraph.end() :]
+        first, before, after = (" ".join(unescape(re.sub(r"<[^>]*>?|^[^<]*>", " ", part)).split()) for part in parts)
+        query, _, more = first.partition(". ")
+        body = f"{before} {more} {after}"
+        if 5 <= len(query.split()) <= 40 and query.lower() not in body.lower() and not {query, body} & seen:
+            seen |= {query, body}
+            yield Question(query, " ".join(body.split()[: WORDS[1]]), before[:80])
+
+
+def about_details(questions: Iterable[Question]) -> Iterator[Question]:
+    """Asks for each document by a sentence from anywhere in it, which is taken out; its own question begins it."""
+    draws = random.Random(0)
+    for one in questions:
+        sentences = split_sentences(one.document)
+        fit = [
+            n for n, text in enumerate(sentences) if n and 8 <= len(text.split()) <= 30 and sentences.count(text) == 1
+        ]
+        if len(fit) > 1:
+            number = draws.choice(fit)
+            rest = [f"{one.question}.", *sentences[:number], *sentences[number + 1 :]]
+            yield Question(sentences[number], " ".join(rest), one.title)
+
+
 def mixed_lengths(corpus: Path, out: Path, documents: int) -> None:
     """Writes one text per line: every tenth document in full, the first sentence of the others."""
     bodies = read_documents(find_corpus(corpus))[:documents]
@@ -235,11 +273,13 @@ def mixed_lengths(corpus: Path, out: Path, documents: int) -> None:
 def main() -> None:
     """Writes the collection that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["docstrings", "packages", "manuals", "dictionary", "mixed"])
+    parser.add_argument("kind", choices=["docstrings", "packages", "manuals", "dictionary", "pages", "mixed"])
     parser.add_argument("paths", nargs="+", type=Path, help="the source, except for docstrings; then the output")
     parser.add_argument("--queries", type=int, default=500, help="test queries")
     parser.add_argument("--pairs", type=int, default=1000, help="train judgements, of documents without a test query")
     parser.add_argument("--documents", type=int, help="packages: default 5000; mixed: default 1500")
+    parser.add_argument("--words", type=int, default=WORDS[1], help="words of the longest document")
+    parser.add_argument("--detail", action="store_true", help="ask by a sentence from anywhere in the document")
     parser.add_argument("--sections", nargs=2, default=["NAME", "DESCRIPTION"], metavar=("NAME", "DESCRIPTION"))
     parser.add_argument("--packages", nargs="+", default=list(PACKAGES), choices=list(PACKAGES))
     options = parser.parse_args()
@@ -247,6 +287,7 @@ def main() -> None:
     if len(sources) != (options.kind != "docstrings"):
         parser.error(f"{options.kind} takes {'OUT' if options.kind == 'docstrings' else 'SOURCE OUT'}")
     note = ""
+    WORDS[1] = options.words
     if options.kind == "mixed":
         mixed_lengths(sources[0], out, options.documents or 1_500)
         return
@@ -259,8 +300,12 @@ def main() -> None:
         note = f", of {len(every):,} packages"
     elif options.kind == "manuals":
         questions = list(from_manuals(sources[0], *options.sections))
+    elif options.kind == "pages":
+        questions = list(from_pages(sources[0]))
     else:
         questions = list(from_dictionary(gzip.decompress(sources[0].read_bytes()).decode("utf-8", "replace")))
+    if options.detail:
+        questions = list(about_details(questions))
     print(f"{out}: {write(out, questions, queries=options.queries, pairs=options.pairs)}{note}")
 
 

@@ -83,10 +83,11 @@ def quality(data: Path, models: Sequence[str], texts: Sequence[str], languages: 
                     vectors = index.search(task.queries, DEPTH + 1)
                     both = index.search(task.queries, DEPTH + 1, hybrid=True)
                     with index.snapshot() as snapshot:
-                        rows = [best_rows(snapshot.keywords.scores(query), 10 * DEPTH) for query in task.queries]
-                        best = [snapshot.positions[numbers].tolist() for numbers in rows]
-                        stored = snapshot.rows_at({position for positions in best for position in positions})
-                    ranked = [list(dict.fromkeys(stored[position].id for position in positions)) for positions in best]
+                        ids = snapshot.document_ids()
+                        ranked = [
+                            [ids[number] for number in best_rows(snapshot.keywords.scores(query), 10 * DEPTH)]
+                            for query in task.queries
+                        ]
                     scores = [
                         score(task, [[hit.id for hit in hits] for hits in vectors]),
                         score(task, ranked),

@@ -30,11 +30,12 @@ def mini() -> EmbeddingModel:
 
 @pytest.fixture(scope="module")
 def task() -> RetrievalTask:
-    """Each 10th text is asked for by a fourth of its words."""
+    """Each 10th text is asked for by a fourth of its words; every third document is 30 texts, in passages."""
     rows = range(0, 300, 10)
     queries = [" ".join(TEXTS[row].lower().split()[1::4]) for row in rows]
     ids = [f"d{row}" for row in range(300)]
-    return RetrievalTask("toy", ids, TEXTS, [f"q{row}" for row in rows], queries, [{row: 1} for row in rows], 0)
+    texts = [" ".join(TEXTS[row : row + 30]) if row % 3 == 1 else text for row, text in enumerate(TEXTS)]
+    return RetrievalTask("toy", ids, texts, [f"q{row}" for row in rows], queries, [{row: 1} for row in rows], 0)
 
 
 @pytest.mark.parametrize("language", ["none", "english"])
@@ -48,13 +49,14 @@ def test_hybrid_rows_rank_as_an_index_does(
         SentenceEncoder.load("opencse-mini", device="cpu"),
         how=BuildSettings(language=language),
     )
-    embedded = Retrieval().embed(mini, [task])
+    assert len(index) > 400
+    both = ByBoth(weight, TaskKeywords(language), mini.split)
+    embedded = Retrieval(ranker=both).embed(mini, [task])
     hits = index.search(task.queries, 20, hybrid=True, hybrid_weight=weight)
     expected = [[hit.id for hit in of_query] for of_query in hits]
-    ranked = ByBoth(weight, TaskKeywords(language)).first(task, embedded, 20)
-    assert [[task.document_ids[row] for row in rows] for rows in ranked] == expected
-    by_vectors = [[task.document_ids[row] for row in rows] for rows in ByVectors().first(task, embedded, 20)]
-    assert by_vectors != expected
+    assert [[task.document_ids[row] for row in rows] for rows in both.first(task, embedded, 20)] == expected
+    whole = ByVectors().first(task, Retrieval().embed(mini, [task]), 20)
+    assert [[task.document_ids[row] for row in rows] for rows in whole] != expected
 
 
 def test_rows_are_scored_and_compared_with_each_other(mini: EmbeddingModel, task: RetrievalTask) -> None:
@@ -96,7 +98,7 @@ def test_documents_without_a_common_word_are_not_ranked_by_bm25(task: RetrievalT
     words: Ranker = ByKeywords(TaskKeywords("none"))
     nothing = Retrieval(ranker=words).embed(open_model(lambda texts: np.ones((len(texts), 1))), [task])
     assert len(nothing) == 0
-    asked = replace(task, queries=["zzz", TEXTS[7]], query_ids=["a", "b"], judged=[{0: 1}, {7: 1}])
+    asked = replace(task, documents=TEXTS, queries=["zzz", TEXTS[7]], query_ids=["a", "b"], judged=[{0: 1}, {7: 1}])
     none, some = words.first(asked, nothing, 5)
     assert none == []
     assert some[0] == 7

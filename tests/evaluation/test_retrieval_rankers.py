@@ -23,7 +23,6 @@ def test_names_say_what_ranks() -> None:
     assert ByVectors(Similarity.COSINE).name(Similarity.DOT) == "cosine"
     assert ByKeywords().name(Similarity.DOT) == "BM25"
     assert ByBoth(0.3).name(Similarity.COSINE) == "0.3 cosine + 0.7 BM25"
-    assert (ByVectors().reads_vectors, ByKeywords().reads_vectors, ByBoth(1).reads_vectors) == (True, False, True)
 
 
 def test_vectors_are_compared_by_the_models_function_or_another() -> None:

@@ -86,6 +86,15 @@ def test_weights_0_and_1_rank_by_words_or_vectors_alone(tmp_path: Path, mini: Se
     assert both != words
 
 
+def test_a_hit_shows_the_passage_that_answers(tmp_path: Path, mini: SentenceEncoder) -> None:
+    text = " ".join([*MANY[:30], "Error E4711 means that the lid is open.", *MANY[30:60]])
+    index = Index.build(tmp_path / "index", [{"text": text, "id": "long"}, *MANY[60:80]], mini)
+    hit = index.search(["E4711"], 1, hybrid=True)[0][0]
+    assert hit.id == "long"
+    assert "E4711" in hit.text
+    assert len(hit.text) < len(text) / 2
+
+
 def test_conditions_hold_for_both_lists(index: Index) -> None:
     found = index.search(["a train and a cat"], 5, hybrid=True, where={"length": (">", 13)})[0]
     among = {1, 3, 4}

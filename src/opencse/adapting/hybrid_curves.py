@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +19,13 @@ from opencse.arrays import Floats, Integers, Vectors
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
-from opencse.evaluation.retrieval.rankers import evenly
+from opencse.evaluation.retrieval.rankers import ByBoth, evenly
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.ranking import Measure, nearest_prepared
 from opencse.search.hybrid import DEPTH, RowsInMemory, SearchedRows, candidates_of
 from opencse.search.keyword_index import KeywordIndex
+from opencse.search.passages import PassageSplitter
 from opencse.search.same_texts import require_same_texts
 from opencse.search.snapshots import Snapshot
 from opencse.text.scripts import count_words
@@ -43,7 +46,7 @@ _WORDS = 5
 _OF_PEOPLE = ("pairs", "new pairs")
 """Kinds of questions that are the user's pairs, where there are any."""
 RowScore = Callable[[int, Integers], float]
-"""The measure x 100 of a query, given by its number, from its ranked rows."""
+"""The measure x 100 of a query, given by its number, from its ranked documents."""
 
 
 def values_by_share(
@@ -55,8 +58,8 @@ def values_by_share(
         queries: n texts.
         vectors: (n, d) of the queries, prepared.
         rows: that are searched.
-        words: the keyword index of these rows, in their order.
-        score: of a query's ranked rows.
+        words: the keyword index of their documents, in their order.
+        score: of a query's ranked documents.
 
     Returns:
         (n, 21) scores at each of `SHARES`.
@@ -90,7 +93,7 @@ def fit_to_questions(encoder: SentenceEncoder, questions: Questions) -> FittedWe
 
 
 def fit_to_index(snapshot: Snapshot, encoder: TextEncoder, measure: Measure | None = None) -> FittedWeight:
-    """Fits the weight to questions that an index's own texts ask: a sentence asks for the rest of its text.
+    """Fits the weight to questions that an index's own texts ask: a sentence asks for the rest of its document.
 
     Two kinds count equally: first sentences, and others. Texts of one sentence ask nothing.
 
@@ -130,9 +133,9 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
     """
     task = queries.task
     stored = snapshot.select("1", [])
-    ids = {row.position: row.id for row in stored}
+    ids = list(dict.fromkeys(row.id for row in stored))
     positions, left_out = task.positions, task.left_out(queries.keep_identical_ids)
-    known = {positions.get(name) for name in ids.values()}
+    known = {positions.get(name) for name in ids}
     answered = [n for n, levels in enumerate(task.judged) if any(v > 0 and row in known for row, v in levels.items())]
     if len(task.queries) < FEWEST:
         raise UserError(
@@ -167,9 +170,10 @@ def fit_index_to_queries(snapshot: Snapshot, encoder: TextEncoder, queries: User
 
 def _fit_to_queries(encoder: SentenceEncoder, queries: UserQueries) -> FittedWeight:
     task, model = queries.task, quick(encoder)
-    embedded = embed_for_search(model, [(task.queries, task.documents)])
+    both = ByBoth(0, split=PassageSplitter(encoder, encoder.max_length).split)
+    embedded = embed_for_search(model, [(task.queries, both.texts(task))])
     similarity, metric = embedded.similarity, queries.metric
-    rows = RowsInMemory(similarity.prepared(embedded.of(task.documents)), similarity)
+    rows = both.rows(task, embedded)
     left_out = task.left_out(queries.keep_identical_ids)
 
     def score(number: int, ranked: Integers) -> float:
@@ -219,16 +223,16 @@ def _of_own_texts(
     vectors[query_rows] = snapshot.manifest.prepared(rests)
     sentences = [sentence for _, sentence, _ in questions]
     queries = snapshot.manifest.prepared(encoder.encode(sentences, prompt=encoder.prompts.of(Role.QUERY)))
-    document = np.unique(ids, return_inverse=True)[1]
+    passages = [[text for _, text in rows] for _, rows in groupby(zip(ids, changed, strict=True), key=itemgetter(0))]
+    counts = [len(one) for one in passages]
+    documents = np.repeat(np.arange(len(counts)), counts)[query_rows]
 
     def score(number: int, ranked: Integers) -> float:
-        row = query_rows[number]
-        others = ranked[(document[ranked] != document[row]) | (ranked == row)]  # without its other passages
-        return _of_answer(metric, np.flatnonzero(others == row))
+        return _of_answer(metric, np.flatnonzero(ranked == documents[number]))
 
-    words = KeywordIndex.of(changed, snapshot.manifest.language)
-    values = values_by_share(sentences, queries, RowsInMemory(vectors, snapshot.similarity), words, score)
-    return values, document[query_rows].astype(np.int64), False
+    words = KeywordIndex.of([" ".join(one) for one in passages], snapshot.manifest.language)
+    values = values_by_share(sentences, queries, RowsInMemory(vectors, snapshot.similarity, counts), words, score)
+    return values, documents, False
 
 
 def _of_answer(metric: Measure, where: Integers) -> float:

@@ -20,6 +20,9 @@ from opencse.statistics.correlation import cosine_of_rows, rows_not_finite
 Encode = Callable[[Sequence[str]], Vectors]
 """n texts -> (n, d) floating-point array, row i for text i. Any model can be evaluated through it."""
 
+Split = Callable[[Sequence[str]], list[list[str]]]
+"""n texts -> the passages of each, at least one, that a model reads completely."""
+
 SearchEncode = Callable[[Sequence[str], Sequence[str]], tuple[Vectors, Vectors]]
 """n queries and m documents -> (n, d) and (m, d): how a model encodes for search."""
 
@@ -71,6 +74,7 @@ class EmbeddingModel:
         searching: how queries and documents are encoded; None: as all other texts.
         similarity: the function that compares its vectors in retrieval.
         hybrid_weight: of its vectors in a hybrid search, where one is saved with the model.
+        split: documents into passages for a hybrid search; None: it reads them whole.
 
     Example:
         >>> model = EmbeddingModel("length", lambda texts: np.array([[float(len(text))] for text in texts]))
@@ -87,6 +91,7 @@ class EmbeddingModel:
     searching: Searching | None = None
     similarity: Similarity = Similarity.COSINE
     hybrid_weight: HybridWeight | None = None
+    split: Split | None = None
 
     def mapped(self, change: Callable[[Encode], Encode], *, name: str | None = None) -> EmbeddingModel:
         """Returns the model with each of its encodings changed, without its layers."""

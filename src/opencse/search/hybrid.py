@@ -1,7 +1,8 @@
-"""Merges the rankings of rows by vectors and by keywords into one (hybrid search)."""
+"""Ranks documents by vectors and keywords together (hybrid search): one rule for an index and for `evaluate`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -20,11 +21,12 @@ SAMPLE = 4_096
 
 
 class SearchedRows(Protocol):
-    """The rows that a hybrid search ranks.
+    """The rows that a hybrid search reads: documents, or the passages of long ones.
 
     Attributes:
         vectors: (slots, d) prepared.
         positions: (m,) rows of ``vectors`` that are searched, ascending.
+        firsts: (n,) of each document, the place of its first row in ``positions``; its other rows follow there.
         sample: (at most `SAMPLE`, d) vectors of rows evenly spread over them.
         similarity: the function that compares them.
     """
@@ -36,6 +38,9 @@ class SearchedRows(Protocol):
     def positions(self) -> Integers: ...  # noqa: D102
 
     @property
+    def firsts(self) -> Integers: ...  # noqa: D102
+
+    @property
     def sample(self) -> PreparedVectors: ...  # noqa: D102
 
     @property
@@ -44,15 +49,21 @@ class SearchedRows(Protocol):
 
 @dataclass(frozen=True)
 class RowsInMemory:
-    """Rows whose vectors are all in memory; see `SearchedRows`."""
+    """Rows whose vectors are all in memory, ``counts`` of each document (None: one); see `SearchedRows`."""
 
     vectors: PreparedVectors
     similarity: Similarity = Similarity.COSINE
+    counts: Sequence[int] | None = None
 
     @cached_property
     def positions(self) -> Integers:
         """All rows."""
         return np.arange(len(self.vectors))
+
+    @cached_property
+    def firsts(self) -> Integers:
+        """See `SearchedRows`."""
+        return self.positions if self.counts is None else np.cumsum([0, *self.counts])[:-1]
 
     @cached_property
     def sample(self) -> PreparedVectors:
@@ -62,10 +73,10 @@ class RowsInMemory:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The candidates of one query, with both of their scores scaled to [0, 1].
+    """The documents that are candidates of one query, with both of their scores scaled to [0, 1].
 
     Attributes:
-        rows: (c,) row numbers, ascending.
+        rows: (c,) numbers of the documents, ascending.
         by_vectors: (c,) scaled similarities.
         by_words: (c,) scaled BM25 scores.
     """
@@ -75,13 +86,13 @@ class Candidates:
     by_words: Floats
 
     def ranking(self, weight: float) -> tuple[Integers, Floats]:
-        """Ranks the candidates by their weighted mean score; equal ones by similarity, then in row order.
+        """Ranks the candidates by their weighted mean score; equal ones by similarity, then in their order.
 
         Args:
             weight: of the vectors, in [0, 1].
 
         Returns:
-            (c,) rows, best first, and their scores.
+            (c,) numbers of documents, best first, and their scores.
 
         Example:
             >>> candidates = Candidates(np.array([3, 8]), np.array([1.0, 0.4]), np.array([0.0, 1.0]))
@@ -100,14 +111,16 @@ def candidates_of(
 
     .. math:: \text{score}(d) = w\,\frac{s(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
 
-    with s the similarity (the cosine, unless the model names another), h the highest similarity and b the highest
-    BM25 score to the query, and l the lowest similarity to at most 4096 rows evenly spread over all (lower ones count
-    as l); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion Functions for Hybrid Retrieval").
+    with s the similarity (the cosine, unless the model names another), h the highest similarity and b the highest BM25
+    score to the query, and l the lowest similarity to at most 4096 rows evenly spread over all (lower ones count as l).
+    The similarity of a document in passages is the mean of its best passage's and its first one's, because the
+    beginning says what the document is about; words are counted in whole documents. Bruch, Gai and Ingber 2023 ("An
+    Analysis of Fusion Functions for Hybrid Retrieval").
 
     Args:
         query: (d,) its prepared vector.
         near: (at most ``depth``,) the rows with the most similar vectors; -1 is no row.
-        word_scores: (m,) BM25 scores of the rows; 0 for rows that may not be found.
+        word_scores: (n,) BM25 scores of the documents; 0 for those that may not be found.
         rows: that are searched.
         depth: ranks of the keyword list that are candidates.
 
@@ -119,14 +132,30 @@ def candidates_of(
         ([0, 1, 2], [1.0, 0.6, 0.0], [0.0, 0.5, 1.0])
     """
     positions, similarity = rows.positions, rows.similarity
-    candidates = np.union1d(near[near >= 0], positions[best_rows(word_scores, depth)])
+    found = np.searchsorted(rows.firsts, np.searchsorted(positions, near[near >= 0]), side="right") - 1
+    candidates = np.union1d(found, best_rows(word_scores, depth))
     if not len(candidates):
         return Candidates(candidates, np.empty(0), np.empty(0))
-    of_each = similarities(query[None], rows.vectors, candidates[None], similarity)[0]
+    places, begins = places_of(rows, candidates)
+    of_rows = similarities(query[None], rows.vectors, positions[places][None], similarity)[0]
+    of_each = (np.maximum.reduceat(of_rows, begins) + of_rows[begins]) / 2
     low, high = float(similarity.scores(query[None], rows.sample).min()), float(of_each.max())
     by_vectors = np.clip((of_each - low) / (high - low), 0, 1) if high > low else np.ones(len(candidates))
-    by_words = word_scores[np.searchsorted(positions, candidates)] / max(float(word_scores.max()), 1e-12)
+    by_words = word_scores[candidates] / max(float(word_scores.max()), 1e-12)
     return Candidates(candidates, by_vectors, by_words)
+
+
+def places_of(rows: SearchedRows, documents: Integers) -> tuple[Integers, Integers]:
+    """Where the rows of some documents are in ``rows.positions``, and where those of each document begin among these.
+
+    Example:
+        >>> places_of(RowsInMemory(np.zeros((6, 1), np.float32), counts=[2, 1, 3]), np.array([0, 2]))
+        (array([0, 1, 3, 4, 5]), array([0, 2]))
+    """
+    ends = np.append(rows.firsts, len(rows.positions))
+    counts = ends[documents + 1] - ends[documents]
+    begins = np.cumsum(counts) - counts
+    return np.repeat(ends[documents] - begins, counts) + np.arange(counts.sum()), begins
 
 
 def evenly_spread(positions: Integers, most: int = SAMPLE) -> Integers:

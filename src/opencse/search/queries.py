@@ -11,7 +11,8 @@ from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.ranking import PreparedVectors, nearest_prepared
 from opencse.search.filters import Where
-from opencse.search.hybrid import DEPTH, candidates_of
+from opencse.search.hybrid import DEPTH, RowsInMemory, candidates_of, places_of
+from opencse.search.keyword_index import KeywordIndex
 from opencse.search.result import Hit
 from opencse.search.row_database import Manifest, StoredRow
 from opencse.search.snapshots import Snapshot
@@ -100,9 +101,10 @@ def search_hybrid(
     where: Where | None,
     weight: float,
 ) -> list[list[Hit]]:
-    """Finds the k rows that are best by vectors and keywords together; see `opencse.search.hybrid.candidates_of`.
+    """Finds the k documents that are best by vectors and keywords together; see `opencse.search.hybrid.candidates_of`.
 
-    Candidates are the first ``max(100, 4 k)`` of each list.
+    Candidates are the first ``max(100, 4 k)`` of each list. A hit shows the passage that is best by the same rule, with
+    the document's own passages in place of all documents.
 
     Args:
         snapshot: of the index.
@@ -117,20 +119,39 @@ def search_hybrid(
     depth = max(DEPTH, 4 * k)
     nearest, _ = _nearest(snapshot, queries, depth, where)
     matching = None if where is None else snapshot.matching(where)
-    allowed = None if matching is None else np.isin(snapshot.positions, matching)
-    rankings: list[list[tuple[int, float]]] = []
+    allowed = None if matching is None else np.isin(snapshot.positions[snapshot.firsts], matching)
+    hits: list[list[Hit]] = []
     for text, query, near in zip(texts, queries, nearest, strict=True):
         word_scores = snapshot.keywords.scores(text)
         if allowed is not None:
             word_scores = np.where(allowed, word_scores, 0.0)
-        rows, scores = candidates_of(query, near, word_scores, snapshot, depth).ranking(weight)
-        rankings.append(list(zip(rows.tolist(), scores.tolist(), strict=True)))
-    return _hits(snapshot, rankings, k)
+        documents, scores = candidates_of(query, near, word_scores, snapshot, depth).ranking(weight)
+        rows = _passages(snapshot, documents[:k], text, query, weight)
+        hits.append([hit_of(*one, snapshot.manifest) for one in zip(rows, scores.tolist(), strict=False)])
+    return hits
 
 
 def hit_of(row: StoredRow, score: float, manifest: Manifest) -> Hit:
     """Makes a hit of a stored row."""
     return Hit(row.id, score, row.text, dict(zip(manifest.columns, row.values, strict=True)))
+
+
+def _passages(
+    snapshot: Snapshot, documents: Integers, text: str, query: NDArray[np.float32], weight: float
+) -> list[StoredRow]:
+    """Of each document its best passage, by vectors and keywords."""
+    places, begins = places_of(snapshot, documents)
+    positions = np.split(snapshot.positions[places], begins[1:]) if len(documents) else []
+    stored, best = snapshot.rows_at(snapshot.positions[places]), []
+    for one in positions:
+        rows = [stored[position] for position in one.tolist()]
+        row = 0
+        if len(rows) > 1:
+            words = KeywordIndex.of([row.text for row in rows], snapshot.manifest.language).scores(text)
+            passages = RowsInMemory(np.asarray(snapshot.vectors[one]), snapshot.similarity)
+            row = candidates_of(query, passages.positions, words, passages, len(rows)).ranking(weight)[0][0]
+        best.append(rows[row])
+    return best
 
 
 def _nearest(snapshot: Snapshot, queries: PreparedVectors, k: int, where: Where | None) -> tuple[Integers, Floats]:

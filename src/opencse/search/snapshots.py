@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -98,6 +100,13 @@ class Snapshot:
         """Positions of the rows that are not deleted, ascending."""
         return np.arange(len(self.vectors)) if self.living is None else self.living
 
+    @cached_property
+    def firsts(self) -> Integers:
+        """See `opencse.search.hybrid.SearchedRows`."""
+        if not self.manifest.passages:
+            return np.arange(self.manifest.rows)
+        return np.searchsorted(self.positions, self.positions_where("1 GROUP BY id", [], "min(place)"))
+
     @property
     def living_vectors(self) -> PreparedVectors:
         """(rows, d) vectors of the rows that are not deleted, in their order."""
@@ -110,13 +119,18 @@ class Snapshot:
 
     @cached_property
     def keywords(self) -> KeywordIndex:
-        """The keyword index of all rows; opened, or counted, at the first hybrid search."""
+        """The keyword index of whole documents; opened, or counted, at the first hybrid search."""
         manifest = self.manifest
+
+        def texts() -> list[str]:
+            rows = groupby(self.select("1", []), key=attrgetter("id"))
+            return [" ".join(row.text for row in passages) for _, passages in rows]
+
         return cached_keyword_index(
             self.folder,
             self.words_folder.name,
-            manifest.rows,
-            lambda: [row.text for row in self.select("1", [])],
+            len(self.firsts),
+            texts,
             manifest.language,
         )
 
@@ -139,14 +153,14 @@ class Snapshot:
             return self.living
         return self.positions_where(*sql_of(where, sql_names(self.manifest), self.manifest.columns))
 
-    def positions_where(self, condition: str, values: Sequence[Value]) -> Integers:
+    def positions_where(self, condition: str, values: Sequence[Value], place: str = "place") -> Integers:
         """Positions of the rows for which an SQL condition holds, ascending.
 
         Raises:
             OutdatedError: if the database is damaged, so that a row has no vector.
         """
         with self._reader.reading() as db:
-            rows = db.execute(f"SELECT place FROM rows WHERE {condition} ORDER BY place", values)
+            rows = db.execute(f"SELECT {place} FROM rows WHERE {condition} ORDER BY {place}", values)
             positions = np.fromiter((position for (position,) in rows), dtype=np.int64)
         if len(positions) and (positions.min() < 0 or positions.max() >= self.manifest.slots):
             raise damage_error(self.folder, "a row has no vector")

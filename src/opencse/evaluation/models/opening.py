@@ -21,6 +21,7 @@ from opencse.foreign import checks_trust, code_notice
 from opencse.model_folder.locate import BAG_OF_WORDS, DITTO, WORDS
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say
+from opencse.search.passages import PassageSplitter
 from opencse.text.files.lines import require_file
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ def _open_encoder(
         searching=searching,
         similarity=encoder.similarity_fn_name,
         hybrid_weight=encoder.hybrid_weight,
+        split=lambda texts: PassageSplitter(encoder, encoder.max_length).split(texts),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -97,7 +97,7 @@ class SearchedIndex:
 
 @dataclass(frozen=True)
 class ByIndex:
-    """Ranks documents as ``opencse index query INDEX -k K`` does, by their best passages.
+    """Ranks documents as ``opencse index query INDEX -k K`` does.
 
     Attributes:
         searched: the index.
@@ -108,7 +108,11 @@ class ByIndex:
     searched: SearchedIndex
     by: Literal["vectors", "keywords", "both"] = "vectors"
     weight: float = 0.0
-    reads_vectors = False
+
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
+        """See `Ranker`; an index has vectors of its own."""
+        del task
+        return ()
 
     def compares_by(self, similarity: Similarity) -> Similarity | None:
         """See `Ranker`."""
@@ -121,10 +125,9 @@ class ByIndex:
         compared = info.similarity if info.kind == "flat" else f"{info.similarity} ({info.kind})"
         of = " of passages" if info.rows > info.documents else ""
         if self.by == "keywords":
-            return f"BM25{of}"
-        return (
-            f"{compared}{of}" if self.by == "vectors" else f"{self.weight:g} {compared} + {1 - self.weight:g} BM25{of}"
-        )
+            return "BM25"
+        both = f"{self.weight:g} {compared}{of} + {1 - self.weight:g} BM25"
+        return f"{compared}{of}" if self.by == "vectors" else both
 
     def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
         """See `Ranker`; a document that the task lacks has the position -1."""

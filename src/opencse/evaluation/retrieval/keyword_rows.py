@@ -80,7 +80,7 @@ def rows_with_keywords(
         if extra.weight is not None:
             weight = HybridWeight(extra.weight, "as requested")
         progress(f"{model.name} + BM25: weight of the vectors {weight}")
-        by_both = replace(suite, ranker=ByBoth(weight.value, keywords))
+        by_both = replace(suite, ranker=ByBoth(weight.value, keywords, model.split))
         both = _record(by_both.evaluate(opened, data, progress))
         better = {name: better_row(name, (BM25, words), (model.name, vectors)) for name in data.tasks}
         rows[f"{model.name} + BM25"] = both.compared_with(better)

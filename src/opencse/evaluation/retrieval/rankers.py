@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol, TypeVar
 
-from opencse.evaluation.embedding import Embedded
+from opencse.evaluation.embedding import Embedded, Split
 from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.modules.similarity import Similarity
 from opencse.ranking import nearest_prepared, nearest_rows
@@ -20,15 +21,10 @@ _SAMPLE = 2_000
 
 
 class Ranker(Protocol):
-    """Ranks the documents of a task for each of its queries.
+    """Ranks the documents of a task for each of its queries."""
 
-    Attributes:
-        reads_vectors: whether vectors are needed at all.
-        name: of the scores that rank, for tables.
-    """
-
-    @property
-    def reads_vectors(self) -> bool: ...  # noqa: D102 - see above
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
+        """The texts whose vectors `first` reads, next to those of the queries; empty: it reads no vectors."""
 
     def compares_by(self, similarity: Similarity) -> Similarity | None:
         """The function that compares vectors, which is ``similarity`` for a model; None: none are compared."""
@@ -49,7 +45,10 @@ class ByVectors:
     """
 
     similarity: Similarity | None = None
-    reads_vectors = True
+
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
+        """See `Ranker`."""
+        return task.documents
 
     def compares_by(self, similarity: Similarity) -> Similarity:
         """See `Ranker`."""
@@ -92,7 +91,11 @@ class ByKeywords:
     """Ranks by BM25, with the words and stems of an index's keyword search; documents without a word are not ranked."""
 
     keywords: TaskKeywords = field(default_factory=TaskKeywords)
-    reads_vectors = False
+
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
+        """See `Ranker`."""
+        del task
+        return ()
 
     def compares_by(self, similarity: Similarity) -> None:
         """See `Ranker`."""
@@ -112,16 +115,34 @@ class ByKeywords:
 
 @dataclass(frozen=True)
 class ByBoth:
-    """Ranks by vectors and BM25 as ``opencse index query --hybrid -k K`` does, with whole documents as rows.
+    """Ranks by vectors and BM25 as ``opencse index query --hybrid -k K`` does, from the same passages.
 
     Attributes:
         weight: of the vectors, in [0, 1].
         keywords: of the tasks.
+        split: into passages that the model reads completely; None: documents are not split.
     """
 
     weight: float
     keywords: TaskKeywords = field(default_factory=TaskKeywords)
-    reads_vectors = True
+    split: Split | None = None
+    _passages: dict[str, list[list[str]]] = field(default_factory=dict)
+
+    def passages(self, task: RetrievalTask) -> list[list[str]]:
+        """The passages of each document of ``task``, split once."""
+        if task.name not in self._passages:
+            texts = task.documents
+            self._passages[task.name] = [[text] for text in texts] if self.split is None else self.split(texts)
+        return self._passages[task.name]
+
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
+        """See `Ranker`."""
+        return list(chain.from_iterable(self.passages(task)))
+
+    def rows(self, task: RetrievalTask, embedded: Embedded) -> RowsInMemory:
+        """The passages of all documents of ``task`` with their vectors."""
+        vectors = embedded.similarity.prepared(embedded.of(self.texts(task)))
+        return RowsInMemory(vectors, embedded.similarity, [len(one) for one in self.passages(task)])
 
     def compares_by(self, similarity: Similarity) -> Similarity:
         """See `Ranker`."""
@@ -134,7 +155,7 @@ class ByBoth:
     def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
         """See `Ranker`."""
         words, similarity, depth = self.keywords.of(task), embedded.similarity, max(DEPTH, 4 * k)
-        rows = RowsInMemory(similarity.prepared(embedded.of(task.documents)), similarity)
+        rows = self.rows(task, embedded)
         queries = similarity.prepared(embedded.queries.of(task.queries))
         nearest, _ = nearest_prepared(queries, rows.vectors, depth, similarity=similarity)
         for text, query, near in zip(task.queries, queries, nearest, strict=True):

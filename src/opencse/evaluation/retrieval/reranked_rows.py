@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,10 +34,9 @@ class Reranked:
     keep_identical_ids: bool
     progress: Progress
 
-    @property
-    def reads_vectors(self) -> bool:
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
         """See `Ranker`."""
-        return self.first_stage.reads_vectors
+        return self.first_stage.texts(task)
 
     def compares_by(self, similarity: Similarity) -> Similarity | None:
         """See `Ranker`."""

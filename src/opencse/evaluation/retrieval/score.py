@@ -231,9 +231,8 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
     def embed(self, model: EmbeddingModel, tasks: Iterable[RetrievalTask]) -> Embedded:
         """Encodes queries and documents, each with its prompt where the model has one; see ``Suite``."""
-        if not self.ranked.reads_vectors:
-            return Embedded([], np.empty((0, 0)))
-        return embed_for_search(model, ((task.queries, task.documents) for task in tasks))
+        searches = [(task.queries, texts) for task in tasks if (texts := self.ranked.texts(task))]
+        return embed_for_search(model, searches) if searches else Embedded([], np.empty((0, 0)))
 
     def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
         """See ``Suite``."""
