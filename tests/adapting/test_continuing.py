@@ -125,6 +125,15 @@ def test_rows_and_questions_of_both() -> None:
     assert {row for row in backwards.rows if "kettle" in " ".join(row)} & set(of_old)
 
 
+def test_two_new_sentences_are_trained_on_with_as_many_rows_of_the_known_documents() -> None:
+    new = [Document("", ("A lamp was bought for the hall.",)), Document("", ("The ladder is in the shed again.",))]
+    material = Growth.of([*OLD, *new], KNOWN, "m").material(material_of(new), material_of)
+    rows = [row for row in material.rows if "kettle" in " ".join(row)]
+    assert (len(material.rows), len(rows), {len(row) for row in material.rows}) == (4, 2, {2})
+    assert "of the known documents 2 rows of" in material.facts
+    assert material.kind == "sentences", "a sentence and itself need dropout"
+
+
 def unnamed(topic: str, count: int) -> list[Document]:
     return [replace(one, title="") for one in documents(topic, count)]
 

@@ -94,6 +94,12 @@ def test_worse_means_beyond_the_chance_of_the_pairs() -> None:
     assert not DEV.worse(good, good)
 
 
+def test_where_it_is_strict_nothing_below_the_start_or_equal_to_it_is_kept() -> None:
+    strict = replace(DEV, strict=True)
+    assert strict.worse(noisy(1.0, seed=2), noisy(1.0))
+    assert strict.worse(noisy(1.0), noisy(1.0))
+
+
 def test_without_the_cosines_any_lower_score_is_worse() -> None:
     assert DEV.worse(DevScore(49.9), DevScore(50.0))
     assert not DEV.worse(DevScore(50.0), DevScore(50.0))

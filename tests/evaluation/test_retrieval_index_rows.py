@@ -88,9 +88,9 @@ def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, 
     assert "index + BM25" in out
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [row["ranked_by"] for row in rows] == [
-        "BM25 of passages",
+        "BM25",
         "cosine of passages",
-        "0.3 cosine + 0.7 BM25 of passages",
+        "0.3 cosine of passages + 0.7 BM25",
     ]
     assert [row["retrieval"]["answers"]["similarity"] for row in rows] == [None, "cosine", "cosine"]
     assert rows[2]["retrieval"]["answers"]["ndcg_at_10"] == pytest.approx(ndcg_by_hits(folder, hybrid=True))

@@ -137,8 +137,7 @@ def test_what_weighs_tokens_is_in_the_page_and_in_a_run_that_is_still_going(
 
     monkeypatch.setattr(report, "subject", subject)
     write_run_report(weighed, result, Silent())
-    assert seen[0].token_weights is not None
-    assert torch.equal(seen[0].token_weights.weights, wanted.weights)
+    assert seen[0].token_weights is None, "the start is the model as it was given"
 
 
 def test_no_checkpoint_yet(tmp_path: Path) -> None:

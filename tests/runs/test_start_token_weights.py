@@ -1,8 +1,7 @@
-"""`encoder.token_weights = "idf"` in a run: from the run's text, kept, resumed, held against the start as given."""
+"""`encoder.token_weights = "idf"` in a run: from the run's text, resumed, and one of the candidates that compete."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,13 +10,14 @@ import torch
 
 from helpers import Broken
 from opencse import SentenceEncoder, UserError, train
-from opencse.encoder.fingerprint import fingerprint
+from opencse.adapting.selection import DevScore
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.errors import InterruptedRunError
 from opencse.modules.token_weights import TokenWeights
-from opencse.runs import opened
 from opencse.runs.start import weigh_tokens
 from opencse.text import sample
 
+LAYER = "encoder.layer.0.output.dense.weight"
 IDF = "encoder.token_weights=idf"
 QUICK = (IDF, "training.max_steps=4", "training.evaluate_every=2", "training.checkpoint_every=2",
          "training.batch_size=8", "training.precision=float32")  # fmt: skip
@@ -44,18 +44,6 @@ def test_the_weights_are_those_of_the_text(start: Path, tmp_path: Path, capsys: 
     assert any(line.startswith("weights ") for line in result.plan.lines())
 
 
-def test_weights_of_the_start_are_named_where_it_is_compared_as_it_is(start: Path, tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(["the one", "the two", "the three", "a long lake"]) + "\n")
-    train(text, tmp_path / "weighed", model=str(start), settings=QUICK, dev="none")
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("1\tthe one\tthe two\n2\tthe three\ta lake\n3\ta long lake\ta lake\n")
-    for model, weights in ((start, ", all tokens weighted equally"), (tmp_path / "weighed", " and weights of tokens")):
-        train(text, tmp_path / "out", model=str(model), settings=QUICK, dev=pairs, overwrite=True)
-        given = json.loads((tmp_path / "out" / "run.json").read_text())["given"]
-        assert given["pooling"] == f"mean{weights}"
-
-
 @pytest.mark.slow
 def test_a_resumed_run_is_the_same(start: Path, tmp_path: Path) -> None:
     whole = train(sample.TRAIN, tmp_path / "whole", model=str(start), settings=QUICK)
@@ -65,29 +53,36 @@ def test_a_resumed_run_is_the_same(start: Path, tmp_path: Path) -> None:
         )
     resumed = train(sample.TRAIN, tmp_path / "broken", model=str(start), settings=QUICK, resume=True)
     assert resumed.verdict == whole.verdict
-    assert "own pooling mean, all tokens weighted equally" in whole.verdict
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
-@pytest.mark.slow
-def test_weights_that_do_harm_are_not_kept(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def harmful(encoder: SentenceEncoder, texts: object, *, explicit: bool) -> TokenWeights:
-        del texts, explicit
-        weights = torch.zeros(encoder.tokenizer.vocabulary_size)
-        weights[encoder.tokenizer.hf.cls_token_id] = 1.0
-        weights[encoder.tokenizer.hf.sep_token_id] = 1.0
-        return TokenWeights(weights)
+@pytest.mark.parametrize("best", ["start", "weights", "trained"])
+def test_the_folder_holds_the_best_candidate_and_the_verdict_names_it(
+    start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, best: str
+) -> None:
+    """A start that is kept has exactly the vectors of the model that was given."""
+    given = SentenceEncoder.load(start)
+    texts = ["A dog runs in the snow.", "Rain fell."]
 
-    monkeypatch.setattr(opened, "weigh_tokens", harmful)
-    settings = [*QUICK, "training.learning_rate=1e-9"]
-    result = train(sample.TRAIN, tmp_path / "out", model=str(start), settings=settings)
-    assert result.kept == "given", result.verdict
-    kept = SentenceEncoder.load(tmp_path / "out")
-    assert kept.token_weights is None
-    assert fingerprint(kept) == fingerprint(SentenceEncoder.load(start))
-    last = SentenceEncoder.load(tmp_path / "out" / "last")
+    def score(selector: GradedPairSelector, encoder: SentenceEncoder) -> DevScore:
+        del selector
+        trained = not torch.equal(encoder.backbone.state_dict()[LAYER], given.backbone.state_dict()[LAYER])
+        kind = "trained" if trained else "start" if encoder.token_weights is None else "weights"
+        return DevScore(80.0 if kind == best else 50.0)
+
+    monkeypatch.setattr(GradedPairSelector, "score", score)
+    monkeypatch.setattr(GradedPairSelector, "worse", lambda selector, trained, start: trained.value < start.value)
+    result = train(sample.TRAIN, tmp_path / "out", model=str(start), settings=QUICK, dev="sample")
+    kept, last = (SentenceEncoder.load(folder) for folder in (tmp_path / "out", tmp_path / "out" / "last"))
+    assert (result.kept == "start") == (best == "start")
+    assert (kept.token_weights is None) == (best == "start")
     assert last.token_weights is not None, "what was trained had them"
+    assert np.array_equal(kept.encode(texts), given.encode(texts)) == (best == "start")
+    expected = {"start": "the start is kept unchanged", "weights": "the untrained start with token weights is kept"}
+    assert expected.get(best, "the best model is kept") in result.verdict
+    same = torch.equal(kept.backbone.state_dict()[LAYER], given.backbone.state_dict()[LAYER])
+    assert same == (best != "trained")
 
 
 @pytest.mark.parametrize(("pooling", "layers", "why"), [("cls", None, "is no mean"), ("mean", 0, "no layers")])

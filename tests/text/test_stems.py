@@ -62,6 +62,12 @@ def test_what_is_not_clearly_of_one_language_is_of_none(texts: list[str]) -> Non
     assert language_of(texts) is None
 
 
+def test_titles_have_a_language() -> None:
+    titles = ["Crash after closing the second window", "Cannot open serial port on restart", "Slow search with filters",
+              "Export ignores selected columns", "No error if file is missing", "Add a shortcut for zoom"]  # fmt: skip
+    assert language_of(titles * 80) == "english"
+
+
 def test_some_texts_of_another_language_do_not_matter() -> None:
     assert language_of([TEXTS["german"]] * 90 + [TEXTS["english"]] * 10) == "german"
 

@@ -77,7 +77,7 @@ def test_the_point_between_that_scores_best_is_kept(run: Callable[..., Heard], t
     dev = Distance(best_at=0.27 * way)
     told = run(dev, "out", "training.averages_at_end=[0.75,0.5,0.25]", "training.evaluate_every=4")
     assert [line for line in told.said if line.startswith("average")][-1].startswith(
-        "average    25% of the way to step 4"
+        "average    the model of step 4, averaged with the start (25% trained)"
     )
     assert moved(dev, tmp_path / "out") == pytest.approx(0.02 * way, rel=0.05)
     last = SentenceEncoder.load(tmp_path / "out" / "last", device="cpu").state_dict()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from opencse.adapting.adaptation_texts import AdaptationSources
 from opencse.adapting.continuing import Growth, KnownDocuments
-from opencse.adapting.dev_choice import AUTO, SAMPLE, TEXT, DevChoice, guarded
+from opencse.adapting.dev_choice import AUTO, SAMPLE, TEXT, DevChoice, guarded, load_selector
 from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.preset_names import ASKED, DOUBLED, LOOSE, RECIPE, WHOLE
+from opencse.adapting.selection import Selector
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.start_advice import advice_for_builtin, language_of_documents
 from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.written_questions import WrittenRow, numbers_of_documents
@@ -99,8 +101,13 @@ def plan_adaptation(
             "questions; if you have queries with their relevant documents, select by them with --dev FOLDER"
         )
         selector = SAMPLE
+    text = GivenTexts(tuple(material.rows), f"{texts.source}, {material.kind}{texts.added}")
+    if not (isinstance(selector, Selector) or is_folder(selector)):
+        selector = load_selector(selector, text, metric)
+    if isinstance(selector, GradedPairSelector):
+        selector = replace(selector, strict=True)
     return Adaptation(
-        text=GivenTexts(tuple(material.rows), f"{texts.source}, {material.kind}{texts.added}"),
+        text=text,
         preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev)),
         dev=selector,
         metric=metric if selector == dev else None,

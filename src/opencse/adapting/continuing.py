@@ -157,8 +157,9 @@ class Growth:
             return new
         old = make(self.old)
         again = sorted(old.rows, key=lambda row: fraction("\n".join(row)))[: len(new.rows)]
-        if len(old.rows[0]) != len(new.rows[0]):  # single sentences cannot stand next to pairs
-            again = []
+        if len(old.rows[0]) != len(new.rows[0]):  # next to pairs, a single sentence and itself are one
+            new = replace(new, kind="sentences", rows=[row if len(row) > 1 else row * 2 for row in new.rows])
+            again = [row if len(row) > 1 else row * 2 for row in again]
         questions = old.questions
         facts = f"{new.facts}; of the known documents {number_of(len(again), 'row')} of {len(old.rows):,}"
         if questions is not None and pairs:

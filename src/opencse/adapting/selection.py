@@ -32,7 +32,8 @@ class DevScore:
             (`opencse.adapting.similarity_guard`); None where the text is English, which questions guard.
         forgets: whether a guard refuses this encoder.
         parts: the values that ``value`` is the mean of, by name.
-        share: of the trained weights, where they are averaged with the start's; 1 where they are not.
+        share: of the trained weights, where they are averaged with the start's; 1 where they are not, 0 for the start's
+            weights alone, with weights of tokens that the start lacks.
         cosines: of graded pairs (n,), for the test of a difference; not recorded.
 
     Example:
@@ -54,6 +55,17 @@ class DevScore:
     def beats(self, other: DevScore) -> bool:
         """Whether this encoder is kept rather than the other: first the guard decides, then the value."""
         return (not self.forgets, self.value) > (not other.forgets, other.value)
+
+    def named(self, step: int) -> str:
+        """What was scored at ``step``, for a verdict.
+
+        >>> DevScore(80.0, share=0.5).named(50), DevScore(80.0, share=0.0).named(50)
+        ('the model of step 50, averaged with the start (50% trained),', 'the untrained start with token weights')
+        """
+        if self.share == 0:
+            return "the untrained start with token weights"
+        averaged = "" if self.share == 1 else f", averaged with the start ({self.share:.0%} trained),"
+        return f"the model of step {step:,}{averaged}"
 
     def record(self) -> dict[str, float]:
         """Values for the log: ``dev``, and where known its parts, ``dev_error``, ``guard`` and the rest."""
@@ -127,13 +139,19 @@ class OwnPoolingScore:
     value: float
 
 
+def start_kept(which: Literal["start", "given"], own_pooling: OwnPoolingScore | None) -> str:
+    """Says that the start is kept, and whether that is the model as it was given."""
+    as_used = which == "start" and own_pooling is not None
+    return f"the start is kept {f'without its own pooling {own_pooling.pooling}' if as_used else 'unchanged'}"
+
+
 @dataclass(frozen=True)
 class Choice:
     """The encoder that is kept, and why.
 
     Attributes:
-        kept: ``best``, the best trained step; ``start``, the start as training used it; ``given``, the start with its
-            own pooling.
+        kept: ``best``, the best that training found; ``start``, the start with the recipe's pooling, which is the model
+            as it was given unless it has a pooling of its own; ``given``, the start with that.
         verdict: the outcome in one plain sentence.
     """
 

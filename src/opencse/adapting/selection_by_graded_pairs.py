@@ -2,16 +2,17 @@
 
 The rule: the best trained step is kept, unless the start is better by more than chance. A step above the start is kept,
 and so is one within the noise below it: a few general pairs cannot distinguish two models of nearly equal score, and
-the purpose of the run is to change the model. Where training uses another pooling than the model's own, the step is
+the purpose of the run is to change the model (`opencse.adapt`, which promises never to make a model worse, keeps none
+that is not above the start). Where training uses another pooling than the model's own, the step is
 compared with the start with both poolings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
+from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore, start_kept
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.analysis.alignment import alignment, positive_sides, uniformity
 from opencse.encoder.encoder import SentenceEncoder
@@ -33,6 +34,7 @@ class GradedPairSelector:
     Attributes:
         name: of the pairs, for the user.
         pairs: sentences and gold scores.
+        strict: refuse any step that is not above the start, within the noise too.
 
     Example:
         >>> import numpy as np
@@ -45,6 +47,7 @@ class GradedPairSelector:
 
     name: str
     pairs: ScoredPairs
+    strict: bool = False
 
     def forbidden_texts(self) -> list[str]:
         """All sentences."""
@@ -74,7 +77,7 @@ class GradedPairSelector:
             [pairs.second[row] for row in remaining],
         )
         note = f"{dropped:,} of {len(pairs):,} graded pairs are also in the training text and are ignored"
-        return GradedPairSelector(self.name, selected), [f"pairs      {note}"]
+        return replace(self, pairs=selected), [f"pairs      {note}"]
 
     def fingerprint(self) -> str:
         """A hash of the sentences and their gold scores, 64 hexadecimal digits."""
@@ -120,8 +123,8 @@ class GradedPairSelector:
 
         Without the cosines of both there is no test: then any lower score is worse.
         """
-        if trained.value >= start.value:
-            return False
+        if self.strict or trained.value >= start.value:
+            return self.strict
         if trained.cosines is None or start.cosines is None:
             return True
         test = paired_bootstrap(self.pairs.scores, trained.cosines, start.cosines)
@@ -163,17 +166,18 @@ def choose(
     numbers = f"start {start:.2f}{with_own}, best {best:.2f} at step {history.best_step:,}, last {last:.2f}"
     own_is_better = own_pooling is not None and own_pooling.value > start
     before = max(start, own_pooling.value) if own_pooling else start
+    trained = history.by_step[history.best_step]
+    kept = "the best model" if trained.share else trained.named(history.best_step)
     if best > before:
         caution = ""
         if history.best_step == max(scores) and len(scores) > 2 and steps > 1:
             caution = "; the best is the last evaluation: longer training may help"
-        return Choice("best", f"the best model is kept ({numbers}{caution})")
+        return Choice("best", f"{kept} is kept ({numbers}{caution})")
     if not is_worse():
         compared = "the start with its own pooling" if own_is_better else "the start"
-        return Choice(
-            "best", f"the best trained model is kept: the {data} cannot distinguish it from {compared} ({numbers})"
-        )
+        return Choice("best", f"{kept} is kept: the {data} cannot distinguish it from {compared} ({numbers})")
     if own_is_better:
         effect = "training helped, but" if best > start else "training did not help, and"
         return Choice("given", f"{effect} the model with its own pooling is better: that is kept unchanged ({numbers})")
-    return Choice("start", f"training did not help on the {data}, so the start is kept unchanged ({numbers})")
+    untrained = start_kept("start", own_pooling)
+    return Choice("start", f"training did not help on the {data}, so {untrained} ({numbers})")

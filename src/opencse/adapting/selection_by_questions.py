@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from opencse.adapting.guard import Guard
-from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
+from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore, start_kept
 from opencse.adapting.similarity_guard import LEAST, SimilarityGuard
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Flags, Floats, Integers
@@ -213,7 +213,7 @@ class QuestionSelector:
         if not step or history.by_step[step].value <= before:
             untrained: Literal["start", "given"] = "given" if before > start.value else "start"
             scores = f"{measured}: start {start.value:.2f}{with_own}"
-            return Choice(untrained, self._refusal(history, before, scores))
+            return Choice(untrained, self._refusal(history, before, scores, start_kept(untrained, own_pooling)))
         best = history.by_step[step]
         gain = f"{best.value - start.value:+.2f}"
         if best.error is None:
@@ -221,7 +221,6 @@ class QuestionSelector:
         else:
             low, high = MeanDifference(best.value - start.value, best.error).interval
             gain += f", 95% interval {low:+.2f} to {high:+.2f}{'' if low > 0 else ', so it may be noise'}"
-        averaged = "" if best.share == 1.0 else f", averaged with the start ({best.share:.0%} trained),"
         general = ""
         if best.guard is not None and start.guard is not None:
             general = f"; on general English questions {start.guard:.2f} before, {best.guard:.2f} now"
@@ -230,7 +229,7 @@ class QuestionSelector:
             general += "" if self._language_known else ", which knows little of their language"
         return Choice(
             "best",
-            f"the model of step {step:,}{averaged} is kept: {measured} {start.value:.2f} before{with_own}, "
+            f"{best.named(step)} is kept: {measured} {start.value:.2f} before{with_own}, "
             f"{best.value:.2f} now ({gain}{_by_kind(start, best)}{general}); {self.questions.unknown}",
         )
 
@@ -241,7 +240,7 @@ class QuestionSelector:
     def _similarities(self) -> str:
         return "" if self.language_guard is None else self.language_guard.name
 
-    def _refusal(self, history: History, before: float, measured: str) -> str:
+    def _refusal(self, history: History, before: float, measured: str, kept: str) -> str:
         """The verdict where the start is kept."""
         start = history.by_step[0]
         trained = {step: score for step, score in history.by_step.items() if step}
@@ -249,12 +248,12 @@ class QuestionSelector:
         best = trained[step]
         scores = f"{measured}, best of training {best.value:.2f} at step {step:,}"
         if best.value <= before or not best.forgets:
-            return f"the start is kept unchanged: no trained encoder answers better ({scores})"
+            return f"{kept}: no trained encoder answers better ({scores})"
         if self._moved_too_far(best.agreement):
             why = f"moved too far: {self._similarities} agree to {best.agreement:.0f} % with the start's"
         else:
             why = f"forgot general English (general questions {start.guard:.2f} before, {best.guard:.2f} after)"
-        return f"the start is kept unchanged: training gained ({scores}) but {why}; try a lower training.learning_rate"
+        return f"{kept}: training gained ({scores}) but {why}; try a lower training.learning_rate"
 
 
 def _by_kind(before: DevScore, after: DevScore) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from opencse.adapting.selection import History
+from opencse.adapting.selection import History, start_kept
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError, reason
@@ -78,16 +78,14 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFa
     measure = record.measure or "dev score"
     if best and scores[best] > max(start, start if own_pooling is None else own_pooling.value):
         numbers = f"{measure}: {scores[best]:.2f}, start {start:.2f}{with_own}"
-        share = history.by_step[best].share
-        averaged = "" if share == 1.0 else f", averaged with the start ({share:.0%} trained)"
-        verdict = f"{stopped}; the best model so far is that of step {best:,}{averaged} ({numbers})"
+        named = history.by_step[best].named(best).replace("the model", "that", 1).removesuffix(",")
+        verdict = f"{stopped}; the best model so far is {named} ({numbers})"
         return BestSoFar("best", best, reached, verdict, scores)
     highest = max(trained, key=lambda step: trained[step])
     numbers = f"{measure}: start {start:.2f}{with_own}, best of training {trained[highest]:.2f} at step {highest:,}"
-    verdict = f"{stopped}; no step so far is better, so the model is the unchanged start ({numbers})"
-    if own_pooling is not None and own_pooling.value > start:
-        return BestSoFar("given", None, reached, verdict, scores)
-    return BestSoFar("start", 0, reached, verdict, scores)
+    untrained: Literal["start", "given"] = "given" if own_pooling and own_pooling.value > start else "start"
+    verdict = f"{stopped}; no step so far is better, so {start_kept(untrained, own_pooling)} ({numbers})"
+    return BestSoFar(untrained, 0 if untrained == "start" else None, reached, verdict, scores)
 
 
 def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: bool = False) -> BestSoFar:
@@ -220,11 +218,6 @@ class _StoppedRun:
         recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
         return cls(run, record, checkpoint, recipe, record.identity.model, trust_remote_code)
 
-    @property
-    def _token_weights(self) -> TokenWeights | None:
-        weights = self.checkpoint.of("encoder").get("token_weights.weights")
-        return None if weights is None else TokenWeights(weights)
-
     def trained(self, weights: Weights, device: str | None = "cpu") -> SentenceEncoder:
         """Opens the encoder with weights of the checkpoint, without the head that only training uses."""
         encoder = build_encoder(self.recipe, self.model, device, self.trust_remote_code)
@@ -236,7 +229,8 @@ class _StoppedRun:
         second = objective.saved_encoder == "second" or self.checkpoint.values.get("better_encoder") == 1
         if weights == "encoder" and second:
             tensors |= self.checkpoint.of("objective.second")
-        put_weights(encoder, self._token_weights)
+        token_weights = self.checkpoint.of("encoder").get("token_weights.weights")
+        put_weights(encoder, None if token_weights is None else TokenWeights(token_weights))
         names = encoder.state_dict().keys()
         try:
             encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in names})
@@ -250,11 +244,9 @@ class _StoppedRun:
 
     def untrained(self, which: Literal["start", "given"]) -> SentenceEncoder:
         """Opens the start as training uses it, or (``given``) with its own pooling."""
-        recipe, model, trust, weights = self.recipe, self.model, self.trust_remote_code, self._token_weights
-        encoder = None
-        if which == "given":
-            encoder = load_with_own_pooling(recipe, model, "cpu", trust, weighed=weights is not None)
-        encoder = encoder or load_start(recipe, model, "cpu", trust, weights)
+        recipe, model, trust = self.recipe, self.model, self.trust_remote_code
+        encoder = load_with_own_pooling(recipe, model, "cpu", trust) if which == "given" else None
+        encoder = encoder or load_start(recipe, model, "cpu", trust)
         if keeps_head(Objective.from_settings(recipe.objective)):
             add_masked_lm_head(encoder, model, trust_remote_code=trust)
         return encoder

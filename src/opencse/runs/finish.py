@@ -68,11 +68,8 @@ def start_score(
     if record.start is None:
         encoder = _with_own_pooling(plan)
         if encoder is not None:
-            weights = "" if encoder.token_weights is None else " and weights of tokens"
-            if plan.token_weights is not None and encoder.token_weights is None:
-                weights = ", all tokens weighted equally"
             value = evaluate_together(encoder, world, plan.dev.score).value
-            record.given = OwnPoolingScore(f"{encoder.pooling}{weights}", value)
+            record.given = OwnPoolingScore(str(encoder.pooling), value)
         record.start = replace(start, cosines=None)
         if world.first:
             folder.write(record)
@@ -81,8 +78,8 @@ def start_score(
     progress.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
     if record.given is not None:
         progress.say(
-            f"as given   {record.given.value:.2f} with its own pooling {record.given.pooling}; the trained encoder is "
-            "compared with both"
+            f"as given   {record.given.value:.2f} with the model's own pooling {record.given.pooling}; training uses "
+            f"{plan.pooling}"
         )
     return start
 
@@ -175,12 +172,11 @@ def _choose(trainer: Trainer, dev: Selector, plan: Plan, own_pooling: OwnPooling
 def _untrained(plan: Plan, which: str) -> SentenceEncoder:
     """The start as training uses it, or (``given``) with its own pooling."""
     encoder = _with_own_pooling(plan) if which == "given" else None
-    return encoder or load_start(plan.recipe, plan.model, plan.device, bool(plan.code), plan.token_weights)
+    return encoder or load_start(plan.recipe, plan.model, plan.device, bool(plan.code))
 
 
 def _with_own_pooling(plan: Plan) -> SentenceEncoder | None:
-    weighed = plan.token_weights is not None
-    return load_with_own_pooling(plan.recipe, plan.model, plan.device, bool(plan.code), weighed=weighed)
+    return load_with_own_pooling(plan.recipe, plan.model, plan.device, bool(plan.code))
 
 
 def keeps_head(objective: Objective) -> bool:

@@ -25,7 +25,7 @@ from opencse.training.mixture import MixingPlan
 
 _MOST_SHOWN = 12
 _NEAR_REPEATS = ("row that nearly repeats", "rows that nearly repeat")
-_WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf); the weights are saved with the model"
+_WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf) of all candidates but the start"
 
 
 @dataclass(frozen=True)

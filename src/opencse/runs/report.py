@@ -60,7 +60,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
     record = folder.record()
     trained = folder.path if result.kept in ("best", "last") else folder.last
     subjects = [
-        subject("start", load_start(recipe, model, job.device, job.trust_remote_code, result.plan.token_weights)),
+        subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
         subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
     ]
     material = _material(job, result)

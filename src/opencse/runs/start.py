@@ -238,12 +238,10 @@ def load_start(
     model: str,
     device: str | None = None,
     trust_remote_code: bool = False,
-    token_weights: TokenWeights | None = None,
 ) -> SentenceEncoder:
     """Opens the start as it is before the first step, with the recipe's pooling and layers, to be evaluated.
 
-    It has a new head only where the head stays after training and changes the dimension. ``token_weights`` are computed
-    by `weigh_tokens`.
+    It has a new head only where the head stays after training and changes the dimension.
     """
     settings = recipe.encoder
     encoder = SentenceEncoder.load(
@@ -257,23 +255,21 @@ def load_start(
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.out_features != encoder.dimension:
         encoder.dense.append(head)
-    put_weights(encoder, token_weights)
     return encoder
 
 
 def load_with_own_pooling(
-    recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False, *, weighed: bool = False
+    recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False
 ) -> SentenceEncoder | None:
     """Opens the start with its own pooling, to be compared too; None where that is how training uses it anyway.
 
-    Where training has tokens ``weighed`` (`weigh_tokens`), the start without these weights is another encoder too.
     Other settings of the recipe (fewer layers, a head that stays and has another dimension) apply here as well. A
     pooling of the model's own that is not supported here counts as none.
     """
     pooling = supported_own_pooling(model)
     template = recipe.encoder.template
     templated = template is not None and template != own_template(model)
-    if pooling is None or (pooling == recipe.encoder.pooling and not weighed and not templated):
+    if pooling is None or (pooling == recipe.encoder.pooling and not templated):
         return None
     encoder = recipe.encoder.model_copy(update={"pooling": pooling, "template": None})
     return load_start(recipe.model_copy(update={"encoder": encoder}), model, device, trust_remote_code)

@@ -324,7 +324,7 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
     if len(scripts) > 1 and result.with_tags <= _SOME_DUPLICATES and scripts[1][1] > _SECOND_SCRIPT:
         shares = ", ".join(f"{script_title(name)} {share:.0%}" for name, share in scripts[:3])
         advice.append(f"several scripts ({shares}): see that the model was made for all of them")
-    if result.width == 1 and 0 < result.documents < result.rows:  # else no sentence follows another one
+    if result.width == 1 and 0 < 2 * result.documents <= result.rows:  # else hardly any sentence follows another one
         advice.append(
             f"running text ({number_of(result.documents, 'document')}): adapting, and --recipe next-sentence in "
             "training, learn from which sentence follows which"

@@ -53,10 +53,15 @@ class Evaluations:
         self.history = History()
         self.best: dict[str, Tensor] = {}
         self.better_encoder = 0
-        averaged = self.settings.averages_at_end or any(share < 1 for share in self.settings.average_with_start)
+        averaged = self._shares_at_end or any(share < 1 for share in self.settings.average_with_start)
         weights = self._weights() if averaged else {}
         self._start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
         self._tries_weights = bool(self._start_weights) or self.objective.saved_encoder != "first"
+
+    @property
+    def _shares_at_end(self) -> tuple[float, ...]:
+        """Shares of the trained weights that are tried at the end; 0: the start, with token weights as training had."""
+        return (*self.settings.averages_at_end, *(() if self.encoder.token_weights is None else (0.0,)))
 
     @property
     def settled(self) -> bool:
@@ -99,7 +104,7 @@ class Evaluations:
 
     def finish(self, last_step: int) -> None:
         """Evaluates what is evaluated only after the last step; of two encoders, the better one is loaded."""
-        if self.dev is not None and self.settings.averages_at_end:
+        if self.dev is not None and self._shares_at_end:
             self._evaluate_between(last_step, self.dev)
         if self.objective.saved_encoder != "first":
             self.encoder.load_state_dict(self.objective.candidates(self._weights())[self.better_encoder])
@@ -134,7 +139,7 @@ class Evaluations:
         if best_step:
             step, share, weights = best_step, self.history.by_step[best_step].share, self.best
         step, share, weights = self.world.share((step, share, weights))
-        for one, averaged in points_between(self._start_weights, weights, share, self.settings.averages_at_end):
+        for one, averaged in points_between(self._start_weights, weights, share, self._shares_at_end):
             self.encoder.load_state_dict(averaged)
             score = replace(evaluate_together(self.encoder, self.world, dev.score), share=one)
             if not self.world.first:
@@ -144,7 +149,7 @@ class Evaluations:
                 continue
             if self.history.add(step, score):
                 self.best = averaged
-                self.progress.say(f"average    {one:.0%} of the way to step {step:,} is better: dev {score.value:.2f}")
+                self.progress.say(f"average    {score.named(step)} is better: dev {score.value:.2f}")
         self.encoder.load_state_dict(last_weights)
 
     def _weights(self) -> dict[str, Tensor]:
