@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -148,3 +149,16 @@ def test_nothing_is_held_out_where_nothing_asks() -> None:
     assert {row[:2] for row in written} < rows
     assert all((one.title, one.body) in rows for one in documents)
     assert not material_of(documents, pairs=pairs[:30], asks=False).many_pairs
+
+
+def test_titles_alone_are_trained_on_and_asked_about() -> None:
+    """Nine in ten were in no pair, and too few texts were left to ask about."""
+    alone = [Document("", one.sentences, only_title=True) for one in collection(900, sentences=1, titled=False)]
+    alone = [replace(one, sentences=(f"{one.sentences[0][:-1]} common{n % 50}.",)) for n, one in enumerate(alone)]
+    found = material_of([*alone, *collection(90, sentences=3)])
+    assert (found.kind, "(900 with only a title)" in found.facts) == ("titles", True)
+    assert found.questions is not None
+    assert [one.kind for one in found.questions.sets] == ["crops"]
+    trained = in_rows(found.rows)
+    used = sum(normalised(one.body) in trained for one in alone)
+    assert 650 < used < 800, "all but those that are held out"

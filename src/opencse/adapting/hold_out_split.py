@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -96,12 +96,16 @@ class HoldOutSplit:
         return set(np.asarray(self.collection.owner)[self.held.held].tolist())
 
     def questions(self) -> tuple[QuestionSet, ...]:
-        """Questions about what is held out: titles ask for their texts, else sentences; empty where they are few."""
+        """Questions about what is held out: titles ask for their texts, else sentences, or parts of titles alone."""
         if self.collection.kind == "titles":
             of_titles = questions_of_pairs(*self._titles)
             if len(of_titles) >= FEWEST:
                 return (of_titles,)
-        return question_sets(self.collection.texts, self.held)
+        texts = self.collection.texts
+        sets = question_sets(texts, self.held)
+        if sets or not self.collection.only_titles:
+            return sets
+        return question_sets(replace(texts, documents=None), self.held)  # titles alone have no order
 
     def rows(self) -> TrainingRows:
         """Titles with their texts, and neighbouring sentences; sentences alone where there are neither."""

@@ -55,7 +55,7 @@ def material_of(
     """Makes training rows of ``documents`` and ``pairs``, and questions from a share of them that is held out.
 
     Where at least half of the documents with a text have titles, a title and its text are a pair. A title without a
-    text is a sentence of its own: it is a candidate, and may be paired by shared words, but is no pair by itself. Where
+    text is a sentence of its own, which is paired by shared words and with its rare words. Where
     documents have several sentences, a sentence and the next are one. Where there is neither, sentences are trained on
     by themselves. Pairs of a passage with a sentence of it, or with its rare words (`opencse.adapting.passage_pairs`),
     pairs by shared words (`pairs_by_shared_words`), and ``pairs`` (`opencse.adapting.user_pairs`) are added.
@@ -103,7 +103,7 @@ def _of_documents(
         f"{number_of(len(collection.sentences), 'sentence')}; training on {len(rows):,} {_IN_WORDS[kind]}"
     )
     if kind != "sentences":
-        most = len(rows)
+        most = len(rows) + collection.only_titles  # these are in no pair yet
         by_words = split.pairs_by_shared_words(most, count)
         passages = split.passages()
         by_sentences = sentences_with_passages(passages, most)
