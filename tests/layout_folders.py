@@ -199,6 +199,25 @@ def qwen3() -> nn.Module:
     return Qwen3Model(Qwen3Config(vocab_size=VOCABULARY, **SIZES, **more))
 
 
+def gpt2() -> nn.Module:
+    from transformers import GPT2Config, GPT2Model
+
+    return GPT2Model(GPT2Config(vocab_size=VOCABULARY, n_embd=HIDDEN, n_layer=2, n_head=4, n_positions=64))
+
+
+def squeezebert() -> nn.Module:
+    from transformers import SqueezeBertConfig, SqueezeBertModel
+
+    return SqueezeBertModel(SqueezeBertConfig(vocab_size=VOCABULARY, embedding_size=HIDDEN, **SIZES))
+
+
+def t5() -> nn.Module:
+    from transformers import T5Config, T5EncoderModel
+
+    sizes: dict[str, Any] = {"d_model": HIDDEN, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+    return T5EncoderModel(T5Config(vocab_size=VOCABULARY, **sizes))
+
+
 def adapters(folder: Path) -> None:
     """Turns the folder's model into a base model with LoRA adapters on it."""
     from peft import LoraConfig, get_peft_model

@@ -7,7 +7,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from layout_folders import HIDDEN, Layout, adapters, bert, distilbert, modernbert, mpnet, nomic_bert, qwen3, xlm_roberta
+from layout_folders import (
+    HIDDEN,
+    Layout,
+    adapters,
+    bert,
+    distilbert,
+    gpt2,
+    modernbert,
+    mpnet,
+    nomic_bert,
+    qwen3,
+    squeezebert,
+    t5,
+    xlm_roberta,
+)
 
 
 def dense(activation: str, out: int = 24, **more: Any) -> tuple[str, Mapping[str, Any]]:
@@ -71,6 +85,12 @@ READ: dict[str, Layout] = {
     ),
     "all-MiniLM": Layout("all-MiniLM-L6-v2", bert, modules=(pooling("mean_tokens"), NORMALIZE)),
     "mpnet": Layout("all-mpnet-base-v2", mpnet, "roberta", modules=(pooling("mean_tokens"), NORMALIZE)),
+    "INSTRUCTOR": Layout(
+        "instructor-base",
+        t5,
+        modules=(pooling("mean_tokens", include_prompt=False), dense(IDENTITY, bias=False), NORMALIZE),
+        prompts={"query": "Represent the question: ", "document": "Represent the passage: "},
+    ),
     "dot product": Layout("msmarco-distilbert-dot-v5", distilbert, modules=(pooling("mean_tokens"),), similarity="dot"),
     "default prompt": Layout(
         "models with a default prompt", bert, prompts={"any": "search: ", "query": "query: "}, default="any"
@@ -83,6 +103,8 @@ READ: dict[str, Layout] = {
     ),
     "maximum": Layout("models with max pooling", bert, modules=(pooling("max_tokens"),)),
     "lower-casing": Layout("old bert-base models", bert, sentence={"max_seq_length": 32, "do_lower_case": True}),
+    "token types among the words": Layout("GPT-2 with a tokenizer of BERT's kind", gpt2),
+    "a pooler that is always called": Layout("SqueezeBERT", squeezebert),
     "0_Transformer": Layout("folders before sentence-transformers 2", bert, root="0_Transformer"),
     "LoRA": Layout("adapters by peft", bert, modules=(pooling("cls_token"),), change=adapters),
     "Dense, tanh": Layout(
@@ -183,8 +205,8 @@ REFUSED: dict[str, tuple[Layout, str]] = {
         r"my\.package\.Activation",
     ),
     "encoder and decoder": (
-        Layout("T5", bert, change=entry("config.json", is_encoder_decoder=True)),
-        "only encoders are supported",
+        Layout("BART", bert, change=entry("config.json", is_encoder_decoder=True)),
+        "has an encoder and a decoder",
     ),
     "quantised": (
         Layout("4 bits", bert, change=entry("config.json", quantization_config={"quant_method": "bitsandbytes"})),

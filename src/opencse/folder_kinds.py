@@ -10,6 +10,9 @@ _NAMES = ("adapter_config", "building", "config", "export", "index", "manifest",
 MARKS = frozenset(f"{name}.json" for name in _NAMES)
 """Names of files of which such a folder has at least one."""
 
+TABLE = "opencse-table"
+"""`model_type` of a backbone that is a table of word vectors."""
+
 
 def kind_of_folder(folder: Path) -> str | None:
     """What a folder that holds no text is; None for any other folder.

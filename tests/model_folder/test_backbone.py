@@ -177,18 +177,6 @@ def test_loading_twice_is_bit_equal_and_leaves_no_random_weights(architecture: s
     assert np.array_equal(first.encode(TEXTS), second.encode(TEXTS))
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_all_weights_are_float32_and_last_state_is_last_layer(architecture: str, make: Any) -> None:
-    encoder = SentenceEncoder.load(make(architecture), device="cpu")
-    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
-    tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS))
-    with torch.no_grad():
-        output = encoder.backbone(tokens.input_ids, tokens.attention_mask, output_hidden_states=True)
-    assert len(output.hidden_states) == encoder.depth + 1
-    assert torch.equal(output.hidden_states[-1], output.last_hidden_state)
-    assert not torch.allclose(output.hidden_states[0], output.last_hidden_state, atol=1e-3)
-
-
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_training_goes_on_after_encode(architecture: str, make: Any) -> None:
     encoder = SentenceEncoder.load(make(architecture), device="cpu")

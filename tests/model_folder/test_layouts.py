@@ -100,7 +100,7 @@ def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["BGE", "dot product", "Dense, projected residual", "Dropout", "Normalize before Dense", "WordWeights, max_tokens"],
+    ["BGE", "INSTRUCTOR", "Dense, projected residual", "Dropout", "Normalize before Dense", "WordWeights, max_tokens"],
 )
 def test_what_one_step_of_training_saves_is_read_the_same(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
     quick = ["training.max_steps=1", "training.batch_size=8", "training.learning_rate=0.01"]

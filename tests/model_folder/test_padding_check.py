@@ -34,10 +34,16 @@ def fnet() -> Any:
     return FNetModel(FNetConfig(**SIZES))
 
 
-def squeezebert() -> Any:
-    from transformers import SqueezeBertConfig, SqueezeBertModel
+def canine() -> Any:
+    from transformers import CanineConfig, CanineModel
 
-    return SqueezeBertModel(SqueezeBertConfig(embedding_size=32, **SIZES))
+    return CanineModel(CanineConfig(**SIZES))
+
+
+def beit() -> Any:
+    from transformers import BeitConfig, BeitModel
+
+    return BeitModel(BeitConfig(image_size=32, patch_size=16, **SIZES))
 
 
 def electra() -> Any:
@@ -69,10 +75,10 @@ def test_a_backbone_that_reads_padding_is_refused(make: Callable[[], Any], tmp_p
         load_backbone(saved(make, tmp_path))
 
 
-def test_a_backbone_that_cannot_encode_is_refused_where_it_is_opened(tmp_path: Path) -> None:
-    """Transformers' SqueezeBERT always calls its pooler, which is left out here."""
-    with pytest.raises(UserError, match="this squeezebert model cannot encode a short text here"):
-        load_backbone(saved(squeezebert, tmp_path))
+@pytest.mark.parametrize("make", [canine, beit])
+def test_a_backbone_without_token_embeddings_is_refused(make: Callable[[], Any], tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"a {make.__name__} model has no table of token embeddings"):
+        load_backbone(saved(make, tmp_path))
 
 
 @pytest.mark.parametrize("make", [electra, llama])

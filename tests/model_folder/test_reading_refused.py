@@ -85,6 +85,44 @@ def test_a_truncated_weights_file(copy: Path) -> None:
     assert "no transformers model can be loaded" in refused(copy)
 
 
+class Touch:
+    """Pickled as a call that makes a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.file,)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_pickled_weights_file(zipped: bool, copy: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    expected, state = SentenceEncoder.load(copy, device="cpu").encode(TEXTS), load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").unlink()
+    weights, ran = copy / "pytorch_model.bin", tmp_path / "ran"
+
+    def save(what: object) -> bytes:
+        torch.save(what, weights, _use_new_zipfile_serialization=zipped)
+        return weights.read_bytes()
+
+    whole = save(state)
+    assert np.array_equal(SentenceEncoder.load(copy, device="cpu").encode(TEXTS), expected)
+    broken = [
+        whole[:5000],
+        whole[:10],
+        whole[:-3],
+        b"",
+        b"version https://git-lfs.github.com/spec/v1",
+        b"\x80\x02h\x05.",
+    ]
+    for content in (*broken, save({**state, "more": Touch(ran)}), save([1]), save({1: state["pooler.dense.bias"]})):
+        weights.write_bytes(content)
+        assert refused(copy).startswith(f"{weights}: is damaged, or holds more than tensors by name")
+    assert not ran.exists()
+
+
 def test_no_weights_file(copy: Path) -> None:
     (copy / "model.safetensors").unlink()
     assert "no transformers model can be loaded" in refused(copy)
@@ -132,20 +170,6 @@ def test_no_tokenizer(copy: Path) -> None:
     for file in copy.glob("tokenizer*"):
         file.unlink()
     assert "has no tokenizer" in refused(copy)
-
-
-@pytest.mark.parametrize("encoder_alone", [False, True])
-def test_an_encoder_decoder_model(tiny_folder: Path, tmp_path: Path, encoder_alone: bool) -> None:
-    from transformers import T5Config, T5EncoderModel
-
-    shutil.copy(tiny_folder / "tokenizer.json", tmp_path)
-    shutil.copy(tiny_folder / "tokenizer_config.json", tmp_path)
-    config = T5Config(d_model=8, d_kv=4, d_ff=8, num_heads=2, num_layers=1, vocab_size=20)
-    if encoder_alone:
-        T5EncoderModel(config).save_pretrained(tmp_path)
-    else:
-        config.save_pretrained(tmp_path)
-    assert "a t5 model has an encoder and a decoder; only encoders are supported" in refused(tmp_path)
 
 
 def test_missing_folder_file_and_empty_folder(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_fewer_rows_with_a_mapping_in_any_whole_numbers(folder: Path, mapping: A
 
 def test_a_table_of_sentence_transformers_has_no_mapping_and_no_factors(folder: Path) -> None:
     more = {"mapping": np.array([3, 2, 1, 0]), "weights": np.full(4, 2, dtype=np.float32)}
-    model2vec = table_rows(folder, folder, {"embedding.weight": ROWS.copy(), **more})
+    model2vec = table_rows(folder, folder, {"embeddings": ROWS.copy(), **more})
     assert model2vec.rows.tolist()[1:] == [[10, 12], [6, 8], [2, 4]]
     (folder / "config.json").write_text("{}")
     assert table_rows(folder, folder, {"embedding.weight": ROWS.copy(), **more}).rows.tolist() == ROWS.tolist()

@@ -99,10 +99,7 @@ def test_the_order_is_that_of_transformers(copy: Path) -> None:
     assert weight_files(copy) == ()
 
 
-HUGE = [10**7, 10**9, 10**12, 10**18]
-
-
-@pytest.mark.parametrize("value", HUGE)
+@pytest.mark.parametrize("value", [10**7, 10**18])
 @pytest.mark.parametrize(
     "key", ["num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size", "max_position_embeddings"]
 )

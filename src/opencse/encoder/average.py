@@ -65,8 +65,7 @@ class MovingAverage(nn.Module):
 
 def _randomise(encoder: SentenceEncoder, seed: int) -> None:
     """Replaces the backbone by a new random one of the same configuration; the global random state stays unchanged."""
-    device, config = encoder.device, copy.deepcopy(encoder.backbone.config)
+    config = copy.deepcopy(encoder.backbone.config)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs' generators too
-        encoder.backbone = drop_pooler(type(encoder.backbone)(config))
-    encoder.to(device)
+        encoder.backbone.load_state_dict(drop_pooler(type(encoder.backbone)(config)).state_dict())

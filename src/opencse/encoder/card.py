@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opencse.environment import installed
+from opencse.folder_kinds import TABLE
 from opencse.markdown import as_text, without_home
 from opencse.model_folder.layout import THIS_FOLDER
-from opencse.modules.parts import TABLE
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of

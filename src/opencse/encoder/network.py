@@ -20,7 +20,7 @@ from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
 from opencse.kernels.precision import PrecisionName
 from opencse.kernels.states import Computation, inference_computation, plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
-from opencse.model_folder.backbone import dropout_at, dropout_rates
+from opencse.model_folder.backbone import dropout_at, dropout_rates, takes_token_types, with_type_0
 from opencse.model_folder.static_folder import StaticParts
 from opencse.model_folder.torchless_parts import TorchlessParts
 from opencse.modules.denoising import TemplatesAlone
@@ -67,6 +67,8 @@ class EncoderNetwork(nn.Module):
     def _assemble(self, parts: Parts) -> None:
         self.backbone = parts.backbone
         self.tokenizer = lower_casing(parts.tokenizer) if parts.lower_case else parts.tokenizer
+        if takes_token_types(self.backbone, self.tokenizer.hf):
+            self.backbone.register_forward_pre_hook(with_type_0, with_kwargs=True)
         self.pooling = parts.pooling
         self.token_weights = parts.token_weights
         self.max_length = parts.max_length

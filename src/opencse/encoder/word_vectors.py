@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
+from opencse.folder_kinds import TABLE
 from opencse.kernels.word_means import MOST_FACTORS, EmbeddingNorm, WordMeans
-from opencse.modules.parts import TABLE
 from opencse.modules.token_weights import TokenWeights
 
 if TYPE_CHECKING:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_code, refuse_foreign
@@ -17,17 +18,19 @@ from opencse.model_folder.weight_files import require_repeats, require_sizes
 from opencse.modules.dense import Dense
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 # The keys of dropout rates in the configurations of transformers' encoders.
 _DROPOUT_KEYS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "dropout",
+    "dropout_rate",
     "attention_dropout",
     "embedding_dropout",
     "mlp_dropout",
 )
+_TYPES = "token_type_ids"
 
 
 @contextmanager
@@ -91,21 +94,20 @@ def load_backbone(
         UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random; or if
             padding changes the vectors.
     """
-    from transformers import AutoModel
-
     stored_bytes = require_repeats(folder)
     config = load_config(folder, trust_remote_code=trust_remote_code)
-    if config.is_encoder_decoder or _of_encoder_and_decoder(config):
+    opener = _opener(config)
+    if opener is None:
         raise UserError(
-            f"{folder}: a {config.model_type} model has an encoder and a decoder; only encoders are supported, and "
-            "none that was taken out of such a model"
+            f"{folder}: a {config.model_type} model has an encoder and a decoder; of such models only T5's encoders "
+            "(t5, mt5, umt5) are supported"
         )
     for key in ("hidden_size", "num_hidden_layers"):
         if not isinstance(getattr(config, key, None), int):
             raise UserError(f"{folder}: a {config.model_type} configuration has no {key}; give a text encoder")
     try:
         with quiet_transformers():
-            require_sizes(folder, config, stored_bytes, trust_remote_code=trust_remote_code)
+            require_sizes(folder, opener, config, stored_bytes, trust_remote_code=trust_remote_code)
     except UserError:
         raise
     except Exception as error:
@@ -114,17 +116,33 @@ def load_backbone(
         _set_dropout(config, dropout, folder)
     if layers is not None:
         _keep_layers(config, layers, folder)
-    network = load_all_weights(AutoModel.from_pretrained, folder, config, trust_remote_code, unused=("pooler.",))
+    network = load_all_weights(opener.from_pretrained, folder, config, trust_remote_code, unused=("pooler.",))
+    _require_token_embeddings(network, folder)
     require_padding_unseen(backbone := drop_pooler(network), folder)
     return backbone
 
 
-def _of_encoder_and_decoder(config: PretrainedConfig) -> bool:
-    """Whether transformers has a class for the encoder alone, as of T5; the folder may hold that one."""
-    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING
+def _require_token_embeddings(model: PreTrainedModel, folder: Path) -> None:
+    """Refuses networks of pictures and sound, and those that hash characters (CANINE)."""
+    try:
+        weight = getattr(model.get_input_embeddings(), "weight", None)
+    except NotImplementedError:
+        weight = None
+    if not isinstance(weight, Tensor) or weight.ndim != 2:
+        raise UserError(
+            f"{folder}: a {model.config.model_type} model has no table of token embeddings; choose a text encoder that "
+            "has one"
+        )
+
+
+def _opener(config: PretrainedConfig) -> Any:  # noqa: ANN401 - a class of transformers that opens models
+    """What opens the encoder: of T5's kind transformers' class for the encoder alone; None where there is none."""
+    from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, MODEL_MAPPING, AutoModel, AutoModelForTextEncoding
 
     encoder = MODEL_FOR_TEXT_ENCODING_MAPPING.get(type(config), None)
-    return encoder is not None and encoder is not MODEL_MAPPING.get(type(config), None)
+    if encoder not in (None, MODEL_MAPPING.get(type(config), None)):
+        return AutoModelForTextEncoding
+    return None if config.is_encoder_decoder else AutoModel
 
 
 def load_all_weights(
@@ -191,11 +209,35 @@ def load_pooler(folder: Path) -> Dense:
     return pooler
 
 
+class _NoPooler(nn.Module):
+    """Stands where some networks (SqueezeBERT's, LayoutLM's) call a pooler without asking whether there is one."""
+
+    def forward(self, states: Tensor, *more: object) -> Tensor:
+        del more
+        return states
+
+
 def drop_pooler(model: PreTrainedModel) -> PreTrainedModel:
-    """Removes the pooler layer, which is not used here; in many checkpoints it is missing and would be random."""
+    """Removes the pooler's weights, which are not used here; in many checkpoints they are missing."""
     if isinstance(getattr(model, "pooler", None), nn.Module):
-        model.register_module("pooler", None)
+        model.register_module("pooler", _NoPooler())
     return model
+
+
+def takes_token_types(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether sentence-transformers gives the types of tokens to the network: what the tokenizer makes and it takes."""
+    takes = signature(backbone.forward).parameters
+    return _TYPES in tokenizer.model_input_names and (
+        _TYPES in takes or any(one.kind is Parameter.VAR_KEYWORD for one in takes.values())
+    )
+
+
+def with_type_0(backbone: PreTrainedModel, args: tuple[Tensor, ...], inputs: dict[str, Any]) -> Any:  # noqa: ANN401
+    """A hook before the forward that gives all tokens the type 0; GPT-2 and XLM embed it as the word of that id."""
+    del backbone
+    given = next(one for one in (*args, inputs.get("input_ids"), inputs.get("inputs_embeds")) if one is not None)
+    zeros = torch.zeros(given.shape[:2], dtype=torch.int64, device=given.device)
+    return args, {_TYPES: zeros, **inputs}
 
 
 def _set_dropout(config: PretrainedConfig, rate: float, where: Path) -> None:

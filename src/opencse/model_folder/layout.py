@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from zipfile import is_zipfile
 
 from opencse.errors import UserError, reason
 from opencse.modules.pooling import Pooling
@@ -44,6 +45,8 @@ ACTIVATION_PATHS = {
 }
 
 
+SINGLE = ("model.safetensors", "pytorch_model.bin")
+"""The files of weights, in transformers' order."""
 CALIBRATION = "calibration.json"
 """The file that `opencse calibrate` writes next to a model; it holds for that model alone."""
 SENTENCE_CONFIG = "config_sentence_transformers.json"
@@ -92,21 +95,43 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a module's folder, by name.
+    """The tensors of a module's folder, by name: of model.safetensors, or else of pytorch_model.bin.
 
     Raises:
-        UserError: where there is no file of them, or it cannot be read.
+        UserError: where there is neither file, or it cannot be read.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    file = folder / "model.safetensors"
-    if not file.is_file():
-        raise UserError(f"{folder}: model.safetensors is missing")
+    file, binary = (folder / name for name in SINGLE)
+    if not file.is_file() and binary.is_file():
+        return read_binary(binary)
     try:
         return dict(load_file(file))
+    except FileNotFoundError:
+        raise UserError(f"{folder}: model.safetensors is missing") from None
     except (OSError, SafetensorError) as error:
         raise UserError(f"{file}: cannot be read ({reason(error)})") from None
+
+
+def read_binary(file: Path, device: str = "cpu") -> dict[str, Tensor]:
+    """The tensors of a file that torch pickled, by name; ``weights_only``, so that nothing else is made of it.
+
+    Raises:
+        UserError: for a damaged file, and for one that holds anything but tensors.
+    """
+    import torch
+
+    try:
+        state = torch.load(file, map_location=device, weights_only=True, mmap=is_zipfile(file))
+    except Exception:  # the unpickler of a damaged file raises anything; of the rest it advises to run the file's code
+        state = None
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+        raise UserError(
+            f"{file}: is damaged, or holds more than tensors by name, which is not opened here (it could run code); "
+            "fetch it again, or save the weights as model.safetensors"
+        )
+    return state
 
 
 def entry(path: Path, config: dict[str, Any], key: str, kind: type[JsonType], default: JsonType) -> JsonType:

@@ -67,14 +67,14 @@ def open_masked_lm(
     Raises:
         UserError: if transformers has no masked language model for it.
     """
-    from transformers import AutoModelForMaskedLM
+    from transformers import AutoModel, AutoModelForMaskedLM
 
     try:
         transformer = transformer_folder(folder)
         stored_bytes = require_repeats(transformer)
         with quiet_transformers():
             config = load_config(transformer, trust_remote_code=trust_remote_code)
-            require_sizes(transformer, config, stored_bytes, trust_remote_code=trust_remote_code)
+            require_sizes(transformer, AutoModel, config, stored_bytes, trust_remote_code=trust_remote_code)
             if tied is not None:
                 config.tie_word_embeddings = tied
             report: dict[str, Any]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from torch import nn
 
 from opencse.errors import UserError, nearest
 from opencse.foreign import MASKED_LM, own_code
 from opencse.model_folder.adapters import Adapters, read_adapters
-from opencse.model_folder.backbone import dropout_rates, load_backbone, position_limit
+from opencse.model_folder.backbone import dropout_rates, load_backbone, position_limit, takes_token_types
 from opencse.model_folder.hybrid_weight import read_hybrid_weight
 from opencse.model_folder.layout import read_config
 from opencse.model_folder.listing import Modules, list_modules
@@ -272,10 +271,7 @@ def _find(folder: Path) -> _Sources:
 
 def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
     """Refuses a tokenizer with more ids than the embedding has rows; some texts could not be encoded."""
-    words = backbone.get_input_embeddings()
-    if not isinstance(words, nn.Embedding):
-        raise UserError(f"{folder}: a {backbone.config.model_type} model has no token embeddings; give a text encoder")
-    rows = words.num_embeddings
+    rows = len(cast(nn.Embedding, backbone.get_input_embeddings()).weight)
     ids = 1 + max(tokenizer.hf.get_vocab().values(), default=0)
     if ids > rows:
         raise UserError(
@@ -287,10 +283,10 @@ def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel)
 def _require_one_type(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
     """Refuses a tokenizer that gives tokens of a single text another type than 0, which all tokens have here."""
     key, hf = "token_type_ids", tokenizer.hf
-    if key not in hf.model_input_names or key not in signature(backbone.forward).parameters:
-        return
     # Called as a whole, transformers' tokenizer would first compare lengths with a limit that may be no number.
-    if any(hf.backend_tokenizer.encode("a").type_ids if hf.is_fast else hf("a")[key]):
+    if takes_token_types(backbone, hf) and any(
+        hf.backend_tokenizer.encode("a").type_ids if hf.is_fast else hf("a")[key]
+    ):
         raise UserError(
             f"{folder}: the tokenizer gives tokens of a single text a type other than 0, which is not supported here; "
             f"if the model was trained without, delete {key} from model_input_names in tokenizer_config.json"

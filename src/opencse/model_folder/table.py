@@ -5,9 +5,9 @@ tokens. It is an encoder like any other here, so it is trained by the same recip
 
 The two kinds of folder differ in two ways, and each is read as its own library reads it:
 
-- model2vec's (config.json: ``model_type: model2vec``) leave unknown tokens out of the mean, so a text without a known
-  token has the zero vector, and truncate at ``max_length`` (512) ids and at that many times the median length of a
-  token in characters;
+- model2vec's (a config.json, and rows called ``embeddings``) leave unknown tokens out of the mean, so a text without a
+  known token has the zero vector, and truncate at ``max_length`` (512) ids and at that many times the median length of
+  a token in characters;
 - sentence-transformers' StaticEmbedding counts unknown tokens like all others and truncates only where its
   tokenizer.json does.
 """
@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from opencse import io
-from opencse.errors import UserError, reason
+from opencse.folder_kinds import TABLE
+from opencse.model_folder.layout import read_weights
 from opencse.model_folder.table_rows import (
     MODEL2VEC,
     UNLIMITED,
@@ -31,7 +32,7 @@ from opencse.model_folder.table_rows import (
     characters_per_id,
     table_rows,
 )
-from opencse.modules.parts import TABLE, Parts
+from opencse.modules.parts import Parts
 from opencse.modules.token_weights import TokenWeights
 from opencse.text.tokenizer import Tokenizer
 
@@ -78,14 +79,8 @@ def read_table(folder: Path, where: Path, *, dropout: float | None = None) -> Ta
     Raises:
         UserError: if a file is missing or broken.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        weights = load_file(where / "model.safetensors")
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{where}: the table of word vectors cannot be read ({reason(error)})") from None
-    wide = {name: (tensor.float() if tensor.is_floating_point() else tensor) for name, tensor in weights.items()}
+    weights = read_weights(where).items()
+    wide = {name: (tensor.float() if tensor.is_floating_point() else tensor) for name, tensor in weights}
     read = table_rows(folder, where, {name: tensor.numpy() for name, tensor in wide.items()})
     rows, tokenizer = torch.from_numpy(read.rows), _with_padding(read.tokenizer)
     return TableParts(

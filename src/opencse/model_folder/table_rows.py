@@ -6,7 +6,7 @@ See `opencse.model_folder.table` for the two kinds of folder.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
+from opencse.folder_kinds import TABLE
 from opencse.model_folder.layout import entry, read_config, read_json
+from opencse.model_folder.mapped_tensors import map_tensors
 from opencse.numerals import number_of
 from opencse.text.rust_tokenizer import RustTokenizer
 
@@ -99,14 +101,16 @@ def table_folder(folder: Path) -> Path | None:
                 raise UserError(f"{listing}: path is {path!r}; the name of a folder inside {folder} was expected")
             return folder / path
         return None
-    return folder if _is_model2vec(folder) else None
+    config, stored = read_config(folder / "config.json"), folder / "model.safetensors"
+    named = config.get("model_type")
+    if named is None and config and stored.is_file():  # transformers names the kind of its models
+        return folder if _is_model2vec(config, map_tensors(stored)) else None
+    return folder if named == MODEL2VEC else None
 
 
-def _is_model2vec(folder: Path) -> bool:
-    try:
-        return read_config(folder / "config.json").get("model_type") == MODEL2VEC
-    except UserError:
-        return False
+def _is_model2vec(config: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    """As model2vec decides; this library's own tables have such rows too where they count unknown tokens."""
+    return bool(config) and config.get("model_type") != TABLE and "embeddings" in tensors
 
 
 def read_backend(where: Path) -> Backend:
@@ -137,7 +141,7 @@ def table_rows(folder: Path, where: Path, tensors: Mapping[str, NDArray[Any]]) -
     backend = read_backend(where)
     path = folder / "config.json"
     config = read_config(path)
-    model2vec = config.get("model_type") == MODEL2VEC
+    model2vec = _is_model2vec(config, tensors)
     rows = tensors.get("embedding.weight")
     if model2vec or rows is None:  # sentence-transformers reads no mapping and no factors of its own tables
         rows = _folded(where, tensors)
@@ -202,7 +206,7 @@ def _truncated_at(backend: Backend) -> int:
 
 def _folded(where: Path, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.floating]:
     """One row per id; some model2vec folders hold fewer rows, a mapping to them and a factor for each id."""
-    rows = tensors.get("embedding.weight", tensors.get("embeddings"))
+    rows = tensors.get("embeddings")
     if rows is None:
         raise UserError(f"{where / 'model.safetensors'}: holds neither embedding.weight nor embeddings")
     if "mapping" in tensors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,12 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 
 from opencse.errors import UserError
-from opencse.model_folder.layout import read_config
+from opencse.model_folder.layout import SINGLE, read_binary, read_config
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-SINGLE = ("model.safetensors", "pytorch_model.bin")
 _INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
 _MOST_REPEATS = 256
 """Most layers (or groups, heads, experts) without a tensor for each; ALBERT's layers share their tensors."""
@@ -70,11 +68,19 @@ def require_repeats(folder: Path) -> int:
     return sum(file.stat().st_size for file in files)
 
 
-def require_sizes(folder: Path, config: PretrainedConfig, stored_bytes: int, *, trust_remote_code: bool) -> None:
+def require_sizes(
+    folder: Path,
+    opener: Any,  # noqa: ANN401 - a class of transformers that opens models
+    config: PretrainedConfig,
+    stored_bytes: int,
+    *,
+    trust_remote_code: bool,
+) -> None:
     """Refuses sizes in config.json that make a network much larger than the stored weights, before it is allocated.
 
     Args:
         folder: transformers' folder.
+        opener: builds the network, such as `AutoModel`.
         config: its configuration.
         stored_bytes: of all weight files; a stored number takes a byte at least.
         trust_remote_code: run the code that the folder names, where it names any.
@@ -82,10 +88,8 @@ def require_sizes(folder: Path, config: PretrainedConfig, stored_bytes: int, *, 
     Raises:
         UserError: with both numbers.
     """
-    from transformers import AutoModel
-
     with torch.device("meta"):  # shapes alone, no memory
-        model = AutoModel.from_config(config, trust_remote_code=trust_remote_code)  # type: ignore[no-untyped-call]
+        model = opener.from_config(config, trust_remote_code=trust_remote_code)
     numbers = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
     pooler = sum(tensor.numel() for name, tensor in model.named_parameters() if name.startswith("pooler."))
     if numbers - pooler > max(_SMALL, stored_bytes):
@@ -101,16 +105,15 @@ def _too_large(path: Path, problem: str, weights: str, key: str = "") -> NoRetur
 
 
 def _tensor_count(file: Path) -> int:
-    """Tensors in a weight file; a file that cannot be read counts as one and is reported by what loads it."""
+    """Tensors in a weight file; a broken file of safetensors counts as one and is reported by what loads it."""
     from safetensors import SafetensorError, safe_open
 
+    if file.suffix != ".safetensors":
+        return len(read_binary(file, "meta"))
     try:
-        if file.suffix == ".safetensors":
-            with safe_open(file, framework="pt") as opened:
-                return len(opened.keys())
-        state = torch.load(file, map_location="meta", weights_only=True, mmap=True)
-        return len(state) if isinstance(state, dict) else 1
-    except (OSError, RuntimeError, SafetensorError, EOFError, pickle.UnpicklingError):
+        with safe_open(file, framework="pt") as opened:
+            return len(opened.keys())
+    except (OSError, SafetensorError):
         return 1
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from opencse.folder_kinds import TABLE
 from opencse.modules.dense import SavedLayer
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.pooling import Pooling
@@ -16,10 +17,6 @@ from opencse.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-
-TABLE = "opencse-table"
-"""`model_type` of a backbone that is a table of word vectors."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from opencse.modules.parts import TABLE
+from opencse.folder_kinds import TABLE
 
 DROPOUT = 0.1
 
