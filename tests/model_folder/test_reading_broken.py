@@ -169,11 +169,6 @@ def test_an_empty_name() -> None:
         SentenceEncoder.load("")
 
 
-def test_a_path_is_taken_as_its_text_is(copy: Path) -> None:
-    one, other = (SentenceEncoder.load(given, device="cpu") for given in (copy, str(copy)))
-    assert (one.encode("A dog.") == other.encode("A dog.")).all()
-
-
 @pytest.mark.parametrize("name", ["a\x00b", "x" * 5000, "\udc80"])
 def test_a_name_that_no_folder_can_have(name: str) -> None:
     with pytest.raises(UserError):

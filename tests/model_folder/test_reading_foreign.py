@@ -96,30 +96,16 @@ POOLING_CASES: dict[str, tuple[Edit, str]] = {
 }
 CASES: dict[str, tuple[Edit, str]] = {
     "foreign type": (modules("custom_st.Transformer", "Pooling"), "module custom_st.Transformer is not supported"),
-    "dense at first": (modules("Dense", "Pooling"), r"\(Dense first\)"),
-    "pooling at the end": (modules("Transformer", "Pooling", "Dense", "Pooling"), r"\(Pooling after Dense\)"),
     "two poolings": (modules("Transformer", "Pooling", "Pooling"), r"\(Pooling after Pooling\)"),
     "no pooling": (modules("Transformer"), "lacks a Transformer or a Pooling"),
     "no transformer": (modules("Pooling"), "lacks a Transformer or a Pooling"),
     "no modules": (write("modules.json", "[]"), "lacks a Transformer or a Pooling"),
     "an object": (write("modules.json", "{}"), "a list of objects with type and path"),
     "broken modules": (write("modules.json", "[\n{]"), "modules.json, line 2: not valid JSON"),
-    "no folder": (
-        write(
-            "modules.json",
-            '[{"path": "0_T", "type": "sentence_transformers.models.Transformer"}, '
-            '{"path": "2_Pooling", "type": "sentence_transformers.models.Pooling"}]',
-        ),
-        r"names the Transformer module in 0_T, but there is no such folder",
-    ),
     "residual": (put(DENSE, use_residual=True), "weights do not fit config.json .*residual.weight"),
     "dense elsewhere": (put(DENSE, module_output_name="other"), "module_output_name = other is not"),
     "no size": (put(DENSE, in_features=None), "config.json lacks in_features"),
     "other size": (put(DENSE, out_features=9), "the weights do not fit config.json"),
-    "no bias": (put(DENSE, bias=False), "the weights do not fit config.json"),
-    "no dense weights": (remove("3_Dense/model.safetensors"), "model.safetensors is missing"),
-    "broken dense": (write("3_Dense/model.safetensors", "nothing"), "3_Dense/model.safetensors: cannot be read"),
-    "broken dense config": (write(DENSE, "[1]"), "a JSON object was expected, not a list"),
     "chain": (modules("Transformer", "Pooling", "Dense", "Dense"), "takes 32 features but is given 8"),
     "normalized tokens": (
         put("5_Normalize/config.json", module_input_name="token_embeddings"),
@@ -139,7 +125,6 @@ CASES: dict[str, tuple[Edit, str]] = {
         put("sentence_bert_config.json", processing_kwargs={"text": {"max_length": 5}}),
         "processing_kwargs",
     ),
-    "no tokenizer": (remove("tokenizer*"), "has no tokenizer"),
 }
 
 
