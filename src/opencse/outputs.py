@@ -92,7 +92,7 @@ def require_apart(
         if replaces and exists and _inside(source, target):
             raise UserError(f"{out}: the input {source} is in it; choose another {option}")
     for folder in data:
-        if folder.is_dir() and _inside(target, folder):
+        if not folder.is_file() and _inside(target, folder):
             raise UserError(f"{out}: is inside the input {folder}; choose another {option}")
     require_writable(out, remedy=f"choose another {option}")
 

@@ -21,6 +21,7 @@ from opencse.api.options.encoding import EncodeOptions
 from opencse.api.options.evaluation import SuiteOptions
 from opencse.api.options.shared import DeviceOptions, ModelOptions
 from opencse.api.options.studies import CompareOptions
+from opencse.errors import UserError
 from opencse.progress import Terminal
 
 if TYPE_CHECKING:
@@ -33,6 +34,13 @@ GROUPS = [
     for value in vars(module).values()
     if typing.is_typeddict(value) and value.__module__ == module.__name__
 ]
+
+
+class BoilOptions(DeviceOptions, total=False):
+    """Options with numbers."""
+
+    cups: Annotated[int, Option(1, "Cups.", least=1, most=9)]
+    heat: Annotated[float | None, Option(None, "Degrees.")]
 
 
 class Kettle(DeviceOptions, total=False):
@@ -97,6 +105,25 @@ class Kitchen(TypedDict, total=False):
 @public
 def cooked(**options: Unpack[Kitchen]) -> dict[str, object]:
     return {name: list(cast(Iterable[str], value)) for name, value in options.items()}
+
+
+def test_numbers_are_in_the_range_that_is_declared() -> None:
+    @public
+    def boil(seed: int = 0, **options: Unpack[BoilOptions]) -> None:
+        del seed, options
+
+    boil(seed=2**63 - 1, cups=1, heat=-1e300, progress=None)
+    for name, wrong, said in (
+        ("seed", -1, "seed is at least 0, not -1"),
+        ("seed", 2**63, "seed is a finite number of at most 64 bits"),
+        ("cups", 0, "cups is at least 1 and at most 9, not 0"),
+        ("cups", 10, "at most 9, not 10"),
+        ("cups", 10**5_000, "cups is a finite number of at most 64 bits, not a number of that size"),
+        ("heat", float("nan"), "heat is a finite number"),
+        ("heat", float("-inf"), "heat is a finite number"),
+    ):
+        with pytest.raises(UserError, match=said):
+            boil(**{name: wrong})  # type: ignore[arg-type]
 
 
 def test_settings_may_be_a_dictionary() -> None:

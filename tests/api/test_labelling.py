@@ -125,8 +125,8 @@ def test_what_is_refused(index: Path, tmp_path: Path, served: Callable[..., Any]
     served({})
     out = tmp_path / "out"
     for message, call in (
-        ("depth is the number of hits", lambda: opencse.label(index, out, depth=0)),
-        ("split is the share", lambda: opencse.label(index, out, split=1.0)),
+        ("depth is at least 1 and at most 50, not 0", lambda: opencse.label(index, out, depth=0)),
+        ("split is at least 0", lambda: opencse.label(index, out, split=1.0)),
         ("query 2: the query has no letter", lambda: opencse.label(index, out, queries=["a", "?"])),
         ("is also an input", lambda: opencse.label(index, index)),
         ("is inside the input", lambda: opencse.label(index, index / "out")),

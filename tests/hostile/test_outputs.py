@@ -134,25 +134,32 @@ def test_every_place_that_a_command_writes_to_has_a_row() -> None:
     assert len(places()) > 15, "the table is made from the commands themselves"
 
 
-def kinds(output: Output) -> dict[str, tuple[str, ...]]:
-    """What may be at the place, by name."""
-    found = {"foreign file": ("mine.txt", "mine.json", "mine.npy", "mine.jsonl"), "foreign folder": ("mine", "words")}
-    found["input"] = output.inputs
-    found["symbolic link to an input"] = tuple(f"links/{Path(one).name}" for one in output.inputs)
-    found["hard link to an input"] = tuple(f"hard/{Path(one).name}" for one in output.inputs if "." in one)
-    found["folder of an input"] = ("in",)
-    found["the working folder"] = (".", "./", "../world")
-    return found
+UNWRITABLE = (
+    ("in/good.txt/new", "cannot be written ("),
+    ("/proc/nothing/new", "cannot be written ("),
+    ("x" * 300, "name too long"),
+    ("fresh/" + "x" * 300, "name too long"),
+)
+"""In a file, where nothing can be made, and with a name that is too long; and what is said."""
 
 
-CASES = [
-    pytest.param(Case(" ".join([output.command.format(place), more]).strip()), id=f"{name} {option} {place} {more}")
-    for (name, option), output in OUTPUTS.items()
-    for kind, paths in kinds(output).items()
-    for place in paths
-    for more in dict.fromkeys(["", output.more])
-    if not (more and kind == "foreign file" and name == "encode")  # --overwrite is leave to replace that file
-]
+def tried(number: int, command: str, output: Output) -> Iterator[Case]:
+    """A case of each kind of place; of the places of a kind, one is taken in turn by the outputs."""
+    in_turn = output.inputs[number % len(output.inputs)] if output.inputs else "in/good.txt"
+    places = ["mine.txt", "mine.json", "mine.npy", "mine.jsonl"][number % 4 : number % 4 + 1]
+    places += [("mine", "words")[number % 2], "in", (".", "./", "../world")[number % 3], *output.inputs]
+    if output.inputs:
+        places += [
+            f"links/{Path(in_turn).name}",
+            *(f"hard/{Path(one).name}" for one in output.inputs[:1] if "." in one),
+        ]
+    for place in places:
+        for more in dict.fromkeys(["", output.more]):
+            if not (more and command == "encode" and place.startswith("mine.")):  # --overwrite is leave to replace it
+                yield Case(f"{output.command.format(place)} {more}".strip())
+    place, why = UNWRITABLE[number % 4]
+    ending = ".jsonl" if ".jsonl" in output.command or command in ("questions", "index negatives") else ""
+    yield Case(output.command.format(place + ending), (why,))
 
 
 @pytest.fixture(scope="module")
@@ -182,28 +189,18 @@ def taken_world(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path, sma
     return world
 
 
-ENDINGS = {("questions", "--out"): ".jsonl", ("index negatives", "--out"): ".jsonl"}
-UNWRITABLE = {
-    "in/good.txt/new": "cannot be written (",
-    "/proc/nothing/new": "cannot be written (",
-    "x" * 300: "name too long",
-    "new/" + "x" * 300: "name too long",
-}
-"""In a file, where nothing can be made, and with a name that is too long; and what is said."""
-EARLY = [
-    pytest.param(
-        Case(output.command.format(place + ENDINGS.get((name, option), "")), (why,)),
-        id=f"{name} {option} {place[:20]}",
-    )
-    for (name, option), output in OUTPUTS.items()
-    for place, why in UNWRITABLE.items()
-]
-"""Refused with one line, so before any progress is reported."""
-
-
-@pytest.mark.parametrize("case", [*CASES, *EARLY])
+@pytest.mark.parametrize("place", OUTPUTS, ids=" ".join)
 def test_nothing_that_was_there_is_changed(
-    case: Case, opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
+    place: tuple[str, str], opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(taken_world)
-    refuse(case, opencse, taken_world)
+    for case in tried(list(OUTPUTS).index(place), place[0], OUTPUTS[place]):
+        refuse(case, opencse, taken_world)
+
+
+def test_two_outputs_of_one_command_are_two_places(
+    opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(taken_world)
+    for place in ("new", "new/info.json", "./new"):
+        refuse(Case(f"index build new {MODEL} {TEXT} --json {place}", ("choose another --json",)), opencse, taken_world)

@@ -32,6 +32,7 @@ import ast
 import builtins
 import functools
 import inspect
+import math
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,7 @@ from pathlib import Path
 from types import FunctionType, UnionType
 from typing import Any, ForwardRef, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
-from opencse.errors import plain_failures
+from opencse.errors import UserError, plain_failures
 from opencse.foreign import require_bool
 from opencse.home import in_home
 from opencse.progress import Progress, reporter_of
@@ -59,8 +60,8 @@ class Option:
         help: what it does, for ``--help`` and for the function's documentation.
         flags: how it is typed, where that is not ``--name``: ``("--set", "-s")``, ``("--report/--no-report",)``.
         typed: the default on the command line, where it differs.
-        least: the smallest value on the command line.
-        most: the largest value on the command line.
+        least: the smallest value.
+        most: the largest value.
         repeated: a list is typed by repeating the option; by default it is typed with commas.
         keyed: each is ``key=value``, and no key is typed twice.
         file: it is typed as the path of a file.
@@ -187,9 +188,10 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         require_bool(kwargs.get("trust_remote_code", False))
         reporter_of(cast("Progress | None", kwargs.get("progress")))
-        for name in kwargs:
+        for name, value in kwargs.items():
             if name not in kinds:
                 raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+            require_number(name, value, declared[name].option if name in declared else None)
         values = {name: _with_home(value, kinds[name]) for name, value in {**defaults, **kwargs}.items()}
         for name, value in kwargs.items():
             if name in declared and declared[name].option.keyed and isinstance(value, Mapping):
@@ -209,6 +211,24 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         called.__annotations__ = hints | {name: one.kind for name, one in declared.items()}
     called.__doc__ = _with_options(function.__doc__, declared)
     return called
+
+
+def require_number(name: str, value: object, option: Option | None = None) -> None:
+    """Refuses a number that is not finite, does not fit 64 bits, is a negative seed, or is out of an option's range.
+
+    Raises:
+        UserError: naming the range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return
+    least, most = (None, None) if option is None else (option.least, option.most)
+    least = 0 if name == "seed" else least
+    shown = str(value) if abs(value) < 2**63 else "a number of that size"
+    if not (math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63):
+        raise UserError(f"{name} is a finite number of at most 64 bits, not {shown}; give another")
+    if (least is not None and value < least) or (most is not None and value > most):
+        bounds = [f"{word} {bound:g}" for word, bound in (("at least", least), ("at most", most)) if bound is not None]
+        raise UserError(f"{name} is {' and '.join(bounds)}, not {shown}; give another")
 
 
 def _with_home(value: Any, kind: Any) -> object:  # noqa: ANN401 - any argument and its type

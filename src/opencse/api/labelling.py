@@ -61,10 +61,6 @@ def label(folders: str | Path | Sequence[str | Path], out: str | Path = OUT, **o
 
     progress = options["progress"] or Silent()
     queries, split = options["queries"], options["split"]
-    if options["depth"] < 1:
-        raise UserError(f"depth is the number of hits to judge, at least 1, not {options['depth']}")
-    if split is not None and not 0 <= split < 1:
-        raise UserError(f"split is the share of the dev queries, from 0 to below 1, not {split}")
     paths = _folders(folders, options)
     read = paths_of(*paths, queries if isinstance(queries, str | Path) else None)
     require_apart(out, read=read, models=paths_of(options["model"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
@@ -184,7 +185,7 @@ def require_json(
     Args:
         file: the file of ``--json``.
         is_own: whether a value read from a file is a result of the same command, which may be replaced.
-        read: the inputs of the command, as they were typed.
+        read: the inputs and the other outputs of the command, as they were typed.
         models: names or folders of the models.
 
     Raises:
@@ -199,8 +200,13 @@ def require_json(
         raise UserError("--json -: results are written to a file, not to standard output; give the path of a file")
     try:
         file.exists()  # raises for a name that the system does not take
+        new = [Path(one) for one in read if isinstance(one, str | Path) and not os.path.lexists(one)]
         outputs.require_apart(
-            file, read=outputs.paths_of(*read), models=outputs.paths_of(*models), option="--json", replaces=False
+            file,
+            read=[*outputs.paths_of(*read), *new],
+            models=outputs.paths_of(*models),
+            option="--json",
+            replaces=False,
         )
         outputs.require_json(file, is_own)
     except OSError as error:

@@ -77,6 +77,8 @@ class Mining(Settings):
             raise UserError(f"count is at least 1, not {self.count}")
         if not 1 <= first <= last:
             raise UserError(f"ranks start at 1, the first before the last, not {first} to {last}")
+        if self.seed < 0:
+            raise UserError(f"seed is at least 0, not {self.seed}")
         if self.ceiling <= 0:
             raise UserError(f"ceiling is above 0, not {self.ceiling}")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from opencse.errors import UserError
+from opencse.errors import UserError, reason
 from opencse.folder_kinds import folders_without_text
 from opencse.io import is_folder
 from opencse.text.files.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known, recognise
@@ -41,14 +41,16 @@ def files_in(folder: Path) -> FolderFiles:
     """Finds the files in a folder and its subfolders.
 
     Raises:
-        UserError: where the folder itself is a model, an index or another folder that commands write.
+        UserError: where it cannot be searched, or is itself a model, an index or another folder that commands write.
     """
-    visible = [
-        path for path in folder.rglob("*") if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    ]
-    files = sorted(path for path in visible if path.is_file())
+    try:
+        found = list(folder.rglob("*"))
+    except OSError as error:  # a file system such as /proc
+        raise UserError(f"{folder}: cannot be searched ({reason(error)}); give a folder of documents") from None
+    visible = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    files = sorted(path for path in visible if os.path.isfile(path))  # noqa: PTH113 - False where a link leads nowhere
     unreachable: dict[tuple[str, str], list[Path]] = {}
-    for path in sorted(path for path in visible if not path.is_file()):
+    for path in sorted({*visible} - {*files}):
         if (fault := _fault(path)) is not None:
             unreachable.setdefault(fault, []).append(path)
     without_text = folders_without_text(files)
@@ -62,7 +64,7 @@ def files_in(folder: Path) -> FolderFiles:
 
 def _fault(path: Path) -> tuple[str, str] | None:
     """What a path that is no file is, and why it is left out; None for a folder that is searched."""
-    if not path.is_dir():
+    if not os.path.isdir(path):  # noqa: PTH112 - False where a link leads into a closed folder
         return ("link", "to a file that does not exist") if path.is_symlink() else ("file", "that is a pipe or device")
     if path.is_symlink():
         return "folder", "that is a link to a folder; links to folders are not followed"
