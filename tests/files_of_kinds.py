@@ -41,9 +41,10 @@ class Made:
 
 
 def table(separator: str, header: tuple[str, ...] = ("title", "text"), begin: str = "") -> str:
-    """A table in which every text is in double quotes, as spreadsheets write it."""
+    """A table in which every text is in double quotes, as spreadsheets write it; with tabs none is."""
+    quote = "" if separator == "\t" else '"'
     rows = [header, *(TITLED_TEXTS)]
-    return begin + "".join(separator.join(f'"{cell}"' for cell in row) + "\r\n" for row in rows)
+    return begin + "".join(separator.join(f"{quote}{cell}{quote}" for cell in row) + "\r\n" for row in rows)
 
 
 TITLED_TEXTS = tuple(zip(TITLES, TEXTS, strict=True))
@@ -257,14 +258,6 @@ FILES: dict[str, Made] = {
     "mailbox": Made("a.mbox", _mbox().encode()),
     "subtitles": Made("a.srt", _srt().encode("utf-8-sig"), titled=False, separate=False),
     "vtt": Made("a.vtt", _vtt(), titled=False, separate=False),
-    "pdf text": Made(
-        "a.txt",
-        "\f".join(
-            f"ANNUAL REPORT\n\n{one}\n{two}\n\n{number}\n" for number, (_, (one, two)) in enumerate(TITLED)
-        ).encode(),
-        titled=False,
-        separate=False,
-    ),
     "pdf": Made("a.pdf", pdf([list(sentences) for _, sentences in TITLED]), titled=False, separate=False),
     "docx": Made(
         "a.docx",

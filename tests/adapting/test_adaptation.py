@@ -166,7 +166,7 @@ def test_fields_of_a_file_and_documents_at_hand_train_alike(opencse: Run, text: 
     at_hand = [(row["headline"], row["body"]) for row in rows]
     adapt(at_hand, tmp_path / "b", settings=QUICK)
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
-    with pytest.raises(UserError, match="fields, keep_code and keep_repeated apply to files"):
+    with pytest.raises(UserError, match=r"fields, keep_code, quoted, \.\.\. apply to files"):
         adapt(at_hand, tmp_path / "c", fields=["a", "b"])
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import opencse
-from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made
+from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made, table
 from forked import Forks
 from helpers import Run
 from opencse.text.files.kinds import recognise
@@ -70,6 +70,34 @@ def test_train_and_check_read_the_sentences(opencse: Run, tmp_path: Path, kind: 
     assert f"text        {path}: {len(SENTENCES)} rows of 1 text" in out
     assert out.startswith("file        read as ")
     assert "next        opencse adapt " in out
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "content"),
+    [
+        ("--quoted", "a.tsv", table(",").replace('","', '"\t"')),
+        ("--pages", "a.txt", "\f".join(f"ANNUAL REPORT\n\n{one}\n{two}\n\n7\n" for _, (one, two) in TITLED)),
+    ],
+)
+def test_what_a_file_does_not_say_is_an_option(
+    opencse: Run, tmp_path: Path, option: str, name: str, content: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    for command in (
+        ("check", path),
+        ("adapt", path, "--out", tmp_path / "o", "--dry-run", "--dev", "none"),
+        ("train", path, *(("--fields", "title,text") * (name == "a.tsv")), "--out", tmp_path / "o", "--dry-run"),
+    ):
+        code, out, err = opencse(*command, option)
+        assert code == 0, err
+        assert re.search(rf"\b{len(SENTENCES)} (rows|sentences|examples)", out + err), out + err
+    opencse("index", "build", tmp_path / "i", "opencse-mini", path, option)
+    path = path.rename(tmp_path / f"b{path.suffix}")
+    code, out, err = opencse("index", "add", tmp_path / "i", path)
+    assert code == 0, err
+    read = "tabs, fields in quotes" if name == "a.tsv" else "text taken from a PDF"
+    assert read in out + err, out + err
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -21,5 +21,5 @@ def test_of_a_file_what_was_read_is_reported(tmp_path: Path) -> None:
 
 
 def test_options_of_files_are_refused_for_a_list() -> None:
-    with pytest.raises(UserError, match="fields, keep_code and keep_repeated apply to files"):
+    with pytest.raises(UserError, match=r"fields, keep_code, quoted, \.\.\. apply to files"):
         documents_of(["A text."], ["title"], say=print)

@@ -181,5 +181,5 @@ def test_a_folder_with_files_that_are_not_read_tables_with_fields_and_prose(tmp_
 
 def test_ligatures_of_a_page_are_letters(tmp_path: Path) -> None:
     (tmp_path / "page.txt").write_text("The \ufb01le is di\ufb00erent.\f\nA \ufb02ag is o\ufb03cial.\f\n")
-    (one,) = Collection(str(tmp_path / "page.txt")).titled_texts()
+    (one,) = Collection(str(tmp_path / "page.txt"), pages=True).titled_texts()
     assert one.text == "The file is different. A flag is official."

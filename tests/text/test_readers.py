@@ -72,10 +72,21 @@ def test_csv_by_position_has_no_header(tmp_path: Path) -> None:
     assert read(tmp_path / "a.csv", content, "2").rows == [("one",), ("two",)]
 
 
-def test_tsv_knows_no_quotes(tmp_path: Path) -> None:
-    content = 'positive\tanchor\r\n"b\t"a, x"\r\n\r\nd"\tc\r\n'
-    assert read(tmp_path / "a.tsv", content).rows == [('"a, x"', '"b'), ("c", 'd"')]
-    assert read(tmp_path / "a.tsv", content, "1").rows == [("positive",), ('"b',), ('d"',)]
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.txt"])
+def test_a_quotation_mark_between_tabs_is_text_unless_the_table_is_quoted(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text('id\ttext\n1\t"Boil it.\n2\tNow wait.\n3\tServe it."\n4\tYes.\n')
+    assert [row for (row,) in Source(str(path)).read().rows] == ['"Boil it.', "Now wait.", 'Serve it."', "Yes."]
+    assert Source(str(path), quoted=True).read().rows == [("Boil it.\n2\tNow wait.\n3\tServe it.",), ("Yes.",)]
+    assert Source(str(path)).fingerprint() != Source(str(path), quoted=True).fingerprint()
+    rows = [f"{number}\tIt is number {number}.\n" for number in range(2, 30)]
+    path.write_text('id\ttext\n1\t"Boil\nit."\n' + "".join(rows))
+    with pytest.raises(UserError, match=r", line 2: 2|, line 3: 1 column, but line 1 has 2; .* add --quoted"):
+        Source(str(path)).read()
+    assert Source(str(path), quoted=True).read().rows[:2] == [("Boil\nit.",), ("It is number 2.",)]
+    path.write_text('"id"\t"text"\n' + "".join(rows))
+    with pytest.raises(UserError, match=r'columns there: "id", "text" \(in quotes: add --quoted\)'):
+        Source(str(path)).read()
 
 
 def test_jsonl_has_named_columns_in_any_order(tmp_path: Path) -> None:

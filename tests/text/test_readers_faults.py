@@ -59,12 +59,13 @@ FAULTS = [
     ("a.csv", "\na,b\n\nc\n", "1,2", f", line 4: 1 column, but line 2 has 2; {COMMA}"),
     ("a.csv", "text,n\n ,2\n", None, NOTHING),
     ("a.csv", 'text\na\n"b\n\nc\n', None, ", line 3: not valid csv (unexpected end of data); check the double quotes"),
+    ("a.csv", 'text,n\n"a\nb","""c\nd ""\n', None, ", line 3: not valid csv (unexpected end of data)"),
     ("a.csv", 'text\n"a" b\n', None, ", line 2: not valid csv (',' expected after '\"'); check the double quotes"),
     (
         "a.tsv",
         "text\tn\na\t1\nb\n",
         None,
-        ", line 3: 1 column, but line 1 has 2; tabs separate columns; remove",
+        ", line 3: 1 column, but line 1 has 2; tabs separate columns and quotation marks are text; correct",
     ),
     ("a.tsv", "text\tn\na\t1\nb\tc\t2\n", None, ", line 3: 3 columns, but line 1 has 2; tabs separate columns"),
     (

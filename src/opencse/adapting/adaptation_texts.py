@@ -16,6 +16,7 @@ from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.text.corpus_documents import documents_of
 from opencse.text.documents import Document, GivenDocument
+from opencse.text.files.kinds import Reading
 from opencse.text.given import Text, open_texts
 from opencse.text.left_out_rows import say_left_out_rows
 
@@ -43,14 +44,12 @@ class AdaptationTexts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptationSources:
+class AdaptationSources(Reading):
     """Where the texts of an adaptation are; see `opencse.adapt` for the arguments.
 
     Attributes:
         corpus: a file, a folder or a pattern, or documents in memory.
         fields: names of the columns with title and text; for files only.
-        keep_code: keep code blocks of HTML and Markdown; for files only.
-        keep_repeated: keep lines that most pages have; for files only.
         pairs: questions with texts that answer them.
         columns: names of the two columns of ``pairs``.
         questions: that a language model wrote about the documents.
@@ -63,8 +62,6 @@ class AdaptationSources:
 
     corpus: str | Path | Sequence[GivenDocument]
     fields: Sequence[str] | None = None
-    keep_code: bool = False
-    keep_repeated: bool = False
     pairs: Text | None = None
     columns: Sequence[str] | None = None
     questions: Text | None = None
@@ -89,10 +86,8 @@ class AdaptationSources:
         """
         if self.pairs is None and self.columns is not None:
             raise UserError("--columns names the two columns of --pairs; add --pairs, or leave --columns out")
-        pairs = () if self.pairs is None else read_pairs(self.pairs, self.columns, say)
-        documents, source = documents_of(
-            self.corpus, self.fields, keep_code=self.keep_code, keep_repeated=self.keep_repeated, say=say
-        )
+        pairs = () if self.pairs is None else read_pairs(self.pairs, self.columns, say, quoted=self.quoted)
+        documents, source = documents_of(self.corpus, self.fields, say=say, **self.how)
         written = [] if self.questions is None else read_written(self.questions)
         if written:  # among all documents, not among the new or the known ones alone
             references = references_of(documents)
@@ -100,7 +95,9 @@ class AdaptationSources:
         return AdaptationTexts(documents, source, pairs, written)
 
 
-def read_pairs(pairs: Text, columns: Sequence[str] | None = None, say: Say | None = None) -> list[tuple[str, str]]:
+def read_pairs(
+    pairs: Text, columns: Sequence[str] | None = None, say: Say | None = None, *, quoted: bool = False
+) -> list[tuple[str, str]]:
     """Reads pairs of a question and a text that answers it.
 
     Args:
@@ -108,6 +105,7 @@ def read_pairs(pairs: Text, columns: Sequence[str] | None = None, say: Say | Non
             ``train`` make a pair of each query and each relevant document.
         columns: names of the two columns of a file; see `Source`.
         say: called with what was left out.
+        quoted: of a file; see `opencse.text.files.kinds.Reading`.
 
     Raises:
         UserError: for bad input, or rows of one or three texts.
@@ -120,7 +118,7 @@ def read_pairs(pairs: Text, columns: Sequence[str] | None = None, say: Say | Non
             for row, level in levels.items()
             if level > 0 and task.documents[row]
         ]
-    source = open_texts(pairs, columns=columns)
+    source = open_texts(pairs, columns=columns, quoted=quoted and isinstance(pairs, str | Path))
     say_left_out_rows(source, say)
     texts = source.read()
     if texts.width != 2:

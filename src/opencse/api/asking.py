@@ -25,6 +25,7 @@ from opencse.records import save_json
 from opencse.search.passages import PassageSplitter
 from opencse.text.corpus_documents import documents_of
 from opencse.text.documents import GivenDocument
+from opencse.text.files.kinds import how_read
 from opencse.text.given import open_texts
 from opencse.text.lists import read_list
 from opencse.text.stems import LANGUAGES
@@ -82,13 +83,7 @@ def questions(
     prices = _prices(options)
     server = _server(endpoint, model, options)
     prompt = _prompt(options)
-    documents, source = documents_of(
-        corpus,
-        options["fields"],
-        keep_code=options["keep_code"],
-        keep_repeated=options["keep_repeated"],
-        say=progress.say,
-    )
+    documents, source = documents_of(corpus, options["fields"], say=progress.say, **how_read(options))
     encoder = load_for_vectors(options["encoder"], options)
     passages = passages_of_documents(documents, PassageSplitter(encoder, options["max_length"] or encoder.max_length))
     selected = choose_passages(passages, documents=options["documents"], most=options["passages"], seed=options["seed"])

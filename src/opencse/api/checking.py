@@ -16,6 +16,7 @@ from opencse.model_folder.locate import BUILTIN
 from opencse.progress import Silent
 from opencse.recipes.data_settings import data_settings
 from opencse.text.check import CorpusCheck, check_corpus
+from opencse.text.files.kinds import how_read
 from opencse.text.given import Text
 from opencse.text.readers import Texts
 from opencse.text.text_to_check import PAIRS_RECIPE, read_to_check
@@ -52,8 +53,7 @@ def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
         columns=options["columns"],
         split=options["split"],
         fields=options["fields"],
-        keep_code=options["keep_code"],
-        keep_repeated=options["keep_repeated"],
+        **how_read(options),
     )
     texts, model = sample_of_text.texts, options["model"]
     encoder = open_for_vectors(

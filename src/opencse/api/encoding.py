@@ -23,6 +23,7 @@ from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Say, Silent
+from opencse.text.files.kinds import how_read
 from opencse.text.given import DocumentTexts, FileTexts, GivenTexts, Text, TextSource, open_texts
 from opencse.text.left_out_rows import say_left_out_rows
 
@@ -80,8 +81,7 @@ def encode(
         text,
         columns=None if options["column"] is None else [options["column"]],
         fields=options["fields"],
-        keep_code=options["keep_code"],
-        keep_repeated=options["keep_repeated"],
+        **how_read(options),
         say=progress.say,
     )
     if out is not None and not isinstance(out, str | Path):  # elsewhere vector i is of row i

@@ -41,6 +41,7 @@ from opencse.search.recall import Recall, measure_recall
 from opencse.search.reranked import reranked
 from opencse.search.result import IndexInfo, SearchResult
 from opencse.search.row_sources import RowSource, open_rows
+from opencse.text.files.kinds import how_read
 from opencse.text.given import Text, open_texts
 from opencse.text.in_memory import some_of
 from opencse.text.left_out_rows import say_left_out_rows
@@ -383,8 +384,7 @@ def _rows(text: Rows, options: BuildOptions | AddOptions, added_to: IndexInfo | 
         ids=options["ids"],
         metadata=options["metadata"],
         split=options["split"],
-        keep_code=options["keep_code"],
-        keep_repeated=options["keep_repeated"],
+        **how_read(options),
         added_to=added_to,
     )
     progress = options["progress"] or Silent()

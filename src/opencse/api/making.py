@@ -26,6 +26,7 @@ from opencse.numerals import number_of
 from opencse.outputs import made_folder, paths_of, require_apart, require_empty
 from opencse.progress import Counted, Silent
 from opencse.text.corpus import tokenise
+from opencse.text.files.kinds import how_read
 from opencse.text.given import Text, open_texts, texts_of
 from opencse.text.left_out_rows import say_left_out_rows
 from opencse.text.tokenizer import Tokenizer
@@ -68,8 +69,7 @@ def static(text: Text, out: str | Path, **options: Unpack[StaticOptions]) -> Sta
         split=options["split"],
         skip_lines=options["skip_lines"],
         fields=options["fields"],
-        keep_code=options["keep_code"],
-        keep_repeated=options["keep_repeated"],
+        **how_read(options),
         say=progress.say,
     )
     say_left_out_rows(source, progress.say)

@@ -35,6 +35,7 @@ from opencse.runs.new_start import GivenEncoder, NewBackbone, NewStart, RenewedB
 from opencse.runs.resolving import require_settings
 from opencse.runs.trackers import require_tracker
 from opencse.text.documents import GivenDocument
+from opencse.text.files.kinds import how_read
 from opencse.text.given import Text, TextSource, open_texts
 from opencse.text.in_memory import rows_of
 from opencse.training.callbacks import Callback
@@ -213,8 +214,7 @@ def adapt(
     sources = AdaptationSources(
         corpus=corpus,
         fields=options["fields"],
-        keep_code=options["keep_code"],
-        keep_repeated=options["keep_repeated"],
+        **how_read(options),
         pairs=options["pairs"],
         columns=options["columns"],
         questions=options["questions"],
@@ -289,8 +289,7 @@ def _open_texts(text: Text, options: TrainOptions | PretrainOptions) -> TextSour
         split=options["split"],
         skip_lines=options["skip_lines"],
         fields=options["fields"],
-        keep_code=options["keep_code"],
-        keep_repeated=options["keep_repeated"],
+        **how_read(options),
         labels=True,
         say=None if progress is None else progress.say,
     )

@@ -190,10 +190,7 @@ def _first_manifest(
         vectors=unique_name("vectors-", ".f32"),
         source=source.fingerprint(),
         next_id=source.next_id,
-        fields=source.reading.fields,
-        ids=source.reading.ids,
-        keep_code=source.reading.keep_code,
-        keep_repeated=source.reading.keep_repeated,
+        **source.reading,
         taken=0,
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.search.row_database import Manifest
+from opencse.text.files.kinds import Reading, typed
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class SearchResult(list[list[Hit]]):
 
 
 @dataclass(frozen=True)
-class IndexInfo:
+class IndexInfo(Reading):
     """Describes an index.
 
     Attributes:
@@ -78,8 +79,7 @@ class IndexInfo:
         encoded_dimension: of the model's vectors, whose first ``dimension`` the index keeps; None: all are kept.
         fields: names of the title and text that it was built with; None: the usual ones. `add` reads the same.
         ids: name of the id that it was built with; None: ``_id``, if there is one.
-        keep_code: whether code blocks of HTML and Markdown were kept.
-        keep_repeated: whether lines that most pages have were kept.
+        keep_code: whether it was given when the index was built, as the further fields of `Reading`.
     """
 
     folder: str
@@ -104,8 +104,6 @@ class IndexInfo:
     encoded_dimension: int | None = None
     fields: Sequence[str] | None = None
     ids: str | None = None
-    keep_code: bool = False
-    keep_repeated: bool = False
 
     @property
     def dimensions(self) -> str:
@@ -118,8 +116,7 @@ class IndexInfo:
         """The options of the build that say how files are read, as they are typed; empty without any."""
         fields = () if self.fields is None else ("--fields", ",".join(self.fields))
         ids = () if self.ids is None else ("--id", self.ids)
-        kept = ("--keep-code",) * self.keep_code + ("--keep-repeated",) * self.keep_repeated
-        return shlex.join((*fields, *ids, *kept))
+        return shlex.join((*fields, *ids, *typed(self.how)))
 
 
 def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
@@ -148,5 +145,7 @@ def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
         ids=manifest.ids,
         keep_code=manifest.keep_code,
         keep_repeated=manifest.keep_repeated,
+        quoted=manifest.quoted,
+        pages=manifest.pages,
         megabytes=4e-6 * manifest.slots * manifest.dimension,
     )

@@ -67,8 +67,7 @@ class Manifest(Settings):
         hybrid_source: what it was fitted on, for the user.
         fields: names of the title and text that the index was built with (``--fields``); None: the usual ones.
         ids: name of the id that it was built with (``--id``); None: ``_id``, if there is one.
-        keep_code: whether code blocks of HTML and Markdown were kept.
-        keep_repeated: whether lines that most pages have were kept.
+        keep_code: whether it was given when the index was built; so were the three below.
     """
 
     version: int = 0
@@ -101,6 +100,8 @@ class Manifest(Settings):
     ids: str | None = None
     keep_code: bool = False
     keep_repeated: bool = False
+    quoted: bool = False
+    pages: bool = False
 
     @property
     def hybrid(self) -> HybridWeight:

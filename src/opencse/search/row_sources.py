@@ -8,35 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol, Unpack
 
 from opencse.errors import MissingColumnError, UserError
 from opencse.numerals import number_of
 from opencse.search.result import IndexInfo
 from opencse.search.rows import IndexRow, RowLike, checked, checked_rows
 from opencse.text.documents import Collection
+from opencse.text.files.kinds import HowRead, how_read
 from opencse.text.names import id_after
 from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
 _NO_NUMBERS = ("nan", "inf", "infinity")
-
-
-class ReadingOptions(NamedTuple):
-    """How the files of an index are read, which rows that are added later should have in common.
-
-    Attributes:
-        fields: names of the title and text; None: the usual ones.
-        ids: name of the id; None: the usual one.
-        keep_code: of HTML and Markdown.
-        keep_repeated: keep lines that most pages have.
-    """
-
-    fields: tuple[str, ...] | None = None
-    ids: str | None = None
-    keep_code: bool = False
-    keep_repeated: bool = False
 
 
 class RowSource(Protocol):
@@ -59,8 +44,8 @@ class RowSource(Protocol):
         """The recognised types of files, and what was skipped in them."""
 
     @property
-    def reading(self) -> ReadingOptions:
-        """How its files are read."""
+    def reading(self) -> Mapping[str, Any]:
+        """How its files are read, as fields of the index's manifest."""
 
     def fingerprint(self) -> str:
         """A hash of the rows; sources with equal fingerprints have equal rows."""
@@ -83,7 +68,7 @@ class MemoryRows:
         self.count = len(self._rows)
         self.next_id = max((id_after(row.id or "") for row in self._rows), default=0)
         self.notes = ReadingNotes()
-        self.reading = ReadingOptions()
+        self.reading: dict[str, Any] = {}
 
     def fingerprint(self) -> str:
         """See `RowSource`."""
@@ -133,11 +118,9 @@ class FileRows:
         return self._survey.notes
 
     @property
-    def reading(self) -> ReadingOptions:
+    def reading(self) -> Mapping[str, Any]:
         """See `RowSource`."""
-        return ReadingOptions(
-            self.collection.fields, self.collection.ids, self.collection.keep_code, self.collection.keep_repeated
-        )
+        return {"fields": self.collection.fields, "ids": self.collection.ids, **self.collection.how}
 
     def fingerprint(self) -> str:
         """See `RowSource`."""
@@ -208,9 +191,8 @@ def open_rows(
     ids: str | None = None,
     metadata: Sequence[str] = (),
     split: str | None = None,
-    keep_code: bool = False,
-    keep_repeated: bool = False,
     added_to: IndexInfo | None = None,
+    **how: Unpack[HowRead],
 ) -> RowSource:
     """Opens the rows of a text, and reads and checks all of them once.
 
@@ -220,34 +202,31 @@ def open_rows(
         ids: column of the ids.
         metadata: columns to store.
         split: of a data set.
-        keep_code: of HTML and Markdown.
-        keep_repeated: keep lines that most pages have.
         added_to: the index that the rows are added to. Without ``fields`` and ``ids`` they are read with those that it
             was built with, and without ``metadata`` its columns are stored where a file has them.
+        **how: see `opencse.text.files.kinds.Reading`.
 
     Raises:
         UserError: for a text without rows, invalid rows, or options that do not apply to it.
     """
     if isinstance(text, Source):
-        if fields is not None or split is not None or keep_code or keep_repeated:
-            raise UserError("a Source has its own fields, split and keep_code; leave them and keep_repeated out")
+        if fields is not None or split is not None or any(how.values()):
+            raise UserError("a Source has its own fields, split, keep_code, ...; leave options out")
         collection = Collection(
             text.location,
             text.columns,
             ids,
             split=text.split or "train",
-            keep_code=text.keep_code,
             skip_lines=text.skip_lines,
+            **text.how,
         )
     elif isinstance(text, str | Path):
         names = None if fields is None else tuple(fields)
-        collection = Collection(
-            str(text), names, ids, split=split or "train", keep_code=keep_code, keep_repeated=keep_repeated
-        )
+        collection = Collection(str(text), names, ids, split=split or "train", **how)
     else:
-        if fields is not None or split is not None or ids is not None or metadata or keep_code or keep_repeated:
+        if fields is not None or split is not None or ids is not None or metadata or any(how.values()):
             raise UserError(
-                "fields, ids, metadata, split, keep_code and keep_repeated need a file; give rows as mappings instead"
+                "options of files (fields, ids, metadata, split, ...) need a file; give rows as mappings instead"
             )
         memory = MemoryRows(text)
         if not memory.count:
@@ -259,8 +238,8 @@ def open_rows(
     if added_to is None or collection.fields is not None or ids is not None:
         return _read(FileRows(collection, kinds))
     names = None if added_to.fields is None else tuple(added_to.fields)
-    kept = {name: getattr(collection, name) or getattr(added_to, name) for name in ("keep_code", "keep_repeated")}
-    collection = replace(collection, fields=names, ids=added_to.ids, fields_are_optional=True, **kept)
+    either = how_read({name: given or getattr(added_to, name) for name, given in collection.how.items()})
+    collection = replace(collection, fields=names, ids=added_to.ids, fields_are_optional=True, **either)
     try:
         return _read(FileRows(collection, kinds))
     except MissingColumnError as error:

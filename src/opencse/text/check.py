@@ -306,7 +306,8 @@ def _advice(result: CorpusCheck, command: str) -> list[str]:
     if result.wrapped > _WRAPPED and any("one text per line" in line for line in result.read_as):
         advice.append(
             f"{result.wrapped:.1%} of the lines continue in the next one, so half sentences would be learned: put the "
-            "file in a folder and give that, where the lines of a paragraph are joined"
+            "file in a folder and give that, where the lines of a paragraph are joined, or if it was taken from a PDF "
+            "add --pages"
         )
     if result.near_empty > _MANY_NEAR_EMPTY:
         advice.append(

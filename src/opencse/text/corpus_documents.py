@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Unpack
 
 from opencse.errors import UserError
 from opencse.progress import Say
 from opencse.text.documents import Document, GivenDocument, documents_in_memory, read_documents
+from opencse.text.files.kinds import HowRead
 from opencse.text.folders import find_corpus
 from opencse.text.reading_notes import ReadingNotes
 
@@ -16,9 +18,8 @@ def documents_of(
     corpus: str | Path | Sequence[GivenDocument],
     fields: Sequence[str] | None = None,
     *,
-    keep_code: bool = False,
-    keep_repeated: bool = False,
     say: Say,
+    **how: Unpack[HowRead],
 ) -> tuple[list[Document], str]:
     """Reads the documents; also returns the name of their source for messages.
 
@@ -30,19 +31,18 @@ def documents_of(
     Args:
         corpus: a file, a folder or a pattern, or documents in memory.
         fields: names of the columns with title and text; for files only.
-        keep_code: keep code blocks of HTML and Markdown; for files only.
-        keep_repeated: keep lines that most pages have; for files only.
         say: called with what was read and what was left out.
+        **how: see `opencse.text.files.kinds.Reading`; for files only.
 
     Raises:
         UserError: see `read_documents` and `documents_in_memory`.
     """
     if isinstance(corpus, str | Path):
         source, notes = str(find_corpus(corpus)), ReadingNotes()
-        documents = read_documents(source, fields, keep_code=keep_code, keep_repeated=keep_repeated, notes=notes)
+        documents = read_documents(source, fields, notes=notes, **how)
         for line in notes.lines():
             say(line)
         return documents, source
-    if fields is not None or keep_code or keep_repeated:
-        raise UserError("fields, keep_code and keep_repeated apply to files; leave them out for a list of documents")
+    if fields is not None or any(how.values()):
+        raise UserError("fields, keep_code, quoted, ... apply to files; leave them out for a list of documents")
     return documents_in_memory(corpus), f"a list of {len(corpus):,} documents"

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
+from typing import Unpack
 
 from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.fields import TEXT, TITLE, choose_fields, column_exists, require_columns, suggest_fields
 from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT
-from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_known
+from opencse.text.files.kinds import SECTIONED, HowRead, KindName, Reading, how_to_convert, is_known
 from opencse.text.files.lines import suffix_of
 from opencse.text.files.paragraphs import Section, repeated_lines
 from opencse.text.folders import PROSE, files_in, find_corpus
@@ -87,7 +88,7 @@ class TitledText:
 
 
 @dataclass(frozen=True)
-class Collection:
+class Collection(Reading):
     r"""The documents of one or several files, before they are read.
 
     Example:
@@ -107,8 +108,7 @@ class Collection:
         metadata: further columns to read.
         metadata_is_optional: a file may lack columns of ``metadata``; their values are then None.
         split: of a data set.
-        keep_code: keep code blocks of HTML and Markdown.
-        keep_repeated: keep lines that most pages of a folder or pattern have; see `repeated_lines`.
+        keep_code: see `Reading`, also for ``keep_repeated``, ``quoted`` and ``pages``.
         skip_lines: of one file; see `Source`.
     """
 
@@ -119,8 +119,6 @@ class Collection:
     metadata: tuple[str, ...] = ()
     metadata_is_optional: bool = False
     split: str = "train"
-    keep_code: bool = False
-    keep_repeated: bool = False
     skip_lines: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
@@ -155,7 +153,7 @@ class Collection:
         """The source, if it is not a folder; opened once, since a pipe can be read only once."""
         path = find_corpus(self.location)
         location = self.location if path == Path(self.location) else str(path)
-        return Source(location, None, self.split, self.skip_lines, self.keep_code)
+        return Source(location, None, self.split, self.skip_lines, **self.how)
 
     @cached_property
     def _keys(self) -> tuple[str, ...]:
@@ -213,7 +211,7 @@ class Collection:
         sources: list[tuple[Source, str]] = []
         with_fields = 0
         for file in files:
-            source = Source(str(file), keep_code=self.keep_code)
+            source = Source(str(file), **self.how)
             suffix = suffix_of(file)
             if not is_known(suffix) or how_to_convert(suffix):
                 notes.leave_out_kind(suffix)
@@ -353,9 +351,8 @@ def read_documents(
     path: str | Path,
     fields: Sequence[str] | None = None,
     *,
-    keep_code: bool = False,
-    keep_repeated: bool = False,
     notes: ReadingNotes | None = None,
+    **how: Unpack[HowRead],
 ) -> list[Document]:
     """Reads all documents of a file of any kind, of a folder of files, or of several files; see `Collection`.
 
@@ -366,15 +363,13 @@ def read_documents(
     Args:
         path: the file, the folder or a pattern.
         fields: names of the columns with title and text, or with the text alone, if they have other names.
-        keep_code: keep code blocks of HTML and Markdown.
-        keep_repeated: keep lines that most pages have.
         notes: filled with what was read and what was left out.
+        **how: see `Reading`.
 
     Raises:
         UserError: for bad input, naming the file and the line; or if there is no text.
     """
-    names = None if fields is None else tuple(fields)
-    collection = Collection(str(path), names, keep_code=keep_code, keep_repeated=keep_repeated)
+    collection = Collection(str(path), None if fields is None else tuple(fields), **how)
     notes = ReadingNotes() if notes is None else notes
     return _with_text(collection.documents(notes), str(path), notes)
 

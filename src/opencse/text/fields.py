@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from opencse.errors import MissingColumnError, names_listed, nearest, require_once
-from opencse.text.files.formats import column_like
+from opencse.errors import MissingColumnError, nearest, require_once
+from opencse.text.files.formats import column_like, columns_there
 from opencse.text.readers import Source
 from opencse.text.scripts import count_words
 
@@ -68,8 +68,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
         text, title = column_like(TEXT, present) or column_like("sentence", present), column_like(TITLE, present)
         if text is None:
             raise MissingColumnError(
-                f"{source.name}: no column {TEXT!r}; columns there: {names_listed(present)}; "
-                f"{_how_to_name(suggest_fields(source))}"
+                f"{source.name}: no column {TEXT!r}; {columns_there(present)}; {_how_to_name(suggest_fields(source))}"
             )
         names = DocumentFields(title, (text,), ids or (ID if column_exists(ID, present) else None))
     else:
@@ -94,7 +93,7 @@ def require_columns(source: Source, names: Sequence[str], present: Sequence[str]
     for name in names:
         if not column_exists(name, present):
             hint = nearest(name, list(present))
-            raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {names_listed(present)}")
+            raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; {columns_there(present)}")
 
 
 def column_exists(name: str, present: Sequence[str]) -> bool:

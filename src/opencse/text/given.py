@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count, repeat
 from pathlib import Path
+from typing import Unpack
 
 from opencse.errors import UserError
 from opencse.io import is_folder
@@ -18,6 +19,7 @@ from opencse.progress import Say
 from opencse.text.documents import Collection, Document
 from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import RawRow
+from opencse.text.files.kinds import HowRead
 from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.folders import are_splits, files_in, holds_documents, tables_in
 from opencse.text.in_memory import is_missing, rows_of
@@ -267,10 +269,9 @@ def open_texts(
     split: str | None = None,
     skip_lines: AbstractCollection[int] = (),
     fields: Sequence[str] | None = None,
-    keep_code: bool = False,
-    keep_repeated: bool = False,
     labels: bool = False,
     say: Say | None = None,
+    **how: Unpack[HowRead],
 ) -> OpenedTexts:
     """Opens a text: a path or Hub id, a `Source`, or a list of texts, pairs or triples.
 
@@ -290,10 +291,9 @@ def open_texts(
             have none: all their files are read.
         skip_lines: of a file; see `Source`.
         fields: names of the columns with a document's title and text, or with the text alone; see `Collection`.
-        keep_code: keep code blocks of HTML and Markdown.
-        keep_repeated: keep lines that most pages of a folder have.
         labels: whether rows of a list may end with a number, their label; see `with_labels`.
         say: called with the kind of file that was recognised, if it is not plain UTF-8 text.
+        **how: see `opencse.text.files.kinds.Reading`.
 
     Raises:
         TypeError: for anything else, naming the argument and the row.
@@ -303,11 +303,11 @@ def open_texts(
     if isinstance(columns, str):
         raise TypeError('columns is a list of names, such as ["anchor", "positive"], not a text')
     if isinstance(text, str | Path):
-        return _open_location(str(text), columns, split, skip_lines, fields, keep_code, keep_repeated, say)
-    if columns is not None or split is not None or skip_lines or fields is not None or keep_code or keep_repeated:
+        return _open_location(str(text), columns, split, skip_lines, fields, say, how)
+    if columns is not None or split is not None or skip_lines or fields is not None or any(how.values()):
         raise UserError(
-            "columns, fields, split, skip_lines, keep_code and keep_repeated set how a file is read; leave them out "
-            "with texts or a Source"
+            "columns, fields, split, skip_lines, keep_code, quoted, ... set how a file is read; leave them out with "
+            "texts or a Source"
         )
     if isinstance(text, Source | DocumentTexts | GivenTexts):
         return text
@@ -331,9 +331,8 @@ def _open_location(
     split: str | None,
     skip_lines: AbstractCollection[int],
     fields: Sequence[str] | None,
-    keep_code: bool,
-    keep_repeated: bool,
     say: Say | None,
+    how: HowRead,
 ) -> FileTexts:
     if fields is not None and columns is not None:
         raise UserError(
@@ -344,7 +343,7 @@ def _open_location(
     tables = tables_in(Path(location)) if split is None and is_folder(location) else []
     of_splits = are_splits(tables, Path(location))
     by_file = bool(tables) and not of_splits
-    source = Source(location, names, None if by_file else split or "train", frozenset(skip_lines), keep_code)
+    source = Source(location, names, None if by_file else split or "train", frozenset(skip_lines), **how)
     exists = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
     prose = columns is None and (holds_documents(location) or (exists and source.has_sections))
     documents = fields is not None or prose
@@ -352,9 +351,7 @@ def _open_location(
         if skip_lines:
             raise UserError("skip_lines (--skip-lines) needs rows, not documents; name a column with --columns")
         field_names = None if fields is None else tuple(fields)
-        texts = DocumentTexts(
-            Collection(location, field_names, split=split or "train", keep_code=keep_code, keep_repeated=keep_repeated)
-        )
+        texts = DocumentTexts(Collection(location, field_names, split=split or "train", **how))
         if say is not None:
             for line in texts.notes.lines():
                 say(line)

@@ -25,9 +25,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, names_listed, shortened
+from opencse.errors import UserError, shortened
 from opencse.numerals import whole_number
-from opencse.text.files.formats import RawRow, column_like
+from opencse.text.files.formats import RawRow, column_like, columns_there
 from opencse.text.readers import Source, Texts
 from opencse.text.row_checks import checked_texts, empty_column, line_about_empty
 
@@ -224,7 +224,7 @@ class LabelledTexts:
             return ("2", "3", "1")
         raise UserError(
             f"{self.name}: no columns for {self._rows} with a {self.kind} (such as {', '.join(self._usual)}, "
-            f"{_NAMES[self.kind][0]}); columns there: {names_listed(present)}; name yours with --columns, that "
+            f"{_NAMES[self.kind][0]}); {columns_there(present)}; name yours with --columns, that "
             f"of the {self.kind} last (or by position, --columns 1,2,3, if the file has no header)"
         )
 

@@ -21,7 +21,7 @@ from opencse.io import is_folder
 from opencse.numerals import number_of, whole_number
 from opencse.text.files.data_sets import data_set_columns, read_data_set
 from opencse.text.files.formats import Columns, RawRow, choose_columns, present_columns, read_records, without_markup
-from opencse.text.files.kinds import SECTIONED, FileKind, is_known, recognise
+from opencse.text.files.kinds import SECTIONED, FileKind, Reading, is_known, recognise
 from opencse.text.files.lines import File, read_lines, require_file, suffix_of
 from opencse.text.files.paragraphs import Section
 from opencse.text.files.pipes import Spooled, is_pipe, pipe_name, spool
@@ -30,7 +30,7 @@ from opencse.text.folders import tables_in
 from opencse.text.row_checks import NumericColumns, checked_texts, empty_column, line_about_empty
 
 ROLES = ("anchor", "positive", "negative")
-_READING = 1
+_READING = 2
 """Version of how files are read; a new number makes cached results of earlier versions invalid."""
 
 
@@ -55,7 +55,7 @@ class Texts:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Reading):
     r"""A text to read: its location, its columns, and lines to skip.
 
     Example:
@@ -77,14 +77,13 @@ class Source:
             Parquet files in a folder, one file after the other. Files without the columns are left out.
         skip_lines: line numbers to leave out, from 1 (for instance lines known to be in a test set); a csv row of
             several lines is named by its first. In parquet and data sets they are row numbers.
-        keep_code: keep code blocks of HTML (also in the cells of a table) and Markdown.
+        keep_code: see `Reading`, also for ``quoted`` and ``pages``.
     """
 
     location: str
     columns: tuple[str, ...] | None = None
     split: str | None = "train"
     skip_lines: frozenset[int] = frozenset()
-    keep_code: bool = False
 
     def __post_init__(self) -> None:
         if self.columns is not None and not 1 <= len(self.columns) <= len(ROLES):
@@ -128,7 +127,7 @@ class Source:
         Raises:
             UserError: for a missing or empty file, or one of an unknown kind.
         """
-        return self.files[0].kind if self._is_several else recognise(self._file)
+        return self.files[0].kind if self._is_several else recognise(self._file, quoted=self.quoted, pages=self.pages)
 
     @property
     def has_sections(self) -> bool:
@@ -170,11 +169,11 @@ class Source:
         paths = sorted(path for path in every if Path(path).is_file())
         if not paths:
             raise UserError(f"{self.location}: no file has such a name; check the pattern (and quote it in a shell)")
-        return [Source(path, self.columns, keep_code=self.keep_code) for path in paths]
+        return [Source(path, self.columns, **self.how) for path in paths]
 
     def _files_with_columns(self) -> list[Source]:
         """The files of a folder that have columns: tables, JSON and Parquet files."""
-        every = [Source(str(path), self.columns, keep_code=self.keep_code) for path in tables_in(Path(self.location))]
+        every = [Source(str(path), self.columns, **self.how) for path in tables_in(Path(self.location))]
         if not every:
             raise UserError(f"{self.location}: holds no table, JSON or Parquet file with text in it")
         return every

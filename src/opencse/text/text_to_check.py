@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Unpack
 
 from opencse.io import is_folder
 from opencse.text.documents import Collection
 from opencse.text.fields import suggest_fields
 from opencse.text.files.formats import column_like
-from opencse.text.files.kinds import SECTIONED
+from opencse.text.files.kinds import SECTIONED, HowRead, typed
 from opencse.text.files.pipes import name_in_command
 from opencse.text.folders import holds_documents, tables_in
 from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
@@ -24,13 +24,6 @@ PAIRS_RECIPE = "simcse-supervised"
 """The recipe for rows of two or three texts."""
 GRADED_RECIPE = "cosent"
 """The recipe for pairs with a score."""
-
-
-class Kept(TypedDict):
-    """What of pages is kept."""
-
-    keep_code: bool
-    keep_repeated: bool
 
 
 @dataclass(frozen=True)
@@ -58,18 +51,16 @@ def read_to_check(
     columns: Sequence[str] | None = None,
     split: str | None = None,
     fields: Sequence[str] | None = None,
-    keep_code: bool = False,
-    keep_repeated: bool = False,
+    **how: Unpack[HowRead],
 ) -> TextToCheck:
     """Reads ``text`` as documents or rows, as the command that suits it would; see `opencse.check` for arguments.
 
     Raises:
         UserError: for bad input, in one line.
     """
-    kept: Kept = {"keep_code": keep_code, "keep_repeated": keep_repeated}
     if not isinstance(text, str | Path):
-        texts = open_texts(text, columns=columns, split=split, fields=fields, **kept).read()
-        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, kept))
+        texts = open_texts(text, columns=columns, split=split, fields=fields, **how).read()
+        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, how))
     location = str(text)
     name = name_in_command(location)
     again = () if name == location else ("a pipe is read once: save its text in a file, and name that for FILE",)
@@ -78,12 +69,12 @@ def read_to_check(
     if columns is None and fields is None and not holds_documents(location):
         if split is None and is_folder(location):
             if not _holds_pairs(Path(location)):
-                opened = DocumentTexts(Collection(location, **kept))
-        elif _has_named_columns(source := Source(location, None, split or "train", keep_code=keep_code)):
+                opened = DocumentTexts(Collection(location, **how))
+        elif _has_named_columns(source := Source(location, None, split or "train", **how)):
             present = source.present()
             graded = graded_pairs(source) if column_like("negative", present) is None else None
             if graded is not None:
-                command = _command_for_rows(name, None, GRADED_RECIPE)
+                command = _command_for_rows(name, None, GRADED_RECIPE, how)
                 kind = f"read as {source.kind}; pairs with a score each"
                 lines = (kind, *_in_a_line([left_out_rows_of(graded)]))
                 return TextToCheck(graded.read(), command, lines, again, recipe=GRADED_RECIPE)
@@ -93,24 +84,15 @@ def read_to_check(
                 guessed = fields is not None
                 if guessed or has_text:
                     field_names = None if fields is None else tuple(fields)
-                    opened = DocumentTexts(
-                        Collection(location, field_names, split=split or "train", keep_code=keep_code)
-                    )
+                    opened = DocumentTexts(Collection(location, field_names, split=split or "train", **how))
     lines_read: list[str] = []
     if opened is None:
-        read = open_texts(
-            text,
-            columns=columns,
-            split=split,
-            fields=fields,
-            **kept,
-            say=lines_read.append,
-        )
+        read = open_texts(text, columns=columns, split=split, fields=fields, say=lines_read.append, **how)
         opened = read if isinstance(read, Source | DocumentTexts) else None
         texts = read.read()
     else:
         texts = opened.read()
-    command = _training_command(name, texts.width, columns, fields, kept)
+    command = _training_command(name, texts.width, columns, fields, how)
     advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
     if isinstance(opened, DocumentTexts):
         return TextToCheck(texts, command, _in_a_line(opened.notes.lines()), advice)
@@ -141,20 +123,17 @@ def _has_named_columns(source: Source) -> bool:
 
 
 def _training_command(
-    location: str,
-    width: int,
-    columns: Sequence[str] | None,
-    fields: Sequence[str] | None,
-    kept: Kept,
+    location: str, width: int, columns: Sequence[str] | None, fields: Sequence[str] | None, how: HowRead
 ) -> str:
     if width > 1:
-        return _command_for_rows(location, columns, PAIRS_RECIPE)
+        return _command_for_rows(location, columns, PAIRS_RECIPE, how)
     of_documents = fields or columns
     column_options = [] if of_documents is None else ["--fields", ",".join(of_documents)]
-    flags = [f"--{name.replace('_', '-')}" for name, keeps in kept.items() if keeps]
-    return shlex.join(["opencse", "adapt", location, *column_options, *flags, "--out", "adapted"])
+    return shlex.join(["opencse", "adapt", location, *column_options, *typed(how), "--out", "adapted"])
 
 
-def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str) -> str:
+def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str, how: HowRead) -> str:
     column_options = [] if columns is None else ["--columns", ",".join(columns)]
-    return shlex.join(["opencse", "train", location, *column_options, "--recipe", recipe, "--out", "trained"])
+    return shlex.join(
+        ["opencse", "train", location, *column_options, *typed(how), "--recipe", recipe, "--out", "trained"]
+    )

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 from opencse.errors import UserError, reason
-from opencse.text.files.lines import MAX_LINE_CHARACTERS, UNPACKED_FREELY, read_blocks, read_lines, suffix_of
+from opencse.text.files.lines import MAX_LINE_CHARACTERS, UNPACKED_FREELY, read_blocks, read_lines, read_text, suffix_of
 
 Pack = Callable[[bytes], bytes]
 
@@ -39,8 +39,11 @@ def told(path: Path) -> str:
 
 def test_lines_are_numbered_and_freed_of_mark_and_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes("\ufeffé one\r\n\r\ntwo\u2028x\x85y\n three ".encode())
-    assert list(read_lines(path)) == [(1, "é one"), (2, ""), (3, "two\u2028x\x85y"), (4, " three ")]
+    odd = "two\u2028x\x85y\fz\x1cz"
+    path.write_bytes(f"\ufeffé one\r\n\r\n{odd}\n three \rfour".encode())
+    expected = ["é one", "", odd, " three ", "four"]
+    assert list(read_lines(path)) == list(enumerate(expected, start=1))
+    assert read_text(path).split("\n") == expected
 
 
 @pytest.mark.parametrize(("suffix", "pack"), PACKERS)
@@ -97,7 +100,7 @@ def test_damage_that_zlib_itself_reports(tmp_path: Path) -> None:
     [
         (b"one\nbin\0ary\n", ", line 2: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"),
         (b"\0" * 2_000_000, ", line 1: holds a NUL byte"),
-        ("one\n".encode("utf-16")[:-1], ", line 1: not utf-16 text; convert the file to UTF-8"),
+        ("one\n".encode("utf-16")[:-1], ", line 1: not UTF-16 text; convert the file to UTF-8"),
         (b"one\n\xe9\n", ", line 2: not UTF-8 text (byte 0xe9 at column 1); convert the file to UTF-8"),
         ("é\nê\ncaf".encode() + b"\xe9\n", ", line 3: not UTF-8 text (byte 0xe9 at column 4)"),
         (b"\xef\xbb\xbfcaf\xe9 au lait\n", ", line 1: not UTF-8 text (byte 0xe9 at column 4)"),

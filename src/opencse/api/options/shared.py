@@ -170,6 +170,24 @@ class DocumentOptions(TypedDict, total=False):
             rank=3,
         ),
     ]
+    quoted: Annotated[
+        bool,
+        Option(
+            False,
+            "Fields of a table with tabs may be in double quotes, as spreadsheets write them; by default a quotation "
+            "mark there is text.",
+            rank=3,
+        ),
+    ]
+    pages: Annotated[
+        bool,
+        Option(
+            False,
+            "Each .txt file is text taken from a PDF: lines and hyphenated words are joined, running heads and page "
+            "numbers left out; by default a line is a text.",
+            rank=3,
+        ),
+    ]
 
 
 class LineOptions(TypedDict, total=False):

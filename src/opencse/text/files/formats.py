@@ -72,12 +72,11 @@ def choose_columns(
     Raises:
         UserError: naming the columns that exist, and the nearest one.
     """
-    listed = names_listed(present)
     if names is not None:
         for name in names:
             if name not in present:
                 hint = nearest(name, [_short(other) for other in present])
-                raise MissingColumnError(f"{where}: no column {name!r}{hint}; columns there: {listed}")
+                raise MissingColumnError(f"{where}: no column {name!r}{hint}; {columns_there(present)}")
         return _each_once(names, present, where)
     for default in DEFAULT_COLUMNS:
         matching = [column_like(name, present) for name in default]
@@ -90,8 +89,14 @@ def choose_columns(
     by_position = ", or --columns 1 (or 1,2) by position if the file has no header" if headerless else ""
     raise UserError(
         f"{where}: none of the default columns (sentence; text; anchor, positive; anchor, positive, negative); "
-        f"columns there: {listed}; name yours with --columns{example}{by_position}"
+        f"{columns_there(present)}; name yours with --columns{example}{by_position}"
     )
+
+
+def columns_there(present: Sequence[str]) -> str:
+    """The columns, for messages."""
+    quoted = any(name.startswith('"') for name in present)
+    return f"columns there: {names_listed(present)}" + " (in quotes: add --quoted)" * quoted
 
 
 def column_like(name: str, present: Sequence[str]) -> str | None:
@@ -189,7 +194,10 @@ def _read_table(path: File, kind: FileKind, columns: Columns | None) -> Iterator
     separator = SEPARATORS.get(kind.separator, repr(kind.separator))
     fix = f"put a text that holds {_ONE.get(kind.separator, repr(kind.separator))} between double quotes"
     if not kind.quoted:
-        fix = "tabs separate columns; remove tabs inside of texts"
+        fix = (
+            "tabs separate columns and quotation marks are text; correct the line, or if fields are in double quotes "
+            "add --quoted (or save the table as .csv)"
+        )
     elif kind.separator != ",":
         fix += f" (columns are separated by {separator})"
     yield from _table(path, columns, _rows(path, kind), fix)
@@ -210,7 +218,10 @@ def _rows(path: File, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
             yield begin, fields
             begin = before + reader.line_num + 1
     except csv.Error as error:
-        raise UserError(f"{path}, line {begin}: not valid csv ({error}); check the double quotes of this row") from None
+        if "end of data" in str(error):  # one is open since the last line with a quote that is not doubled
+            begin = max(number for number, line in read_lines(path, records=True) if '"' in line.replace('""', ""))
+        fix = "check the double quotes of this row" + ", or leave out --quoted" * (kind.separator == "\t")
+        raise UserError(f"{path}, line {begin}: not valid csv ({error}); {fix}") from None
 
 
 def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], fix: str) -> Iterator[RawRow]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
-import shlex
 import zipfile
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
 from opencse.errors import UserError
 from opencse.text.files.lines import (
@@ -102,7 +100,52 @@ _SEP = re.compile(r'"?sep=([^"])"?\r?\n', re.IGNORECASE)
 _CUE = re.compile(r"^(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}\s+-->\s", re.MULTILINE)
 _MAILBOX = re.compile(r"From \S+.*\d{4}\r?\n[!-9;-~]+:")
 _HTML = re.compile(r"<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
-_BROKEN_WORD = re.compile(r"[^\W\d_]-\n[a-zß-öø-ÿ]")
+
+
+class HowRead(TypedDict, total=False):
+    """Arguments that say how files are read; see `Reading`."""
+
+    keep_code: bool
+    keep_repeated: bool
+    quoted: bool
+    pages: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a file does not say itself of how it is to be read.
+
+    Attributes:
+        keep_code: keep code blocks of HTML (also in the cells of a table) and Markdown.
+        keep_repeated: keep lines that most pages of a folder or pattern have.
+        quoted: fields of a table with tabs may be in double quotes; else quotation marks there are text.
+        pages: each ``.txt`` file is text taken from a PDF, and not one text per line.
+    """
+
+    keep_code: bool = False
+    keep_repeated: bool = False
+    quoted: bool = False
+    pages: bool = False
+
+    @property
+    def how(self) -> HowRead:
+        """All of it as arguments."""
+        return how_read(vars(self))
+
+
+def how_read(options: Mapping[str, Any]) -> HowRead:
+    """The arguments about reading among the options of a command."""
+    return {
+        "keep_code": options["keep_code"],
+        "keep_repeated": options["keep_repeated"],
+        "quoted": options["quoted"],
+        "pages": options["pages"],
+    }
+
+
+def typed(how: HowRead) -> list[str]:
+    """The arguments as options of a command that is typed."""
+    return [f"--{name.replace('_', '-')}" for name, given in how.items() if given]
 
 
 @dataclass(frozen=True)
@@ -125,7 +168,10 @@ class FileKind:
 
     def __str__(self) -> str:
         """A description for messages: ``a table (separated by semicolons), CP1252``."""
-        separator = f" (separated by {SEPARATORS.get(self.separator, self.separator)})" if self.separator else ""
+        quotes = ", fields in quotes" if self.separator == "\t" and self.quoted else ""
+        separator = (
+            f" (separated by {SEPARATORS.get(self.separator, self.separator)}{quotes})" if self.separator else ""
+        )
         return NAMES[self.name] + separator + (f", {self.encoding.upper()}" if self.encoding else "")
 
 
@@ -139,7 +185,7 @@ def how_to_convert(suffix: str) -> str | None:
     return _OTHERS.get(suffix)
 
 
-def recognise(file: File) -> FileKind:
+def recognise(file: File, *, quoted: bool = False, pages: bool = False) -> FileKind:
     r"""Recognises ``file`` by its first 256 KiB, and where they are not enough by its suffix.
 
     Example:
@@ -149,19 +195,24 @@ def recognise(file: File) -> FileKind:
         >>> recognise(path).name
         'table'
 
+    Args:
+        file: to recognise.
+        quoted: see `Reading`.
+        pages: see `Reading`.
+
     Raises:
         UserError: for a missing or empty file, or a kind that is not read, with the fix.
     """
     path = require_file(path_of(file))
     facts = path.stat()
     try:
-        return _recognise(path, facts.st_size, facts.st_mtime_ns)
+        return _recognise(path, facts.st_size, facts.st_mtime_ns, quoted, pages)
     except UserError as error:
         raise UserError(str(error).replace(str(path), str(file), 1)) from None
 
 
 @lru_cache(maxsize=4_096)
-def _recognise(path: Path, size: int, changed: int) -> FileKind:
+def _recognise(path: Path, size: int, changed: int, quoted: bool, pages: bool) -> FileKind:
     suffix = suffix_of(path)
     by_name = SUFFIXES.get(suffix)
     head = b"" if by_name == "parquet" else _head(path)
@@ -172,21 +223,18 @@ def _recognise(path: Path, size: int, changed: int) -> FileKind:
     if suffix in _OTHERS:
         raise UserError(f"{path}: {suffix} files are not read; {_OTHERS[suffix]}")
     encoding = encoding_of(path)
-    text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
-    name = _of_text(text, by_name, complete=len(head) < _HEAD)
+    text = head.decode(encoding, errors="replace").removeprefix("\ufeff")
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    name = "pages" if pages and by_name == "text" else _of_text(text, by_name, complete=len(head) < _HEAD)
     if name is None:
         known = ", ".join(SUFFIXES)
         raise UserError(
             f"{path}: unknown kind of file {suffix!r}; if it is plain text, rename it to end in .txt; known: {known}, "
             f"text also with {', '.join(COMPRESSED)} behind it"
         )
-    if "\r" in text.rstrip("\r") and "\n" not in text and name not in ("json", "xml", "wikipedia", "html"):
-        raise UserError(
-            f"{path}: its lines end in carriage returns alone (CR, as on old Macs); convert it: "
-            f"tr '\\r' '\\n' < {shlex.quote(path.name)} > new{shlex.quote(suffix)}"
-        )
     if name in ("table", "text"):
-        return _table(text, suffix, encoding, certain=by_name == "table", complete=len(head) < _HEAD)
+        certain = by_name == "table"
+        return _table(text, suffix, encoding, certain=certain, complete=len(head) < _HEAD, quoted=quoted)
     return FileKind(name, encoding)
 
 
@@ -251,8 +299,6 @@ def _of_text(text: str, by_name: KindName | None, *, complete: bool) -> KindName
         return by_name
     if by_name in ("json", "jsonl") or (begin[:1] in ("{", "[") and _is_json(lines, complete=complete)):
         return _json_kind(begin, lines, by_name)
-    if by_name == "text" and ("\f" in text.strip("\f") or _is_hyphenated(text)):
-        return "pages"
     return by_name
 
 
@@ -290,88 +336,58 @@ def _is_json(lines: list[str], *, complete: bool) -> bool:
     return True
 
 
-def _is_hyphenated(text: str) -> bool:
-    """Whether so many lines end in a hyphenated word that they are lines of printed pages."""
-    lines = text.count("\n")
-    return lines >= 20 and len(_BROKEN_WORD.findall(text)) > max(2, lines / 50)
-
-
-def _table(text: str, suffix: str, encoding: str, *, certain: bool, complete: bool) -> FileKind:
+def _table(text: str, suffix: str, encoding: str, *, certain: bool, complete: bool, quoted: bool) -> FileKind:
     """A table with the separator that makes rows of one width; or one text per line."""
-    first = 1
+    if match := _SEP.match(text):
+        return FileKind("table", encoding, match[1], match[1] != "\t" or quoted, 2)
+    rows = {separator: _records(text, separator, complete=complete, quoted=quoted) for separator in SEPARATORS}
+    widths = {separator: len(some[0]) for separator, some in rows.items() if _is_even(some)}
     usual = "\t" if suffix == ".tsv" else ","
-    match = _SEP.match(text)
-    if match:
-        return FileKind("table", encoding, match[1], match[1] != "\t" or _is_quoted(text), 2)
-    widths = {separator: _width(text, separator, complete=complete) for separator in SEPARATORS}
-    fitting = {separator: width for separator, width in widths.items() if width > 1}
     if certain:
-        separator = usual if usual in fitting or not fitting else max(fitting, key=lambda one: fitting[one])
-        return FileKind("table", encoding, separator, separator != "\t" or _is_quoted(text), first)
-    lines = [line for line in text.split("\n", _ROWS)[:_ROWS] if line.strip()]
-    for separator in ("\t", ";", "|", ","):
-        if separator in fitting and _has_header(lines, separator, fitting[separator]):
-            return FileKind("table", encoding, separator, separator != "\t" or _is_quoted(text), first)
-    return FileKind("text", encoding)
+        separator = usual if usual in widths or not widths else max(widths, key=lambda one: widths[one])
+    else:
+        separator = next((one for one in "\t;|," if one in widths and _has_header(rows[one], one)), "")
+    return (
+        FileKind("table", encoding, separator, separator != "\t" or quoted) if separator else FileKind("text", encoding)
+    )
 
 
-def _records(text: str, separator: str, *, complete: bool) -> Iterator[list[str]]:
+def _records(text: str, separator: str, *, complete: bool, quoted: bool) -> list[list[str]]:
     """The first rows; the last one, which may be incomplete, only if ``text`` is the complete file."""
     lines = text.split("\n")
     if not complete:
         lines = lines[:-1]
-    before: list[str] | None = None
-    count = 0
     csv.field_size_limit(max(csv.field_size_limit(), _HEAD * 4))
+    rows: list[list[str]] = []
+    is_plain = separator == "\t" and not quoted
+    quoting = csv.reader((f"{line}\n" for line in lines), delimiter=separator)
+    read = (line.split(separator) for line in lines) if is_plain else quoting
     try:
-        for row in csv.reader((line + "\n" for line in lines), delimiter=separator):
-            if not any(cell.strip() for cell in row):
-                continue
-            if before is not None:
-                yield before
-            before = row
-            count += 1
-            if count > _ROWS:
-                return
+        for row in read:
+            if any(cell.strip() for cell in row):
+                rows.append(row)
+            if len(rows) > _ROWS:
+                return rows[:-1]
     except csv.Error:
-        return
-    if before is not None and complete:
-        yield before
+        pass
+    return rows if complete else rows[:-1]
 
 
-def _width(text: str, separator: str, *, complete: bool) -> int:
-    """Columns of the header, if nine in ten of the first rows have as many; else 1."""
-    widths = [len(row) for row in _records(text, separator, complete=complete)]
-    if not widths or Counter(widths)[widths[0]] < 0.9 * len(widths):
-        return 1
-    return widths[0]
+def _is_even(rows: list[list[str]]) -> bool:
+    """Whether the header has several columns, and nine in ten of the first rows as many."""
+    widths = [len(row) for row in rows]
+    return bool(widths) and widths[0] > 1 and widths.count(widths[0]) >= 0.9 * len(widths)
 
 
-def _has_header(lines: list[str], separator: str, width: int) -> bool:
-    """Whether the first line looks like names of columns; a .txt file is a table only then."""
-    if len(lines) < 3 or any(line.count(separator) < width - 1 for line in lines[:20]):
-        return False
-    names = [name.strip().strip('"') for name in lines[0].split(separator)]
+def _has_header(rows: list[list[str]], separator: str) -> bool:
+    """Whether the first row looks like names of columns; a .txt file is a table only then."""
+    names = [name.strip().strip('"') for name in rows[0]]
     return (
-        len(set(names)) == width
+        len(rows) > 2
+        and len(set(names)) == len(names)
         and all(
             name and len(name) <= 40 and len(name.split()) <= 4 and name[-1] not in ".!?:" and not name[0].isdigit()
             for name in names
         )
         and (separator == "\t" or any(name.casefold() in ("text", "title", "id", "sentence") for name in names))
     )
-
-
-def _is_quoted(text: str) -> bool:
-    """Whether tab-separated fields are in double quotes as spreadsheets write them; else quotes are text."""
-    lines = text.split("\n", _ROWS)[:_ROWS]
-    try:
-        rows = [row for row in csv.reader((line + "\n" for line in lines[:-1]), delimiter="\t", strict=True) if row]
-    except csv.Error:
-        rows = []
-    if len({len(row) for row in rows}) != 1:
-        return False
-    if all(re.fullmatch(r'"[^"]*"\s*', cell) for cell in lines[0].split("\t")):
-        return True
-    escaped = (cell.replace('"', '""') for row in rows for cell in row if '"' in cell)
-    return any("\n" in cell for row in rows for cell in row) or any(f'"{cell}"' in text for cell in escaped)

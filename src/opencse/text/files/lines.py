@@ -134,34 +134,36 @@ def read_lines(file: File, *, records: bool = False) -> Iterator[tuple[int, str]
     number, unpacked = 0, 0
     longest = MAX_RECORD_CHARACTERS if records or suffix_of(path) in _RECORDS else MAX_LINE_CHARACTERS
     encoding = encoding_of(file)
-    with reading(file, lambda: number), _open(path) as stream:
+    with reading(file, lambda: number), _text(path, encoding) as text:
         most = _most_unpacked(path)
-        lines = _raw_lines(stream, encoding, longest)
         while True:
             try:
-                line = next(lines)
-            except StopIteration:
+                line = text.readline(longest + 2).removeprefix("" if number else "\ufeff")
+                if not line.isascii():
+                    line.encode()
+            except UnicodeDecodeError:
+                raise _undecodable(file, number + 1, encoding) from None
+            except UnicodeEncodeError:
+                raise _undecodable(file, number + 1, encoding, line.encode(errors="surrogateescape")) from None
+            if not line:
                 break
-            except UnicodeError as error:
-                raise _undecodable(file, number + 1, encoding, error) from None
             number += 1
             unpacked += len(line)
             if unpacked > most:
                 raise _bomb(file, f"line {number}")
-            yield number, _decoded(line, file, number, longest)
+            if "\0" in line:
+                raise _with_nul(file, number)
+            line = line.removesuffix("\n")
+            if len(line) > longest:
+                raise _too_long(file, number, longest)
+            yield number, line
     if number == 0 and not path.is_file():
         raise _empty(file)
 
 
-def _raw_lines(stream: BinaryIO, encoding: str, longest: int) -> Iterator[bytes | str]:
-    """The lines as bytes if they are UTF-8, else decoded, since a line of UTF-16 does not end in a byte."""
-    if encoding == UTF_8:
-        while raw := stream.readline(_bytes_of(longest)):
-            yield raw
-        return
-    with TextIOWrapper(stream, encoding=encoding, newline="\n") as text:
-        while line := text.readline(longest + 2):
-            yield line
+def _text(path: Path, encoding: str) -> TextIOWrapper:
+    """The characters of a file, with line feeds as line ends; bytes that are not UTF-8 as surrogates."""
+    return TextIOWrapper(_open(path), encoding, "surrogateescape" if encoding == UTF_8 else "strict", newline=None)
 
 
 def read_blocks(file: File) -> Iterator[str]:
@@ -173,25 +175,22 @@ def read_blocks(file: File) -> Iterator[str]:
     path = require_file(path_of(file))
     encoding = encoding_of(file)
     unpacked, line = 0, 1
-    with reading(file, lambda: line - 1), _open(path) as stream:
+    with reading(file, lambda: line - 1), _text(path, encoding) as text:
         most = _most_unpacked(path)
-        with TextIOWrapper(stream, encoding="utf-8-sig" if encoding == UTF_8 else encoding, newline=None) as text:
-            try:
-                while block := text.read(_BLOCK // 16):
-                    unpacked += len(block)
-                    if unpacked > most:
-                        raise _bomb(file, f"line {line}")
-                    if (nul := block.find("\0")) >= 0:
-                        raise _with_nul(file, line + block.count("\n", 0, nul))
-                    yield block
-                    line += block.count("\n")
-            except UnicodeError:
-                for _ in read_lines(file, records=True):  # which names the line
-                    pass
-                raise UserError(
-                    f"{file}, after line {line}: not {encoding.upper()} text; convert the file to UTF-8, for instance "
-                    "with iconv"
-                ) from None
+        try:
+            while block := text.read(_BLOCK // 16):
+                unpacked += len(block)
+                if unpacked > most:
+                    raise _bomb(file, f"line {line}")
+                if (nul := block.find("\0")) >= 0:
+                    raise _with_nul(file, line + block.count("\n", 0, nul))
+                block.encode()
+                yield block.removeprefix("" if unpacked > len(block) else "\ufeff")
+                line += block.count("\n")
+        except UnicodeError:
+            for _ in read_lines(file, records=True):  # which names the line
+                pass
+            raise _undecodable(file, line, encoding) from None
 
 
 def read_text(file: File) -> str:
@@ -346,44 +345,19 @@ def _bomb(file: File, where: str) -> UserError:
     )
 
 
-def _decoded(raw: bytes | str, path: File, number: int, longest: int) -> str:
-    if isinstance(raw, str):
-        return _checked(raw, path, number, longest)
-    if b"\0" in raw:
-        raise _with_nul(path, number)
-    if len(raw) == _bytes_of(longest):
-        raise _too_long(path, number, longest)
-    try:
-        return _checked(raw.decode("utf-8-sig" if number == 1 else UTF_8), path, number, longest)
-    except UnicodeDecodeError as error:
-        raise _undecodable(path, number, "UTF-8", error) from None
-
-
-def _checked(line: str, path: File, number: int, longest: int) -> str:
-    if "\0" in line:
-        raise _with_nul(path, number)
-    line = line.rstrip("\r\n")
-    if len(line) > longest:
-        raise _too_long(path, number, longest)
-    return line
-
-
 def _with_nul(file: File, line: int) -> UserError:
     return UserError(f"{file}, line {line}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8")
 
 
-def _undecodable(path: File, number: int, encoding: str, error: UnicodeError) -> UserError:
+def _undecodable(file: File, number: int, encoding: str, raw: bytes = b"") -> UserError:
     at = ""
-    if isinstance(error, UnicodeDecodeError) and encoding == "UTF-8":
-        at = f" (byte 0x{error.object[error.start]:02x} at column {error.start + 1})"
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        at = f" (byte 0x{raw[error.start]:02x} at column {error.start + 1})"
     return UserError(
-        f"{path}, line {number}: not {encoding} text{at}; convert the file to UTF-8, for instance with iconv"
+        f"{file}, line {number}: not {encoding.upper()} text{at}; convert the file to UTF-8, for instance with iconv"
     )
-
-
-def _bytes_of(characters: int) -> int:
-    """Largest number of bytes in a line: at most 4 per character in UTF-8, plus byte-order mark and line end."""
-    return 4 * characters + 8
 
 
 def _too_long(path: File, number: int, longest: int) -> UserError:
