@@ -76,7 +76,11 @@ class ReadingNotes:
         before, after = (sum(len(section.paragraphs) for section in part) for part in (page, left))
         if before > after:
             example = shortened(repr(min(lines)))
-            self.left_out["line", f"of most pages, such as {example} (--keep-repeated keeps them)"] += before - after
+            self.left_out["line", f"that most pages have, such as {example} (--keep-repeated keeps them)"] += (
+                before - after
+            )
+        if len(page) > len(left):
+            self.left_out["part", "of a page with nothing but such lines"] += len(page) - len(left)
         return left
 
     def leave_out_kind(self, suffix: str) -> None:
