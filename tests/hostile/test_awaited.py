@@ -1,4 +1,4 @@
-"""Folders that are not ours to write to, damaged runs, and models whose parts do not go together."""
+"""Damaged runs, and models whose parts do not go together."""
 
 from __future__ import annotations
 
@@ -14,20 +14,6 @@ from hostile.harness import Case, cases, refuse
 pytestmark = pytest.mark.slow
 
 TRAIN = "train good.txt --model tiny --dev none --set training.max_steps=1"
-PLACES = [
-    *(
-        Case(f"{command} --out {out}{dry}", (out,))
-        for command in (TRAIN, "pretrain good.txt --model tiny --set training.max_steps=1")
-        for out in ("tiny", "data", "file", "file/new", "/proc/new")
-        for dry in ("", " --dry-run")
-    ),
-    Case(f"{TRAIN} --out ''", ("--out",)),
-    Case("compare good.txt --out file --data data --recipes simcse --starts tiny --seeds 1", ("file",)),
-    Case("encode tiny good.txt --out folder.npy", ("folder.npy",)),
-    Case("encode tiny good.txt --out file/new.npy", ("file/new.npy",)),
-    Case("demo --out file", ("file",)),
-]
-
 RECORDS = {"empty": "", "cut": '{"identity": {', "object": "{}", "list": "[]", "binary": "\0\1\2"}
 RUNS = [
     Case(line.format(run=f"run-{kind}"), ("run.json",))
@@ -76,11 +62,6 @@ def len_of(weights: dict[str, object]) -> int:
     """Pieces in the vocabulary."""
     words = next(tensor for key, tensor in weights.items() if "word_embeddings" in key)
     return int(words.shape[0])  # type: ignore[attr-defined]
-
-
-@cases(PLACES)
-def test_places(case: Case, opencse: Run, world: Path) -> None:
-    refuse(case, opencse, world)
 
 
 @cases(RUNS)
