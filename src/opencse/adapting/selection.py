@@ -141,8 +141,9 @@ class OwnPoolingScore:
 
 def start_kept(which: Literal["start", "given"], own_pooling: OwnPoolingScore | None) -> str:
     """Says that the start is kept, and whether that is the model as it was given."""
-    as_used = which == "start" and own_pooling is not None
-    return f"the start is kept {f'without its own pooling {own_pooling.pooling}' if as_used else 'unchanged'}"
+    if which == "given" or own_pooling is None:
+        return "the start is kept unchanged"
+    return f"the start is kept without its own pooling {own_pooling.pooling}"
 
 
 @dataclass(frozen=True)
