@@ -54,7 +54,7 @@ fuzz: $(VENV)/.installed-dev  ## the property tests on new random examples, TIME
 coverage: $(VENV)/.installed-dev  ## the whole suite, and which lines it runs (half as long again)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) --cov=opencse --cov-report=term:skip-covered
 
-counts: $(VENV)/.installed-dev  ## how easy the package is to read: files, circles, names, words, examples, tests
+counts: $(VENV)/.installed-dev  ## the size of source and tests, and the time of the last suite
 	$(BIN)/python tools/counts.py
 
 test-portable: $(VENV)/.installed-dev  ## the numeric tests as older processors compute them, on one and two threads
@@ -67,11 +67,12 @@ $(VENV)/.installed-ray: $(VENV)/.installed-dev
 test-ray: $(VENV)/.installed-ray  ## work on a Ray cluster of this machine's cores, some minutes
 	OPENCSE_TEST_RAY=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines/test_ray.py
 
-lint: $(VENV)/.installed-dev  ## ruff, who may import whom, and words that a reader has to guess at
+lint: $(VENV)/.installed-dev  ## ruff, who may import whom, words that a reader has to guess at, and the size (tools/budget.toml)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python tools/words.py
+	$(BIN)/python tools/counts.py --budget
 
 types: $(VENV)/.installed-dev $(VENV)/.installed-docs  ## mypy --strict, the scripts of the documentation and of the benchmarks too
 	$(BIN)/mypy

@@ -11,6 +11,7 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -35,6 +36,7 @@ from opencse.training import pace
 
 EVERY_GENERAL_QUESTION = Guard.built_in
 TIMED_FOR_USERS = {name: getattr(pace, name) for name in ("_WARM_UP", "_TIMED")}
+STARTED = time.time()
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 load_profile()
@@ -59,6 +61,14 @@ def pytest_runtest_teardown() -> None:
     exporter = sys.modules.get("torch.onnx._internal.exporter._registration")
     if exporter is not None and not hasattr(exporter.ONNXRegistry.from_torchlib, "cache_info"):
         exporter.ONNXRegistry.from_torchlib = staticmethod(functools.cache(exporter.ONNXRegistry.from_torchlib))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Notes the time of a run of the whole suite, for `tools/counts.py`."""
+    cache, workers = session.config.cache, os.environ.get("PYTEST_XDIST_WORKER")
+    if cache is not None and workers is None and session.config.args == session.config.getini("testpaths"):
+        seconds, today = round(time.time() - STARTED), time.strftime("%Y-%m-%d")
+        cache.set("opencse/suite", {"tests": session.testscollected, "seconds": seconds, "date": today})
 
 
 @pytest.hookimpl(tryfirst=True)

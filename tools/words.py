@@ -12,16 +12,15 @@ import tokenize
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 TEXTS = (".md", ".ipynb", ".jinja", ".html", ".toml", ".js", ".css")
 
 
-def table() -> dict[str, Any]:
-    """Phrases with their replacements, and vague names."""
-    listed = tomllib.loads((HERE / "words.toml").read_text(encoding="utf-8"))
-    return {"phrases": listed["phrases"], "names": listed["names"]["vague"]}
+def table() -> dict[str, str]:
+    """Phrases with their replacements."""
+    listed: dict[str, str] = tomllib.loads((HERE / "words.toml").read_text(encoding="utf-8"))["phrases"]
+    return listed
 
 
 def files(root: Path) -> list[Path]:
@@ -46,7 +45,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 def phrases(root: Path) -> list[str]:
     """Every place where a phrase of the list is, with the replacement."""
-    patterns = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in table()["phrases"].items()}
+    patterns = {re.compile(pattern, re.IGNORECASE): instead for pattern, instead in table().items()}
     return [
         f"{path.relative_to(root)}:{number}: {match[0]!r}: write {instead}"
         for path in files(root)
