@@ -65,7 +65,7 @@ def pytest_runtest_teardown() -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Notes the time of a run of the whole suite, for `tools/counts.py`."""
-    cache, workers = session.config.cache, os.environ.get("PYTEST_XDIST_WORKER")
+    cache, workers = getattr(session.config, "cache", None), os.environ.get("PYTEST_XDIST_WORKER")
     if cache is not None and workers is None and session.config.args == session.config.getini("testpaths"):
         seconds, today = round(time.time() - STARTED), time.strftime("%Y-%m-%d")
         cache.set("opencse/suite", {"tests": session.testscollected, "seconds": seconds, "date": today})
