@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from fastapi import FastAPI
 
-import opencse
 from helpers import Run
+from opencse.api.serving import serve
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index
@@ -35,27 +35,16 @@ def asked(app: FastAPI, path: str, body: object) -> httpx.Response:
     return asyncio.run(ask())
 
 
-@pytest.mark.parametrize("option", ["body_bytes", "texts", "waiting_texts", "connections", "headers_seconds"])
-@pytest.mark.parametrize("value", [0, -1, NAN, INF, -INF, True, "5", None])
-def test_a_limit_is_a_number_above_0(option: str, value: object) -> None:
-    with pytest.raises(UserError, match=f"{option} is a number above 0"):
-        Limits(**{option: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("option", ["grace", "max_body", "max_texts", "max_waiting"])
-@pytest.mark.parametrize("value", [0, -1, NAN, INF, -INF, 1e400])
-def test_options_of_serve_in_python(option: str, value: float) -> None:
-    with pytest.raises(UserError, match="is a number"):
-        opencse.serve("opencse-mini", port=0, **{option: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("option", ["--grace", "--max-body", "--max-texts", "--max-waiting", "--port"])
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e400", "x", "9" * 400])
-def test_options_of_serve_on_the_command_line(opencse: Run, option: str, value: str) -> None:
-    code, out, err = opencse("serve", "there-is-no-such-model", option, value)
-    assert (code, out) == (2, "")
-    assert "Traceback" not in err
-    assert len(err.strip().splitlines()) == 1
+def test_limits_and_options_are_numbers_in_their_range(opencse: Run) -> None:
+    for value in (0, -1, NAN, INF, True, "5", None):
+        with pytest.raises(UserError, match="texts is a number above 0"):
+            Limits(texts=value)  # type: ignore[arg-type]
+    for option, value in (("grace", NAN), ("max_body", 0), ("max_texts", -1), ("max_waiting", 10**400)):
+        with pytest.raises(UserError, match=f"{option} is (a finite number|at least 1)"):
+            serve("opencse-mini", port=0, **{option: value})  # type: ignore[arg-type]
+    for option, value in (("--grace", "1e400"), ("--max-body", "x"), ("--port", "-1")):
+        code, out, err = opencse("serve", "there-is-no-such-model", option, value)
+        assert (code, out, len(err.strip().splitlines())) == (2, "", 1), err
 
 
 @pytest.mark.parametrize(
@@ -64,17 +53,11 @@ def test_options_of_serve_on_the_command_line(opencse: Run, option: str, value: 
         ("/v1/embeddings", {"input": ""}, True),
         ("/v1/embeddings", {"input": []}, True),
         ("/v1/embeddings", {"input": ["a", ""]}, True),
-        ("/v1/embeddings", {"input": [[]]}, True),
         ("/v1/embeddings", {"input": [[5], []]}, True),
         ("/v1/embeddings", {"input": " "}, False),
-        ("/v1/embeddings", {"input": "a"}, False),
         ("/search", {"query": ""}, True),
-        ("/search", {"query": []}, True),
         ("/search", {"query": ["a", ""]}, True),
-        ("/search", {"query": "a"}, False),
         ("/similarity", {"texts": []}, True),
-        ("/similarity", {"texts": ["a", ""]}, True),
-        ("/similarity", {"texts": ["a"], "others": []}, True),
         ("/similarity", {"texts": ["a"], "others": [""]}, True),
         ("/similarity", {"texts": ["a", "b"]}, False),
     ],

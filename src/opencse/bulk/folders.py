@@ -142,9 +142,6 @@ def encode_folder(
     require_format(file_format)
     settings.require_options()
     require_engine(engine)
-    for name, value in (("shard_rows", shard_rows), ("processes", processes)):
-        if value is not None and value < 1:
-            raise UserError(f"{name} is at least 1, not {value}")
     _require_folder(folder)
     rows = source.count_rows()
     text = source.fingerprint()
