@@ -31,8 +31,6 @@ from opencse.text.readers import Source
 
 KEY_VARIABLE = "OPENCSE_API_KEY"
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
-MOST_GRACE = 86_400
-"""The longest ``grace``: a day, in seconds."""
 _FEW = 20_000
 """Rows up to which the first index is encoded at the start for a model without an index."""
 
@@ -72,8 +70,6 @@ def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> N
     folders = [index] if isinstance(index, str | Path) else list(index or [])
     if options["rerank"] is not None and not folders:
         raise UserError("--rerank re-ranks the hits of an index; add --index, or leave it out")
-    if grace > MOST_GRACE:
-        raise UserError(f"grace is at most {MOST_GRACE:,} seconds, not {grace:,}")
     limits = Limits(body_bytes=options["max_body"], texts=options["max_texts"], waiting_texts=options["max_waiting"])
     names = _names(all_models, options["name"])
     keys = _keys(options["api_key_file"])

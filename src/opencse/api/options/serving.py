@@ -68,4 +68,6 @@ class ServeOptions(PrecisionOptions, ModelOptions, RerankOptions, total=False):
     max_waiting: Annotated[
         int, Option(8_192, "Texts that may wait, at most; further requests get status 503.", least=1)
     ]
-    grace: Annotated[float, Option(30, "Seconds that running requests get to finish when the server stops.", least=1)]
+    grace: Annotated[
+        float, Option(30, "Seconds that running requests get to finish when the server stops.", least=1, most=86_400)
+    ]
