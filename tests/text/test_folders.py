@@ -57,36 +57,25 @@ def test_links_and_pipes_are_left_out_and_named(with_links: Path, tmp_path: Path
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
-@pytest.mark.parametrize("content", ["documents", "pairs"])
 @pytest.mark.parametrize("work", ["check", "encode", "index", "adapt", "train"])
 def test_each_command_names_the_links_that_it_leaves_out(
-    with_links: Path, tmp_path: Path, work: str, content: str, monkeypatch: pytest.MonkeyPatch
+    with_links: Path, tmp_path: Path, work: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     heard = Heard()
-    if content == "documents":
-        text = "".join(f"The kettle {n} boils.\n" for n in range(300))
-        (with_links / "many.txt").write_text(text, encoding="utf-8")
-    elif work in ("index", "adapt"):
-        pytest.skip("reads documents")
-    else:
-        for name in ("a.md", "a.txt"):
-            (with_links / name).unlink()
-        table = "anchor,positive\n" + "".join(f"The kettle {n} boils.,Water {n} is hot.\n" for n in range(300))
-        (with_links / "many.csv").write_text(table, encoding="utf-8")
-    columns = ["anchor", "positive"] if content == "pairs" else None
+    text = "".join(f"The kettle {n} boils.\n" for n in range(300))
+    (with_links / "many.txt").write_text(text, encoding="utf-8")
     options: dict[str, Any] = {"device": "cpu", "progress": heard}
     if work == "check":
-        heard.said += opencse.check(with_links, columns=columns).read_as
+        heard.said += opencse.check(with_links).read_as
     elif work == "encode":
-        opencse.encode("opencse-mini", with_links, "v.npy", column=columns[0] if columns else None, **options)
+        opencse.encode("opencse-mini", with_links, "v.npy", **options)
     elif work == "index":
         opencse.build_index("ix", "opencse-mini", with_links, **options)
     elif work == "adapt":
         opencse.adapt(with_links, out="run", dry_run=True, **options)
     else:
-        recipe = "simcse-supervised" if columns else "simcse"
-        opencse.train(with_links, out="run", columns=columns, recipe=recipe, dry_run=True, dev="none", **options)
+        opencse.train(with_links, out="run", recipe="simcse", dry_run=True, dev="none", **options)
     said = "\n".join(heard.said)
     for line in LEFT_OUT:
         assert line in said, said

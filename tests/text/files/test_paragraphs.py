@@ -3,24 +3,6 @@ from __future__ import annotations
 from opencse.text.files.paragraphs import Headed, Section, blocks, join_lines
 
 
-def test_sections_are_named_by_file_and_heading() -> None:
-    page = Headed()
-    page.paragraph("Before.")
-    page.heading(" Closing a\nvalve ")
-    page.paragraph("Turn it.")
-    page.paragraph("  ")
-    page.heading("Part")
-    page.paragraph("One.")
-    page.heading("Part")
-    page.paragraph("Two.")
-    assert list(page.sections("a.md")) == [
-        Section("a.md", "", ("Before.",)),
-        Section("a.md#closing-a-valve", "Closing a valve", ("Turn it.",)),
-        Section("a.md#part", "Closing a valve: Part", ("One.",)),
-        Section("a.md#part-1", "Closing a valve: Part", ("Two.",)),
-    ]
-
-
 def test_a_page_with_a_title_alone() -> None:
     assert list(Headed("Title").sections("a.md")) == [Section("a.md", "Title", ())]
     assert list(Headed().sections("a.md")) == []
