@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from opencse.text.files.markup import html_sections, text_of_html
@@ -28,11 +30,34 @@ from opencse.text.files.prose import rst_sections, split_front_matter
         ("<section><p>One</p></section><header>A site<h2>Two</h2></header>Text", "One\nTwo\nText"),
         ("<header><p>Never closed<p>Text", "Never closed\nText"),
         ("Text<footer>Terms</footer>", "Text"),
+        ("One<!-- two <b>three", "One"),
+        ("One<script>if (two < 3) '<!--'</script> three<style>", "One three"),
+        ("<!DOCTYPE html [<!ENTITY a 'b'>]><?php x ?><p>One<![CDATA[ <b>", "One"),
+        ("<a title='x > y' href=\"<b>\">One</a> <b and 2", "One <b and 2"),
         ("", ""),
     ],
 )
 def test_pieces(source: str, text: str) -> None:
     assert text_of_html(source) == text
+
+
+def test_what_is_never_closed_takes_time_in_proportion_to_its_length() -> None:
+    begun = time.process_time()
+    pieces = (
+        "<!-- <b>",
+        "<script>a<b ",
+        "<!DOCTYPE ",
+        "<![CDATA[ <b> ",
+        "<?x ",
+        "<a ",
+        '<a x=">"',
+        "</",
+        "<main>",
+        "<h1>",
+    )
+    for piece in (*pieces, "<title>", "<div>", "<select>", "<td> ", "</a "):
+        list(html_sections(piece * (100_000 // len(piece)), "a"))
+    assert time.process_time() - begun < 10  # squares of these lengths take minutes
 
 
 def test_code_is_kept_as_it_is() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
+from opencse.text.files import xml_files
 from opencse.text.files.xml_files import read_xml, wikipedia_sections
 
 
@@ -50,10 +51,14 @@ BOMB = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
         ("<d><r>One.</r>\n<r>Two.</d>", "line 2: not well-formed XML (mismatched tag)"),
         ("<d><r>One.</r>", "not well-formed XML (no element found)"),
         ("<d>&nbsp;</d>", "line 1: not well-formed XML (undefined entity)"),
+        ("<d><r " + " ".join(f"a{n}=''" for n in range(1_001)) + "/></d>", "more than 1,000 attributes and elements"),
+        ("<d><r>One.</r>\n<!-- " + " " * 200_000, "line 2: a tag or comment of more than 100,000 bytes"),
+        ("<!DOCTYPE d [" + "<!ELEMENT b (c)>" * 260_000 + "]><d>One.</d>", "no element in its first 4,000,000"),
         ("<a>" * 300 + "x" + "</a>" * 300, "elements more than 200 deep"),
     ],
 )
-def test_faults_in_one_line(tmp_path: Path, content: str, message: str) -> None:
+def test_faults_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: str) -> None:
+    monkeypatch.setattr(xml_files, "MAX_RECORD_CHARACTERS", 100_000)
     path = tmp_path / "a.xml"
     with pytest.raises(UserError) as refused:
         records(path, content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from html import unescape
 
 from opencse.text.files.paragraphs import Headed, Section
 from opencse.text.files.prose import split_front_matter
@@ -23,14 +23,21 @@ _SECTIONING = frozenset(("article", "main", "section"))
 """Elements whose header is part of the text; another one is the page's, of which the headings alone are read."""
 _CELLS = frozenset(("td", "th"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_MAIN = re.compile(r"<(main|article)\b.*</\1\s*>", flags=re.DOTALL | re.IGNORECASE)
+_RAW = frozenset(("script", "style"))
+_MARKUP = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<!doctype(?:[^>\[]++|\[[^\]]*+)*+(?:>|\Z)|<[!?][^>]*+(?:>|\Z)"
+    r"|<(?P<end>/?)(?P<name>[a-z][^\s/>]*+)"
+    r"""(?:(?:[^<>=]++|=\s*+"[^"]*+"|=\s*+'[^']*+'|=)*+>|[^>]*+(?:>|\Z))""",
+    flags=re.DOTALL | re.IGNORECASE,
+)
+"""A comment, a declaration or a tag. Each character is looked at a few times only, whatever is not closed."""
+_DEEPEST = 100
 
 
-class _Reader(HTMLParser):
+class _Reader:
     """Collects the sections of a page."""
 
     def __init__(self, output: Headed | _Lines, *, keep_code: bool) -> None:
-        super().__init__(convert_charrefs=True)
         self._output = output
         self._keep_code = keep_code
         self._text: list[str] = []
@@ -40,11 +47,35 @@ class _Reader(HTMLParser):
         self._sectioning = 0
         self._header: list[str] | None = None  # paragraphs of the page's header, as long as it is open
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def read(self, source: str) -> None:
+        """Reads a page; a comment, script or style that is not closed goes to its end, as in browsers."""
+        at = 0
+        while match := _MARKUP.search(source, at):
+            self._data(source[at : match.start()])
+            at = match.end()
+            tag = (match["name"] or "").lower()
+            if tag and not match[0].endswith(">"):
+                self._data(match[0])
+            elif match["end"]:
+                self._end_tag(tag)
+            elif match[0].endswith("/>"):
+                if tag in _BLOCKS and not self._left_out:
+                    self._break()
+            elif tag:
+                self._start_tag(tag)
+                if tag in _RAW:
+                    end = re.compile(f"</{tag}", re.IGNORECASE).search(source, at)
+                    at = end.start() if end else len(source)
+        self._data(source[at:])
+        self._end()
+        for paragraph in self._header or ():  # the page's header never ends, so it may be the page
+            self._output.paragraph(paragraph)
+
+    def _start_tag(self, tag: str) -> None:
         if tag == "body":  # a head may lack its end
             self._left_out.clear()
         if tag in _LEFT_OUT:
-            self._left_out.append(tag)
+            self._left_out += [tag] * (len(self._left_out) < _DEEPEST)
         elif self._left_out:
             return
         elif tag == "header" and not self._sectioning:
@@ -59,14 +90,10 @@ class _Reader(HTMLParser):
         elif tag in _BLOCKS:
             self._sectioning += tag in _SECTIONING
             self._break()
-        elif tag in _CELLS and self._written():
+        elif tag in _CELLS and self._text:
             self._text.append(", ")
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _BLOCKS and not self._left_out:
-            self._break()
-
-    def handle_endtag(self, tag: str) -> None:
+    def _end_tag(self, tag: str) -> None:
         if tag in self._left_out:
             while self._left_out.pop() != tag:
                 pass
@@ -87,18 +114,9 @@ class _Reader(HTMLParser):
             if tag == "header":
                 self._header = None
 
-    def handle_data(self, data: str) -> None:
-        if not self._left_out:
-            self._text.append(data)
-
-    def close(self) -> None:
-        super().close()
-        self._end()
-        for paragraph in self._header or ():  # the page's header never ends, so it may be the page
-            self._output.paragraph(paragraph)
-
-    def _written(self) -> bool:
-        return any(part.strip() for part in self._text)
+    def _data(self, data: str) -> None:
+        if not self._left_out and data and (self._text or not data.isspace()):
+            self._text.append(unescape(data))
 
     def _break(self) -> None:
         """Ends a paragraph; within a heading or code, a line."""
@@ -126,20 +144,34 @@ def html_sections(source: str, name: str, *, keep_code: bool = False) -> Iterato
     """
     front_title, text = split_front_matter(source)
     title = " ".join((front_title or _title_of(text)).split())
-    match = _MAIN.search(text)
     page = Headed(title)
-    reader = _Reader(page, keep_code=keep_code)
-    reader.feed(match[0] if match else text)
-    reader.close()
+    _Reader(page, keep_code=keep_code).read(_main_part(text))
     yield from page.sections(name)
 
 
+def _main_part(text: str) -> str:
+    """The first ``main`` or ``article`` to the last end of one, or the whole page."""
+    parts = []
+    for name in ("main", "article"):
+        start = re.search(rf"<{name}\b", text, flags=re.IGNORECASE)
+        ends = [match.end() for match in re.finditer(rf"</{name}\s*>", text, flags=re.IGNORECASE)]
+        if start and ends and start.start() < ends[-1]:
+            parts.append((start.start(), ends[-1]))
+    start_at, end = min(parts, default=(0, len(text)))
+    return text[start_at:end]
+
+
+def _element(name: str, text: str) -> re.Match[str] | None:
+    """The first element of that name that is closed; its content is group 1."""
+    return re.search(rf"<{name}\b[^<>]*+>((?:(?!</?{name}).)*+)</{name}", text, flags=re.DOTALL | re.IGNORECASE)
+
+
 def _title_of(text: str) -> str:
-    head = re.search(r"<title\b[^>]*>(.*?)</title", text[:200_000], flags=re.DOTALL | re.IGNORECASE)
+    head = _element("title", text[:200_000])
     if head is None:
         return ""
     title = text_of_html(head[1])
-    heading = re.search(r"<h1\b[^>]*>(.*?)</h1", text, flags=re.DOTALL | re.IGNORECASE)
+    heading = _element("h1", text)
     if heading is not None:
         first_heading = " ".join(text_of_html(heading[1]).split())
         rest = title[len(first_heading) :].strip()
@@ -156,9 +188,7 @@ def text_of_html(source: str, *, keep_code: bool = False) -> str:
         'One & two.\nThree.'
     """
     lines = _Lines()
-    reader = _Reader(lines, keep_code=keep_code)
-    reader.feed(source)
-    reader.close()
+    _Reader(lines, keep_code=keep_code).read(source)
     return "\n".join(lines.texts)
 
 

@@ -14,7 +14,8 @@ from opencse.text.files.paragraphs import Section
 
 _HEAD = 4_000_000
 """Number of characters at the beginning from which the element of a record is determined."""
-_DEEPEST = 200
+_DEEPEST, _MOST_NAMES = 200, 1_000
+"""Largest number of elements inside each other, and of attributes and inner elements of different names in a record."""
 Path = tuple[str, ...]
 XmlRecord = dict[str, object]
 
@@ -72,6 +73,11 @@ class _Records:
 
     def _add(self, name: str, value: str) -> None:
         self._record.setdefault(name, []).append(value)
+        if len(self._record) > _MOST_NAMES:
+            raise UserError(
+                f"{self._where()}: more than {_MOST_NAMES:,} attributes and elements of different names in one record; "
+                "write them as text, or give a record an element of its own"
+            )
 
 
 def read_xml(file: File) -> Iterator[tuple[int, XmlRecord]]:
@@ -130,10 +136,16 @@ def _parser(file: File) -> expat.XMLParserType:
 
 def _parsed(file: File, parser: expat.XMLParserType, most: int | None = None) -> Iterator[None]:
     """Parses a file block by block; with ``most``, only that number of characters."""
-    characters = 0
+    characters = read = 0
     try:
         for block in read_blocks(file):
+            read += len(block.encode())
             parser.Parse(block.encode(), False)
+            if read - parser.CurrentByteIndex > MAX_RECORD_CHARACTERS:  # and each block is compared with all of it
+                raise UserError(
+                    f"{file}, line {parser.CurrentLineNumber}: a tag or comment of more than {MAX_RECORD_CHARACTERS:,} "
+                    "bytes; close it, or write text between tags"
+                )
             characters += len(block)
             yield
             if most is not None and characters > most:
@@ -168,6 +180,8 @@ def _record_path(file: File) -> Path:
     parser.CharacterDataHandler = lambda data: add(len(data.strip()))
     for _ in _parsed(file, parser, _HEAD):
         pass
+    if not counts:
+        raise UserError(f"{file}: no element in its first {_HEAD:,} characters; write it without the document type")
     total = sum(size for path, size in characters.items() if len(path) == 1)
     repeated = [path for path, count in counts.items() if count > 1 and 1 < len(path) < 6]
     large = [path for path in repeated if 2 * characters[path] >= total] or repeated
