@@ -23,5 +23,5 @@ def test_text_that_the_builtin_encoder_does_not_know_gets_another_model() -> Non
 def test_shares_and_lengths_out_of_range_are_refused() -> None:
     with pytest.raises(UserError, match="near_duplicates is above 0"):
         opencse.check(["One.", "Two."], near_duplicates=0)
-    with pytest.raises(UserError, match="max_length is from 1"):
+    with pytest.raises(UserError, match="max_length is at least 3 and at most 1,000,000"):
         opencse.check(["One.", "Two."], max_length=0)

@@ -21,9 +21,6 @@ from opencse.text.given import Text
 from opencse.text.readers import Texts
 from opencse.text.text_to_check import PAIRS_RECIPE, read_to_check
 
-LONGEST = 1_000_000
-"""The most ids of a text that are counted."""
-
 
 @public
 def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
@@ -46,8 +43,6 @@ def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
     near_duplicates, max_length = options["near_duplicates"], options["max_length"]
     if near_duplicates is not None and not 0 < near_duplicates <= 1:
         raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
-    if max_length is not None and not 1 <= max_length <= LONGEST:
-        raise UserError(f"max_length is from 1 to {LONGEST:,}, not {max_length}")
     sample_of_text = read_to_check(
         text,
         columns=options["columns"],

@@ -227,7 +227,7 @@ def require_number(name: str, value: object, option: Option | None = None) -> No
     if not (math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63):
         raise UserError(f"{name} is a finite number of at most 64 bits, not {shown}; give another")
     if (least is not None and value < least) or (most is not None and value > most):
-        bounds = [f"{word} {bound:g}" for word, bound in (("at least", least), ("at most", most)) if bound is not None]
+        bounds = [f"{word} {bound:,}" for word, bound in (("at least", least), ("at most", most)) if bound is not None]
         raise UserError(f"{name} is {' and '.join(bounds)}, not {shown}; give another")
 
 
