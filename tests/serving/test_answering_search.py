@@ -148,7 +148,7 @@ async def test_the_information_for_the_page(serve: Serve) -> None:
     async with to(serve()) as client:
         (model,) = (await client.get("/info")).json()["models"]
         assert model["id"] == "tiny"
-        assert model["index"] == {"rows": 120, "kind": "flat", "columns": ["half"]}
+        assert model["index"] == {"documents": 120, "rows": 120, "kind": "flat", "columns": ["half"]}
         assert (await client.get("/health")).json()["status"] == "ok"
 
 

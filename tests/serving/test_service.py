@@ -43,7 +43,7 @@ def test_the_description_for_the_page(service: Service) -> None:
     info = asyncio.run(service.info())
     assert [(model["id"], model["index"]) for model in info["models"]] == [
         ("first", None),
-        ("second", {"rows": 120, "kind": "flat", "columns": ["half"]}),
+        ("second", {"documents": 120, "rows": 120, "kind": "flat", "columns": ["half"]}),
     ]
     assert info["limits"]["hits"] == 7
     assert 1 <= len(info["examples"]) <= 3

@@ -129,6 +129,7 @@ class Service:
                     "index": None
                     if model.name not in indexes
                     else {
+                        "documents": indexes[model.name].documents,
                         "rows": indexes[model.name].rows,
                         "kind": indexes[model.name].kind,
                         "columns": list(indexes[model.name].columns),

@@ -61,7 +61,7 @@ at("key").addEventListener("cancel", (event) => event.preventDefault());
 function introduce(served) {
   const indexed = served.models.filter((model) => model.index !== null);
   const names = served.models.map((model) => model.id).join(" and ");
-  const texts = indexed.length === 0 ? "no index" : counted(indexed[0].index.rows, "text");
+  const texts = indexed.length === 0 ? "no index" : counted(indexed[0].index.documents, "text");
   report(at("served"), `${names} · ${texts}`);
 }
 

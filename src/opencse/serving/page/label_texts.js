@@ -86,7 +86,7 @@ export class Texts {
         {},
         text.title === "" ? null : make("div", { className: "title", dir: "auto" }, text.title),
         body,
-        make("div", { className: "about" }, ...facts, make("span", { className: "note" })),
+        make("div", { className: "about" }, make("span", { className: "id" }, text.id), ...facts, make("span", { className: "note" })),
         text.gone ? null : make("div", { className: "marks", role: "group", "aria-label": `Text ${index + 1} is` }, ...buttons),
       ),
     );

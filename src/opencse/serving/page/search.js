@@ -142,12 +142,13 @@ function row(hit, mark, share) {
   bar.style.width = `${Math.round(100 * Math.max(0, Math.min(1, share)))}%`;
   const facts = Object.entries(hit.metadata).filter(([, value]) => value !== null);
   const about = facts.map(([name, value]) => make("span", {}, `${name}: ${value}`));
+  about.unshift(make("span", { className: "id" }, hit.id)); // of a file's text: its name, by which it can be opened
   if (mark !== "") about.unshift(make("span", { className: "mark" }, mark));
   const item = make(
     "li",
     {},
     make("div", { className: "score" }, hit.score.toFixed(3), make("div", { className: "track", "aria-hidden": "true" }, bar)),
-    make("div", {}, make("div", { className: "text", dir: "auto" }, hit.text), about.length === 0 ? null : make("div", { className: "about" }, ...about)),
+    make("div", {}, make("div", { className: "text", dir: "auto" }, hit.text), make("div", { className: "about" }, ...about)),
   );
   item.dataset.text = hit.text;
   item.addEventListener("mouseenter", () => pair(hit.text, true));
