@@ -49,6 +49,15 @@ def test_a_pipe_is_not_named_because_it_cannot_be_read_again() -> None:
         assert "standard input" not in commands
 
 
+def test_the_text_is_named_with_the_options_by_which_it_was_read() -> None:
+    text = DocumentTexts(Collection("my tickets.csv", fields=("subject", "body"), keep_repeated=True))
+    named = "'my tickets.csv' --fields subject,body --keep-repeated"
+    for kept in ("best", "start"):
+        commands = [line for _, command in told("simcse", kept, text) for line in command.splitlines()]
+        assert any(named in command for command in commands)
+        assert not any("corpus.txt" in command for command in commands)
+
+
 def test_it_differs_by_how_the_run_ended() -> None:
     firsts = {kept: told("simcse", kept)[0][0] for _, kept in KEPT}
     assert firsts["start"] == firsts["given"]

@@ -56,6 +56,7 @@ def questions(
 
     from opencse.api.asking import questions
     from opencse.cli.console import echo
+    from opencse.text.files.kinds import typed
     from opencse.text.files.pipes import name_in_command
 
     written = questions(corpus, out, endpoint, model, **options)
@@ -63,7 +64,6 @@ def questions(
         for line in written.prompt.splitlines():
             echo(line)
     else:
-        following = shlex.join(
-            ["opencse", "adapt", name_in_command(corpus), "--questions", str(out), "--out", "my-model"]
-        )
+        text = [name_in_command(corpus), *typed(options)]
+        following = shlex.join(["opencse", "adapt", *text, "--questions", str(out), "--out", "my-model"])
         echo(f"{out}: {number_of(written.questions, 'question')}; {following}")

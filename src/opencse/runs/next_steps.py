@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 
 from opencse.model_folder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
+from opencse.text.files.kinds import typed
 from opencse.text.files.lines import suffix_of
 from opencse.text.files.pipes import name_in_command
 from opencse.text.given import DocumentTexts
@@ -22,14 +24,14 @@ NextStep = tuple[str, str]
 
 
 def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MODEL) -> str:
-    """Returns the command that adapts a model to documents.
+    """Returns the command that adapts a model to documents, which are named as in a shell.
 
     Example:
-        >>> adapt("my notes", "some/model", "--dev queries")
+        >>> adapt("'my notes'", "some/model", "--dev queries")
         "opencse adapt 'my notes' --model some/model --dev queries --out my-model"
     """
     start = [] if model == BUILTIN else ["--model", shlex.quote(model)]
-    return " ".join(["opencse adapt", shlex.quote(text), *start, *options, "--out", shlex.quote(out)])
+    return " ".join(["opencse adapt", text, *start, *options, "--out", shlex.quote(out)])
 
 
 def check(model: str = BUILTIN, adapted: str = MODEL, text: str = CORPUS) -> NextStep:
@@ -45,7 +47,7 @@ def check(model: str = BUILTIN, adapted: str = MODEL, text: str = CORPUS) -> Nex
     return (
         "Evaluate it on queries of your own: label the texts that answer them among the hits of both models. Only that "
         "shows what users will see:",
-        f"opencse index build {FIRST_INDEX} {models[0]} {shlex.quote(text)}\n"
+        f"opencse index build {FIRST_INDEX} {models[0]} {text}\n"
         f"opencse label {FIRST_INDEX} {INDEX} --out {QUERIES}\n"
         f"opencse evaluate {' '.join(models)} --suite retrieval --data {QUERIES}",
     )
@@ -56,7 +58,7 @@ def use(model: str = MODEL, text: str = CORPUS) -> NextStep:
     folder = shlex.quote(model)
     return (
         "Then search with it, and serve it:",
-        f"opencse index build {INDEX} {folder} {shlex.quote(text)}\n"
+        f"opencse index build {INDEX} {folder} {text}\n"
         f'opencse index query {INDEX} "how do I descale the kettle" --hybrid\n'
         f"opencse serve {folder} --index {INDEX}",
     )
@@ -76,11 +78,16 @@ def first_steps() -> list[NextStep]:
 
 
 def _documents(text: object) -> str:
-    """The text by the name under which ``opencse adapt`` reads the same without further options, if there is one."""
-    if isinstance(text, DocumentTexts) and text.collection.fields is None:
-        return name_in_command(text.collection.location, CORPUS)
-    is_lines = isinstance(text, Source) and suffix_of(Path(text.location)) == ".txt"
-    return name_in_command(text.location, CORPUS) if isinstance(text, Source) and is_lines else CORPUS
+    """The text with the options by which ``opencse adapt`` reads the same, if there are such."""
+    if isinstance(text, DocumentTexts):
+        return _words(text.collection.location, vars(text.collection))
+    if isinstance(text, Source) and suffix_of(Path(text.location)) == ".txt":
+        return _words(text.location, vars(text))
+    return CORPUS
+
+
+def _words(location: str, given: Mapping[str, object]) -> str:
+    return shlex.join([name_in_command(location, CORPUS), *typed(given)])
 
 
 def next_steps(job: TrainJob, result: TrainResult) -> list[NextStep]:

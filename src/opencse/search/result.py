@@ -114,9 +114,8 @@ class IndexInfo(Reading):
     @property
     def reading(self) -> str:
         """The options of the build that say how files are read, as they are typed; empty without any."""
-        fields = () if self.fields is None else ("--fields", ",".join(self.fields))
         ids = () if self.ids is None else ("--id", self.ids)
-        return shlex.join((*fields, *ids, *typed(self.how)))
+        return shlex.join((*typed({"fields": self.fields, **self.how}), *ids))
 
 
 def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:

@@ -127,13 +127,9 @@ def _training_command(
 ) -> str:
     if width > 1:
         return _command_for_rows(location, columns, PAIRS_RECIPE, how)
-    of_documents = fields or columns
-    column_options = [] if of_documents is None else ["--fields", ",".join(of_documents)]
-    return shlex.join(["opencse", "adapt", location, *column_options, *typed(how), "--out", "adapted"])
+    return shlex.join(["opencse", "adapt", location, *typed({"fields": fields or columns, **how}), "--out", "adapted"])
 
 
 def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str, how: HowRead) -> str:
-    column_options = [] if columns is None else ["--columns", ",".join(columns)]
-    return shlex.join(
-        ["opencse", "train", location, *column_options, *typed(how), "--recipe", recipe, "--out", "trained"]
-    )
+    options = typed({"columns": columns, **how})
+    return shlex.join(["opencse", "train", location, *options, "--recipe", recipe, "--out", "trained"])

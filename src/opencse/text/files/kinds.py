@@ -143,9 +143,23 @@ def how_read(options: Mapping[str, Any]) -> HowRead:
     }
 
 
-def typed(how: HowRead) -> list[str]:
-    """The arguments as options of a command that is typed."""
-    return [f"--{name.replace('_', '-')}" for name, given in how.items() if given]
+def typed(given: Mapping[str, object]) -> list[str]:
+    """The options of a suggested command that read the same text in the same way.
+
+    Example:
+        >>> typed({"fields": ("subject", "body"), "split": "train", "quoted": True, "pages": False})
+        ['--fields', 'subject,body', '--quoted']
+
+    Args:
+        given: the arguments by which it was read, among others.
+    """
+    words: list[str] = []
+    for name in ("fields", "columns", "split", *HowRead.__annotations__):
+        value: Any = given.get(name)
+        if value and (name, value) != ("split", "train"):
+            words.append(f"--{name.replace('_', '-')}")
+            words += [] if value is True else [value if isinstance(value, str) else ",".join(value)]
+    return words
 
 
 @dataclass(frozen=True)
