@@ -84,12 +84,16 @@ class Dictionary(RuleBasedStateMachine):
         unit = self.index.vectors().astype(np.float64)
         own = ENCODER.encode(["cat night"], normalize_embeddings=True).astype(np.float64)[0]
         scores = (unit * own).sum(axis=1)
-        order = np.lexsort((np.arange(len(texts)), -scores))[:3]
-        assert [(hit.id, hit.score) for hit in found] == [(list(self.model)[place], scores[place]) for place in order]
+        ids, groups = list(self.model), dict[str, list[int]]()
+        for place in np.lexsort((np.arange(len(texts)), -scores)).tolist():
+            groups.setdefault(texts[place], []).append(place)
+        order = [*groups.values()][:3]
+        assert [(hit.id, hit.score) for hit in found] == [(ids[places[0]], scores[places[0]]) for places in order]
+        assert [hit.copies for hit in found] == [tuple(ids[place] for place in places[1:]) for places in order]
         expected = ENCODER.encode(texts, normalize_embeddings=True)
         assert np.abs(unit - expected).max() < 1e-5
         scores = KeywordIndex.of(texts).scores("cat night")
-        best = best_rows(scores, 3)
+        best = best_rows(np.where([text in texts[:place] for place, text in enumerate(texts)], 0, scores), 3)
         by_words = self.index.search(["cat night"], 3, hybrid=True, hybrid_weight=0)[0]
         names = list(self.model)  # equal scores are in the order of the vectors
         assert [scores[names.index(hit.id)] for hit in by_words[: len(best)]] == scores[best].tolist()

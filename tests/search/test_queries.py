@@ -55,7 +55,8 @@ def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: f
     ids = [hit.id for hit in index.rows()]
     for query in ("a man with a dog", MANY[1].lower().strip(" ."), "zzz"):
         found = index.search([query], 20, hybrid=True, hybrid_weight=weight)[0]
-        expected = naive(index, query, 0.5 if weight is None else weight)[:20]
+        expected = naive(index, query, 0.5 if weight is None else weight)
+        expected = [(row, score) for row, score in expected if row < 70][:20]  # the last three are copies
         if weight == 0.0:  # rows that share no word with the query are all alike then
             expected = [item for item in expected if item[1] > 0]
             found = found[: len(expected)]
@@ -156,7 +157,7 @@ def test_an_index_of_an_older_version_compares_words_without_stemming(index: Ind
     with Index.open(index.folder, encoder=mini) as opened:
         assert opened.info().language is None
         opened.add(["A dog sleeps too."])
-        assert [hit.score > 0.4 for hit in opened.search(["SLEEPS"], 3, hybrid=True, hybrid_weight=0)[0]] == [True] * 3
+        assert [hit.score > 0.4 for hit in opened.search(["SLEEPS"], 2, hybrid=True, hybrid_weight=0)[0]] == [True] * 2
         assert not any(hit.score for hit in opened.search(["sleeping"], 3, hybrid=True, hybrid_weight=0)[0])
 
 

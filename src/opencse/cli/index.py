@@ -157,6 +157,9 @@ def query(
         echo(f"{text} ({result.score})" if hits else f"{text}: no text meets the conditions and the threshold")
         for rank, hit in enumerate(hits, start=1):
             values = [f"{name}={value}" for name, value in hit.metadata.items() if value is not None]
+            if hit.copies:
+                more = f", and {len(hit.copies) - 3:,} more" if len(hit.copies) > 3 else ""
+                values.insert(0, f"same text: {', '.join(hit.copies[:3])}{more}")
             head = [f"#{rank}", f"{hit.score:.4f}", hit.id, *values]
             marked = text if options["hybrid"] else ""
             for line in blocks(head, hit.text, console, full=full, query=marked, stems=stems):

@@ -24,7 +24,7 @@ from opencse.search.building import BuildSettings, EncoderOrigin, build
 from opencse.search.changing import add, changing, require_same_model
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
-from opencse.search.queries import hit_of, prepare_queries, require_limits, search_hybrid, search_vectors
+from opencse.search.queries import distinct, hit_of, prepare_queries, require_limits, search_hybrid, search_vectors
 from opencse.search.result import Hit, IndexInfo, SearchResult, info_of
 from opencse.search.row_database import weight_fields
 from opencse.search.row_sources import FileRows, MemoryRows, RowSource
@@ -219,7 +219,7 @@ class Index:
     ) -> SearchResult:
         """Finds the k rows that are most similar to each query; ties in the order in which rows were added.
 
-        Of a document with several passages, the best one is returned.
+        Of a document with several passages, the best one is returned; of equal texts one, which names the others.
 
         Args:
             queries: texts, or (n, d) vectors of the index's or all dimensions of its model.
@@ -246,9 +246,10 @@ class Index:
             prepared = prepare_queries(encoded, snapshot.manifest)
             if hybrid:
                 weight = snapshot.manifest.hybrid.value if hybrid_weight is None else hybrid_weight
-                hits = search_hybrid(snapshot, list(queries), prepared, k, where, weight)
+                texts = list(queries)
+                hits = distinct(lambda count: search_hybrid(snapshot, texts, prepared, count, where, weight), k)
             else:
-                hits = search_vectors(snapshot, prepared, k, threshold, where)
+                hits = distinct(lambda count: search_vectors(snapshot, prepared, count, threshold, where), k)
             return SearchResult(hits, "score" if hybrid else snapshot.similarity.value, snapshot.manifest.language)
 
     def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> PreparedVectors:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,31 @@ def prepare_queries(vectors: NDArray[np.floating] | None, manifest: Manifest) ->
     if not np.isfinite(rows).all():
         raise UserError("queries: a vector holds NaN or infinity; the model's weights are damaged, or the array")
     return manifest.prepared(rows)
+
+
+def distinct(search: Callable[[int], list[list[Hit]]], k: int) -> list[list[Hit]]:
+    """Finds k hits of different texts for each query, the first of equal ones for all of them.
+
+    Args:
+        search: finds some number of hits, of any texts; fewer where there are no more.
+        k: number of hits.
+
+    Example:
+        >>> hits = [[Hit("1", 0.9, "A cat."), Hit("7", 0.9, "A cat."), Hit("2", 0.8, "A dog.")]]
+        >>> [(hit.id, hit.copies) for hit in distinct(lambda count: [hits[0][:count]], k=2)[0]]
+        [('1', ('7',)), ('2', ())]
+    """
+    count = int(k) + 1  # one more text, after which no copy of the others follows
+    while True:
+        found, merged = search(count), []
+        for hits in found:
+            by_text: dict[str, list[Hit]] = {}
+            for hit in hits:
+                by_text.setdefault(hit.text, []).append(hit)
+            merged.append([replace(one[0], copies=tuple(hit.id for hit in one[1:])) for one in by_text.values()])
+        if all(len(one) > k or len(hits) < count for one, hits in zip(merged, found, strict=True)):
+            return [one[:k] for one in merged]
+        count *= 4
 
 
 def search_vectors(

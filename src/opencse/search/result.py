@@ -26,12 +26,14 @@ class Hit:
             scores, in [0, 1].
         text: of the row; of a document its best passage.
         metadata: by column; None where a row has no value.
+        copies: ids of the next hits, which have the same text and are not shown again.
     """
 
     id: str
     score: float
     text: str
     metadata: Mapping[str, object] = field(default_factory=dict)
+    copies: tuple[str, ...] = ()
 
 
 class SearchResult(list[list[Hit]]):

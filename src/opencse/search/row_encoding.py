@@ -63,14 +63,18 @@ class RowEncoder:
             for row, row_passages in zip(identified, passages, strict=True)
             for part, text in enumerate(row_passages)
         ]
-        share = len(rows) / max(1, len(parts))
         for start in range(0, len(parts), WINDOW):
             block = parts[start : start + WINDOW]
+            place = {text: number for number, text in enumerate(dict.fromkeys(row.text for row, _ in block))}
+            begin, share = start / len(parts), len(block) / len(place) / len(parts)
             vectors = self._encoder.encode_document(
-                [row.text for row, _ in block],
+                list(place),  # once each: another batch would change the last digits
                 precision=self._writer.manifest.precision,
-                progress=lambda count, _, before=start: self._progress.advance(done + int(share * (before + count))),  # type: ignore[misc]
+                progress=lambda count, _, begin=begin, share=share: self._progress.advance(  # type: ignore[misc]
+                    done + int(len(rows) * (begin + share * count))
+                ),
             )
+            vectors = vectors[[place[row.text] for row, _ in block]]
             self._writer.append(block, self._writer.manifest.prepared(vectors))
 
 

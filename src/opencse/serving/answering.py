@@ -83,6 +83,7 @@ async def search(service: Service, body: SearchRequest) -> Response:
             "index": i,
             "hits": [
                 {"id": hit.id, "score": float(hit.score), "text": hit.text, "metadata": dict(hit.metadata)}
+                | ({"copies": list(hit.copies)} if hit.copies else {})
                 for hit in hits
             ],
         }

@@ -39,6 +39,10 @@ class IndexHit(Protocol):
     def metadata(self) -> Mapping[str, object]:
         """Values by column."""
 
+    @property
+    def copies(self) -> Sequence[str]:
+        """Ids of other rows of the same text."""
+
 
 class IndexDescription(Protocol):
     """Describes an index (`opencse.search.result.IndexInfo`)."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from opencse.numerals import number_of
 from opencse.reranking.second_stage import SecondStage
@@ -15,16 +16,6 @@ from opencse.serving.limits import Limits
 from opencse.serving.metrics import Metrics
 from opencse.serving.served_index import IndexHit
 from opencse.serving.worker import Worker
-
-
-@dataclass(frozen=True)
-class RerankedHit:
-    """A hit with the score of a cross-encoder; see `IndexHit`."""
-
-    id: str
-    score: float
-    text: str
-    metadata: Mapping[str, object]
 
 
 class ServedReranker:
@@ -70,29 +61,28 @@ class ServedReranker:
         return count
 
     async def rerank(
-        self, queries: Sequence[str], results: Sequence[Sequence[IndexHit]], k: int, threshold: float | None
-    ) -> list[list[RerankedHit]]:
+        self, queries: Sequence[str], results: Sequence[Sequence[Any]], k: int, threshold: float | None
+    ) -> list[list[IndexHit]]:
         """Orders all hits of each query by the scores of the cross-encoder.
 
         Args:
             queries: texts.
-            results: the hits of each.
+            results: the hits of each; see `IndexHit`.
             k: hits of each query that are returned.
             threshold: lowest score of the cross-encoder; None: any.
         """
         remaining = sum(map(len, results))
         self._waiting += remaining
-        answers: list[list[RerankedHit]] = []
+        answers: list[list[IndexHit]] = []
         try:
             for query, hits in zip(queries, results, strict=True):
                 order = await self._scoring.call(partial(self._order, query, [hit.text for hit in hits]))
                 self._waiting -= len(hits)
                 remaining -= len(hits)
-                ranked = [
-                    RerankedHit(hits[position].id, score, hits[position].text, hits[position].metadata)
-                    for position, score in order[:k]
-                ]
-                answers.append([hit for hit in ranked if threshold is None or hit.score >= threshold])
+                ranked = [(hits[position], score) for position, score in order[:k]]
+                answers.append(
+                    [replace(hit, score=score) for hit, score in ranked if threshold is None or score >= threshold]
+                )
         finally:
             self._waiting -= remaining
         return answers

@@ -142,8 +142,12 @@ class ByIndex:
             vectors=self.searched.queries_of(task),
         )
         for hits in result:
-            ranked = [hit.id for hit in hits if self.by != "keywords" or hit.score > 0]
-            yield [position_of.get(_data_id(name), _NO_DOCUMENT) for name in ranked]
+            ranked = (hit for hit in hits if self.by != "keywords" or hit.score > 0)
+            ids = (_data_id(name) for hit in ranked for name in (hit.id, *hit.copies))
+            first: dict[object, int] = {}  # of a document that the task lacks by its id
+            for name in ids:
+                first.setdefault(position_of.get(name, name), position_of.get(name, _NO_DOCUMENT))
+            yield [*first.values()][:k]
 
 
 def rows_of_index(
