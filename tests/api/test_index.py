@@ -62,7 +62,7 @@ def test_added_files_are_read_with_the_columns_of_the_index(tmp_path: Path, monk
     for text in ("folder", "late.jsonl", "line.txt"):
         opencse.add_to_index("i", text, device="cpu")
     opencse.add_to_index("i", "first.csv", ids="year", metadata=["lang"], device="cpu")
-    hits = opencse.query_index("i", ["sleeps"], device="cpu")[0]
+    hits = opencse.Index.open("i").rows()
     assert {hit.id: tuple(hit.metadata.values()) for hit in hits} == {
         "a": ("en", 2001),
         "b": (None, 2002),

@@ -63,6 +63,9 @@ def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: f
             assert bool(expected) == (query != "zzz")
         assert [hit.id for hit in found] == [ids[row] for row, _ in expected]
         assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-5)
+        vectors = index.search([query], len(ids))[0]
+        cosines = {hit.id: hit.score for hit in vectors}
+        assert [hit.similarity for hit in found] == pytest.approx([cosines[hit.id] for hit in found], abs=1e-6)
     assert index.search(["a man"], 9, hybrid=True) == index.search(["a man"], 9, hybrid=True, hybrid_weight=0.5)
 
 

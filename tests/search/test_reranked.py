@@ -49,7 +49,7 @@ def test_hits_are_ordered_by_the_cross_encoder(
 def test_the_threshold_is_one_of_the_cross_encoder(index: Index, cross_encoder: Path) -> None:
     every = library.query_index(index.folder, QUERIES, k=5, rerank=cross_encoder, device="cpu")
     scores = [hit.score for hit in every[0]]
-    gap, count = max((scores[i - 1] - scores[i], i) for i in range(1, 5))
+    gap, count = max((scores[i - 1] - scores[i], i) for i in range(1, len(scores)))
     assert gap > 1e-3
     middle = scores[count] + gap / 2
     few = library.query_index(index.folder, QUERIES[:1], k=5, rerank=cross_encoder, threshold=middle, device="cpu")

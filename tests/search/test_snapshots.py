@@ -58,7 +58,7 @@ def test_calls_in_a_block_see_the_same_moment(index: Index, mini: SentenceEncode
         with index.snapshot() as inner:
             assert inner is snapshot
         assert len(index) == len(index.rows()) == index.info().rows == 5
-        assert [hit.id for hit in index.search(["A cat sleeps."], 2)[0]] == ["n0", "n2"]
+        assert index.search(["A cat sleeps."], 1)[0][0].copies == ("n2",)
         assert index.vectors().shape == (5, 448)
     assert len(index) == 2
     assert [hit.text for hit in index.rows()] == ["Dogs bark at night.", "A new cat."]
@@ -96,7 +96,7 @@ def test_threads_search_while_another_process_writes(index: Index, mini: Sentenc
     for thread in threads:
         thread.join()
     assert errors == []
-    assert sizes <= {5, 6}
+    assert sizes <= {4, 5}
 
 
 def test_rows_and_positions(index: Index) -> None:

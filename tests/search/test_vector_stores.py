@@ -91,7 +91,8 @@ def test_pgvector(exported: Index) -> None:
             ).fetchall()
             assert [name for name, *_ in found[:3]] == nearest(exported)
             assert found[0][1] == "The train is late again."
-            cosines = {hit.id: hit.score for hit in exported.search(exported.vectors(["n3"]), 6)[0]}
+            hits = exported.search(exported.vectors(["n3"]), 6)[0]
+            cosines = {name: hit.score for hit in hits for name in (hit.id, *hit.copies)}
             assert {name: score for name, _, score in found} == pytest.approx(cosines, abs=1e-5)
             rows = connection.execute('SELECT id, length, kind, "any" FROM texts ORDER BY place').fetchall()
             assert [row[0] for row in rows] == [hit.id for hit in exported.rows()]

@@ -153,14 +153,16 @@ def query(
     _write(json_file, {"queries": records})
     console = Console()
     stems = stems_of(result.language if options["hybrid"] else None)  # their package takes a tenth of a second
+    mixed = result.score == "hybrid score"
+    named = f"{result.score}, {result.similarity}" if mixed else result.score
     for text, hits in zip(all_queries, result, strict=True):
-        echo(f"{text} ({result.score})" if hits else f"{text}: no text meets the conditions and the threshold")
+        echo(f"{text} ({named})" if hits else f"{text}: no text meets the conditions and the threshold")
         for rank, hit in enumerate(hits, start=1):
             values = [f"{name}={value}" for name, value in hit.metadata.items() if value is not None]
             if hit.copies:
                 more = f", and {len(hit.copies) - 3:,} more" if len(hit.copies) > 3 else ""
                 values.insert(0, f"same text: {', '.join(hit.copies[:3])}{more}")
-            head = [f"#{rank}", f"{hit.score:.4f}", hit.id, *values]
+            head = [f"#{rank}", f"{hit.score:.4f}", *([f"{hit.similarity:.4f}"] if mixed else []), hit.id, *values]
             marked = text if options["hybrid"] else ""
             for line in blocks(head, hit.text, console, full=full, query=marked, stems=stems):
                 echo(line)

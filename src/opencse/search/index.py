@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +20,7 @@ from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent, reporter_of
-from opencse.ranking import PreparedVectors
+from opencse.ranking import PreparedVectors, similarities
 from opencse.search.building import BuildSettings, EncoderOrigin, build
 from opencse.search.changing import add, changing, require_same_model
 from opencse.search.filters import Where, sql_of
@@ -248,9 +249,13 @@ class Index:
                 weight = snapshot.manifest.hybrid.value if hybrid_weight is None else hybrid_weight
                 texts = list(queries)
                 hits = distinct(lambda count: search_hybrid(snapshot, texts, prepared, count, where, weight), k)
+                hits = [self._with_similarity(query, one) for query, one in zip(prepared, hits, strict=True)]
             else:
                 hits = distinct(lambda count: search_vectors(snapshot, prepared, count, threshold, where), k)
-            return SearchResult(hits, "score" if hybrid else snapshot.similarity.value, snapshot.manifest.language)
+            function = snapshot.similarity.value
+            return SearchResult(
+                hits, "hybrid score" if hybrid else function, snapshot.manifest.language, similarity=function
+            )
 
     def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> PreparedVectors:
         """(n, d) vectors of queries or documents, prepared like those of the index (L2-normalised for the cosine).
@@ -385,6 +390,14 @@ class Index:
             if missing:
                 raise UserError(f"{self.folder}: no row has the id {missing[0][:80]!r}; nothing was deleted")
             return writer.remove_ids(unique)
+
+    def _with_similarity(self, query: PreparedVectors, hits: list[Hit]) -> list[Hit]:
+        if not hits:
+            return hits
+        with self.snapshot() as snapshot:
+            vectors, function = self.vectors_of_hits([(hit.id, hit.text) for hit in hits]), snapshot.similarity
+        of_each = similarities(query[None], vectors, np.arange(len(hits))[None], function)[0]
+        return [replace(hit, similarity=value) for hit, value in zip(hits, of_each.tolist(), strict=True)]
 
     def _encoded(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> NDArray[np.floating] | None:
         """Vectors of texts, or vectors as they are; None for an empty list of texts."""

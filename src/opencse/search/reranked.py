@@ -51,4 +51,4 @@ def reranked(
         ]
         for hits, order in zip(first, orders, strict=True)
     ]
-    return SearchResult(hits, SCORE, first.language)
+    return SearchResult(hits, SCORE, first.language, first.similarity)

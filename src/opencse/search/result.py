@@ -27,6 +27,7 @@ class Hit:
         text: of the row; of a document its best passage.
         metadata: by column; None where a row has no value.
         copies: ids of the next hits, which have the same text and are not shown again.
+        similarity: to the query by the model's function, where ``score`` is another number: in a hybrid search.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Hit:
     text: str
     metadata: Mapping[str, object] = field(default_factory=dict)
     copies: tuple[str, ...] = ()
+    similarity: float | None = None
 
 
 class SearchResult(list[list[Hit]]):
@@ -45,13 +47,14 @@ class SearchResult(list[list[Hit]]):
         ('7', 'cosine', 'english')
 
     Attributes:
-        score: the similarity that hits are scored by, or ``score`` for a hybrid search.
+        score: what hits are scored by: the name of the similarity, or ``hybrid score``.
+        similarity: name of the similarity.
         language: whose word stems a hybrid search compares; None: no stemming.
     """
 
-    def __init__(self, hits: Iterable[list[Hit]], score: str, language: str | None) -> None:
+    def __init__(self, hits: Iterable[list[Hit]], score: str, language: str | None, similarity: str = "cosine") -> None:
         super().__init__(hits)
-        self.score, self.language = score, language
+        self.score, self.language, self.similarity = score, language, similarity
 
 
 @dataclass(frozen=True)

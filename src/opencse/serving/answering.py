@@ -84,6 +84,7 @@ async def search(service: Service, body: SearchRequest) -> Response:
             "hits": [
                 {"id": hit.id, "score": float(hit.score), "text": hit.text, "metadata": dict(hit.metadata)}
                 | ({"copies": list(hit.copies)} if hit.copies else {})
+                | ({} if hit.similarity is None else {"similarity": float(hit.similarity)})
                 for hit in hits
             ],
         }

@@ -43,6 +43,10 @@ class IndexHit(Protocol):
     def copies(self) -> Sequence[str]:
         """Ids of other rows of the same text."""
 
+    @property
+    def similarity(self) -> float | None:
+        """To the query, where the score is another number."""
+
 
 class IndexDescription(Protocol):
     """Describes an index (`opencse.search.result.IndexInfo`)."""

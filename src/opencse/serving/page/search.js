@@ -142,6 +142,7 @@ function row(hit, mark, share) {
   bar.style.width = `${Math.round(100 * Math.max(0, Math.min(1, share)))}%`;
   const facts = Object.entries(hit.metadata).filter(([, value]) => value !== null);
   const about = facts.map(([name, value]) => make("span", {}, `${name}: ${value}`));
+  if (hit.similarity !== undefined) about.unshift(make("span", {}, `similarity ${hit.similarity.toFixed(3)}`));
   if (hit.copies) about.unshift(make("span", {}, `same text: ${hit.copies.slice(0, 3).join(", ")}${hit.copies.length > 3 ? `, and ${hit.copies.length - 3} more` : ""}`));
   about.unshift(make("span", { className: "id" }, hit.id)); // of a file's text: its name, by which it can be opened
   if (mark !== "") about.unshift(make("span", { className: "mark" }, mark));
