@@ -80,8 +80,7 @@ def test_query_with_conditions(opencse: Run, built: Path) -> None:
     assert opencse("index", "query", "ix", "cat", "-k", 1, "--threshold", 2)[0] == 0
     code, out, _ = opencse("index", "query", "ix", "Zug", "--hybrid", "--json", "q.json")
     assert code == 0
-    assert "score" in out
-    assert "cosine" not in out
+    assert "Zug (hybrid score, cosine)" in out
     assert hits(built)[0] == "a3"
 
 

@@ -248,10 +248,12 @@ class Index:
             if hybrid:
                 weight = snapshot.manifest.hybrid.value if hybrid_weight is None else hybrid_weight
                 texts = list(queries)
-                hits = distinct(lambda count: search_hybrid(snapshot, texts, prepared, count, where, weight), k)
+                hits = distinct(
+                    snapshot, lambda count: search_hybrid(snapshot, texts, prepared, count, where, weight), k
+                )
                 hits = [self._with_similarity(query, one) for query, one in zip(prepared, hits, strict=True)]
             else:
-                hits = distinct(lambda count: search_vectors(snapshot, prepared, count, threshold, where), k)
+                hits = distinct(snapshot, lambda count: search_vectors(snapshot, prepared, count, threshold, where), k)
             function = snapshot.similarity.value
             return SearchResult(
                 hits, "hybrid score" if hybrid else function, snapshot.manifest.language, similarity=function

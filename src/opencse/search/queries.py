@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -62,25 +63,27 @@ def prepare_queries(vectors: NDArray[np.floating] | None, manifest: Manifest) ->
     return manifest.prepared(rows)
 
 
-def distinct(search: Callable[[int], list[list[Hit]]], k: int) -> list[list[Hit]]:
+def distinct(snapshot: Snapshot, search: Callable[[int], list[list[Hit]]], k: int) -> list[list[Hit]]:
     """Finds k hits of different texts for each query, the first of equal ones for all of them.
 
+    Documents in several passages are compared as a whole: a passage that two of them share does not make them equal.
+
     Args:
+        snapshot: of the index.
         search: finds some number of hits, of any texts; fewer where there are no more.
         k: number of hits.
-
-    Example:
-        >>> hits = [[Hit("1", 0.9, "A cat."), Hit("7", 0.9, "A cat."), Hit("2", 0.8, "A dog.")]]
-        >>> [(hit.id, hit.copies) for hit in distinct(lambda count: [hits[0][:count]], k=2)[0]]
-        [('1', ('7',)), ('2', ())]
     """
     count = int(k) + 1  # one more text, after which no copy of the others follows
     while True:
         found, merged = search(count), []
         for hits in found:
             by_text: dict[str, list[Hit]] = {}
+            times, whole = Counter(hit.text for hit in hits), dict[str, str]()
+            if snapshot.manifest.passages and (ids := [hit.id for hit in hits if times[hit.text] > 1]):
+                for row in snapshot.rows_with_ids(ids):
+                    whole[row.id] = f"{whole.get(row.id, '')} {row.text}"
             for hit in hits:
-                by_text.setdefault(hit.text, []).append(hit)
+                by_text.setdefault(whole.get(hit.id, hit.text), []).append(hit)
             merged.append([replace(one[0], copies=tuple(hit.id for hit in one[1:])) for one in by_text.values()])
         if all(len(one) > k or len(hits) < count for one, hits in zip(merged, found, strict=True)):
             return [one[:k] for one in merged]
