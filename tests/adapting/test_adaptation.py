@@ -219,7 +219,7 @@ def test_documents_are_held_out_only_where_questions_about_them_select(tiny_fold
     rows, asked = rows_of("auto")
     assert asked
     assert len(rows & {*pairs}) < 600
-    for dev in (None, "none", "sample", [(0.5, "one", "two")]):
+    for dev in (None, "none", "sample", [(0.5, "one", "two"), (1.0, "one", "one")]):
         every, asked = rows_of(dev)
         assert {*pairs} < every
         assert len(every) > len(rows)
