@@ -60,14 +60,6 @@ def test_every_kind_is_running_text(tmp_path: Path, kind: str) -> None:
     assert source.fingerprint() == open_texts(written(tmp_path, made), fields=fields).fingerprint()
 
 
-@pytest.mark.parametrize("kind", [kind for kind, made in FILES.items() if not made.name.endswith(("docx", "epub"))])
-def test_every_kind_is_read_compressed(tmp_path: Path, kind: str) -> None:
-    made = FILES[kind]
-    path = tmp_path / f"{made.name}.gz"
-    path.write_bytes(gzip.compress(made.content))
-    assert [s for one in collection(path, made).documents() for s in one.sentences] == list(SENTENCES)
-
-
 @pytest.mark.parametrize("kind", FILES)
 def test_a_truncated_file_gives_documents_or_one_line(tmp_path: Path, kind: str) -> None:
     made = FILES[kind]
@@ -109,6 +101,7 @@ def test_a_folder_may_hold_a_mixture(tmp_path: Path) -> None:
         ("a.xlsx", zipped({"xl/workbook.xml": "<x/>"}), ".xlsx files are not read; save it as .csv"),
         ("a.pptx", zipped({"ppt/slides/slide1.xml": "<x/>"}), ".pptx files are not read; save it as .pdf"),
         ("a.zip", zipped({"a.txt": "One.\n"}), ".zip files are not read; unpack it and give the folder"),
+        ("a.ipynb", b"{}", ".ipynb files are not read; save it as .md (jupyter nbconvert --to markdown)"),
         ("a.xyz", b"One.\n", "unknown kind of file '.xyz'"),
         ("a.txt", b"", "the file is empty"),
     ],
@@ -193,14 +186,6 @@ def test_lines_of_json_texts_are_texts(tmp_path: Path) -> None:
         ("The kettle boils.",),
         ("Snow fell.",),
     ]
-
-
-def test_a_notebook_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "a.ipynb").write_text('{"cells": [], "metadata": {}}')
-    with pytest.raises(
-        UserError, match=r".ipynb files are not read; save it as .md \(jupyter nbconvert --to markdown\)"
-    ):
-        recognise(tmp_path / "a.ipynb")
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
