@@ -131,18 +131,18 @@ function show(lists, { hybrid, rerank }) {
   const rare = lists.flat().filter(alone).length * 2 < lists.flat().length; // the fewer of the two kinds are marked
   const mark = (hit) => (!side ? "" : rare && alone(hit) ? "only here" : !rare && !alone(hit) ? "in both" : "");
   const columns = lists.map((hits, i) => {
-    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, mark(hit), share(hit))));
+    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, mark(hit), share(hit), rerank)));
     return make("div", { className: "column" }, side ? make("h2", {}, models[i].id) : null, list);
   });
   at("results").replaceChildren(...columns);
 }
 
-function row(hit, mark, share) {
+function row(hit, mark, share, rerank) {
   const bar = make("i");
   bar.style.width = `${Math.round(100 * Math.max(0, Math.min(1, share)))}%`;
   const facts = Object.entries(hit.metadata).filter(([, value]) => value !== null);
   const about = facts.map(([name, value]) => make("span", {}, `${name}: ${value}`));
-  if (hit.similarity !== undefined) about.unshift(make("span", {}, `similarity ${hit.similarity.toFixed(3)}`));
+  if (hit.similarity !== undefined) about.unshift(make("span", {}, `similarity ${hit.similarity.toFixed(3)}${rerank ? "" : `, hybrid score ${hit.score.toFixed(3)}`}`));
   if (hit.copies) about.unshift(make("span", {}, `same text: ${hit.copies.slice(0, 3).join(", ")}${hit.copies.length > 3 ? `, and ${hit.copies.length - 3} more` : ""}`));
   about.unshift(make("span", { className: "id" }, hit.id)); // of a file's text: its name, by which it can be opened
   if (mark !== "") about.unshift(make("span", { className: "mark" }, mark));
