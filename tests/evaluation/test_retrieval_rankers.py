@@ -9,10 +9,9 @@ import pytest
 
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalTask
-from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, ByVectors, TaskKeywords, evenly
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, ByVectors, evenly
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.modules.similarity import Similarity
-from opencse.search.keyword_index import KeywordIndex
 from vectors_of_texts import numbers
 
 TASK = RetrievalTask("toy", ["a", "b", "c"], ["1 0", "4 4", "0 1"], ["q"], ["1 0.5"], [{0: 1}], 0)
@@ -33,44 +32,11 @@ def test_vectors_are_compared_by_the_models_function_or_another() -> None:
     assert cosine[0][2] == 2
 
 
-def test_the_weight_decides_between_vectors_and_words() -> None:
-    task = replace(TASK, documents=["kettle", "pot", "pan"], queries=["pan"])
-    rows = {"kettle": [1.0, 0.0], "pot": [0.6, 0.8], "pan": [0.0, 1.0]} | {"query": [1.0, 0.0]}
-    model = open_model(lambda texts: np.array([rows[text] for text in texts]))
-    embedded = (
-        Retrieval()
-        .embed(model, [task])
-        .with_queries(
-            Retrieval().embed(
-                open_model(lambda texts: np.array([[1.0, 0.0]] * len(texts))), [replace(task, documents=["pan"])]
-            )
-        )
-    )
-    assert next(ByBoth(0.0).first(task, embedded, 3))[0] == 2
-    assert next(ByBoth(1.0).first(task, embedded, 3))[:2] == [0, 1]
-
-
 def test_a_task_without_queries_has_no_ranking() -> None:
     task = replace(TASK, query_ids=[], queries=[], judged=[])
     embedded = Retrieval().embed(open_model(numbers), [TASK])
     assert list(ByKeywords().first(task, embedded, 3)) == []
     assert list(ByBoth(0.5).first(task, embedded, 3)) == []
-
-
-def test_the_words_of_a_task_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted: list[str] = []
-    count = KeywordIndex.of
-
-    def of(texts: list[str], language: str) -> KeywordIndex:
-        counted.append(language)
-        return count(texts, language)
-
-    monkeypatch.setattr(KeywordIndex, "of", of)
-    keywords = TaskKeywords("english")
-    for _ in range(2):
-        assert keywords.of(TASK) is keywords.of(TASK)
-    assert keywords.of(replace(TASK, name="other")) is not keywords.of(TASK)
-    assert counted == ["english", "english"]
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 3), (3, 3), (4, 3), (10, 3), (10, 1)])

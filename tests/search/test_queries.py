@@ -18,7 +18,6 @@ from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.keyword_index import KeywordIndex, best_rows
 from opencse.text import sample
 from opencse.text.stems import stems_of
 
@@ -67,27 +66,6 @@ def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: f
         cosines = {hit.id: hit.score for hit in vectors}
         assert [hit.similarity for hit in found] == pytest.approx([cosines[hit.id] for hit in found], abs=1e-6)
     assert index.search(["a man"], 9, hybrid=True) == index.search(["a man"], 9, hybrid=True, hybrid_weight=0.5)
-
-
-def test_weights_0_and_1_rank_by_words_or_vectors_alone(tmp_path: Path, mini: SentenceEncoder) -> None:
-    index = Index.build(tmp_path / "index", MANY, mini)
-    queries = ["a dog runs in the snow", "the train to the city"]
-    both, vectors, words = (
-        [[hit.id for hit in hits] for hits in lists]
-        for lists in (
-            index.search(queries, 10, hybrid=True),
-            index.search(queries, 10),
-            index.search(queries, 10, hybrid=True, hybrid_weight=0),
-        )
-    )
-    assert index.search(queries, 10, hybrid=True, hybrid_weight=1)[0][0].score == pytest.approx(1)
-    assert [[hit.id for hit in hits] for hits in index.search(queries, 10, hybrid=True, hybrid_weight=1)] == vectors
-    counted = KeywordIndex.of(MANY, index.info().language)
-    for query, ids in zip(queries, words, strict=True):  # equal scores are in the order of the vectors
-        scores = counted.scores(query)
-        assert scores[[int(name) for name in ids]].tolist() == scores[best_rows(scores, 10)].tolist()
-    assert both != vectors
-    assert both != words
 
 
 def test_a_hit_shows_the_passage_that_answers(tmp_path: Path, mini: SentenceEncoder) -> None:
