@@ -47,7 +47,10 @@ def text(tmp_path: Path) -> Path:
             "--vocabulary is for a new tokenizer",
         ),
         (("check", "text.txt", "--max-length", "99999999999999999999"), "--max-length"),
-        (("index", "query", "ix", "cat", "--threshold", "nan"), "the threshold is a similarity, not nan"),
+        (
+            ("index", "query", "ix", "cat", "--threshold", "nan"),
+            "threshold is a finite number of at most 64 bits, not nan",
+        ),
         (("calibrate", "model", "text.txt", "--pairs", "pairs.tsv", "--precision", "0"), "precision is above 0"),
     ],
 )

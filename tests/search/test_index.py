@@ -78,8 +78,8 @@ def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: Sente
     assert (
         index.add([IndexRow("New.", "x"), "Newer.", {"text": "Newest.", "id": 9, "length": 7.5, "kind": "late"}]) == 3
     )
-    assert [hit.id for hit in index.rows()] == ["n0", "n1", "n2", "n3", "n4", "x", "0", "9"]
-    assert [hit.id for hit in index.rows(5, 2)] == ["x", "0"]
+    assert [hit.id for hit in index.rows()] == ["n0", "n1", "n2", "n3", "n4", "x", "10", "9"]
+    assert [hit.id for hit in index.rows(5, 2)] == ["x", "10"]
     assert index.rows(7)[0].metadata == {"length": 7.5, "kind": "late"}
     assert index.rows(0, 1)[0].metadata == {"length": 13, "kind": None}
     assert index.add(["Next."]) == 1

@@ -75,7 +75,7 @@ def test_a_query_of_the_command_line_is_reranked(
 def test_numbers_that_cannot_be_are_refused(index: Index, cross_encoder: Path) -> None:
     with pytest.raises(UserError, match="at least 1, not 0"):
         library.query_index(index.folder, QUERIES, rerank=cross_encoder, rerank_depth=0, device="cpu")
-    with pytest.raises(UserError, match="k is the number of rows to find, at least 1, not 0"):
+    with pytest.raises(UserError, match="k is at least 1, not 0"):
         library.query_index(index.folder, QUERIES, k=0, rerank=cross_encoder, device="cpu")
-    with pytest.raises(UserError, match="the threshold is a score, not nan"):
+    with pytest.raises(UserError, match="threshold is a finite number of at most 64 bits, not nan"):
         library.query_index(index.folder, QUERIES, rerank=cross_encoder, threshold=math.nan, device="cpu")

@@ -14,7 +14,7 @@ def test_a_result_is_a_list_with_its_score_and_language(index: Index) -> None:
     assert isinstance(result, SearchResult)
     assert result == [list(result[0])]
     assert (result.score, result.language) == ("cosine", index.info().language)
-    assert index.search(["cat"], 2, hybrid=True).score == "score"
+    assert index.search(["cat"], 2, hybrid=True).score == "hybrid score"
 
 
 def test_info_describes_the_index(index: Index) -> None:

@@ -223,7 +223,7 @@ def require_number(name: str, value: object, option: Option | None = None) -> No
         return
     least, most = (None, None) if option is None else (option.least, option.most)
     least = 0 if name == "seed" else least
-    shown = str(value) if abs(value) < 2**63 else "a number of that size"
+    shown = "a number of that size" if abs(value) >= 2**63 else str(value)
     if not (math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63):
         raise UserError(f"{name} is a finite number of at most 64 bits, not {shown}; give another")
     if (least is not None and value < least) or (most is not None and value > most):

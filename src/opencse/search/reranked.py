@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from opencse.errors import UserError
 from opencse.progress import Count
 from opencse.reranking.second_stage import SecondStage
 from opencse.search.result import SearchResult
@@ -33,14 +31,7 @@ def reranked(
         stage: the cross-encoder.
         threshold: lowest score of the cross-encoder; None: any.
         progress: called with (pairs done, pairs in all).
-
-    Raises:
-        UserError: for a k below 1, or a threshold that is no number.
     """
-    if k < 1:
-        raise UserError(f"k is the number of rows to find, at least 1, not {k}")
-    if threshold is not None and math.isnan(threshold):
-        raise UserError("the threshold is a score, not nan")
     deep = replace(stage, depth=max(stage.depth, k))
     orders = deep.reranked(queries, [[hit.text for hit in hits] for hits in first], progress)
     hits = [

@@ -54,7 +54,7 @@ class Evaluations:
         self.best: dict[str, Tensor] = {}
         self.better_encoder = 0
         averaged = self._shares_at_end or any(share < 1 for share in self.settings.average_with_start)
-        weights = self._weights() if averaged else {}
+        weights = self._weights() if self.dev is not None and averaged else {}
         self._start_weights = {name: tensor for name, tensor in weights.items() if shares_the_start(name)}
         self._tries_weights = bool(self._start_weights) or self.objective.saved_encoder != "first"
 
