@@ -83,7 +83,7 @@ def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: Sente
     assert index.rows(7)[0].metadata == {"length": 7.5, "kind": "late"}
     assert index.rows(0, 1)[0].metadata == {"length": 13, "kind": None}
     assert index.add(["Next."]) == 1
-    assert index.rows(8)[0].id == "10"
+    assert index.rows(8)[0].id == "11"
     expected = mini.encode(["Newer.", "New."], normalize_embeddings=True)
     assert index.vectors(["0", "x"]) == pytest.approx(expected, abs=1e-6)
     assert index.vectors().shape == (9, 448)
