@@ -85,7 +85,7 @@ def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: Sente
     assert index.add(["Next."]) == 1
     assert index.rows(8)[0].id == "11"
     expected = mini.encode(["Newer.", "New."], normalize_embeddings=True)
-    assert index.vectors(["0", "x"]) == pytest.approx(expected, abs=1e-6)
+    assert index.vectors(["10", "x"]) == pytest.approx(expected, abs=1e-6)
     assert index.vectors().shape == (9, 448)
     assert index.info().columns == {"length": "number", "kind": "text"}
     with pytest.raises(UserError, match="no row has the id 'y'"):
