@@ -1,20 +1,26 @@
-"""The contrast of a batch: parts combined against loops; dense up to the bytes it needs, then in tiles."""
+"""The contrast of a batch: parts combined against loops, at once and in tiles; nested, learned and two-way."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from torch import Tensor
 
+from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
 from opencse.modules.dense import Dense
-from opencse.objective.columns import LogitColumns, VectorColumns
+from opencse.objective.left_out import LeftOut
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.noise import standard_normal
@@ -24,9 +30,11 @@ from opencse.objective.teachers.teacher import TaughtVectors, TeacherVectors
 from opencse.objective.vectors.requests import Clean, Layer
 from opencse.objective.vectors.row_labels import Scores
 from opencse.objective.vectors.step import Representations
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
+from opencse.text.readers import Source
 
-N, D, H = 12, 6, 2
+N, D = 6, 6
 FEW = 4  # examples of the loops
 KEYS = [[1, 2, 20, 21], [3, 4, 2, 22], [1, 6, 23, 3], [7, 8, 25, 7]]
 LABELS = [1.0, 0.0, 0.4, 0.9]
@@ -282,23 +290,296 @@ def test_parts_combined_are_the_loops_of_their_formulas(
     assert abs(slope) > 1e-2
 
 
-def test_the_dense_loss_is_taken_up_to_the_bytes_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    whole = VectorColumns.dense
+TAU = 0.2
+SOURCES: dict[str, list[dict[str, Any]]] = {
+    "in_batch": [{"kind": "in_batch"}],
+    "hardness": [{"kind": "in_batch", "hardness": 3.0}, {"kind": "hard", "hardness": 2.0}],
+    "logits": [{"kind": "in_batch", "weight": 0.9}, {"kind": "layers", "columns": "own"}],
+    "generated": [{"kind": "in_batch", "columns": "positives_and_anchors"}, {"kind": "gaussian"}],
+}
+tiled = pytest.mark.parametrize("tile_bytes", [2**24, 100], ids=["at once", "in tiles"])
 
-    def dense(columns: VectorColumns) -> LogitColumns:
-        made.append(columns.shape[1])
-        return whole(columns)
 
-    monkeypatch.setattr(VectorColumns, "dense", dense)
-    anchor, positive = torch.randn(2, N, D, dtype=torch.float64)
-    hard = torch.randn(N, H, D, dtype=torch.float64)
-    reps = Representations(anchor, positive, hard, torch.arange(N * (2 + H)).reshape(N, 2 + H))
-    needed = 8 * N * (N + H * N)  # float64: in-batch and two hard negatives
+def objective(**settings: Any) -> Objective:
+    made = Objective.from_settings(validate(ObjectiveSettings, {"temperature": TAU, **settings}, "test"))
+    return made.double()
+
+
+def vectors() -> Representations:
+    random = torch.Generator().manual_seed(1)
+    anchor, positive = (torch.randn(N, D, generator=random, dtype=torch.float64).requires_grad_() for _ in range(2))
+    hard = torch.randn(N, 1, D, generator=random, dtype=torch.float64)
+    layer = torch.randn(2 * N, D, generator=random, dtype=torch.float64)
+    keys = Representations.of(anchor, positive, hard).keys
+    return Representations(anchor, positive, hard, keys, {Layer(-2): layer}, noise_seed=0)
+
+
+@tiled
+@pytest.mark.parametrize("negatives", [SOURCES[name] for name in SOURCES if name != "hardness"])
+def test_its_gradient_is_the_slope_of_the_loss(negatives: list[dict[str, Any]], tile_bytes: int) -> None:
+    reps, made = vectors(), objective(negatives=negatives, learned_temperature=True, tile_bytes=tile_bytes)
+    assert made.learned_temperature is not None
+    log_scale = made.learned_temperature.log_scale
+    (gradient,) = torch.autograd.grad(made(reps).total, log_scale)
+
+    def at(shift: float) -> Tensor:
+        with torch.no_grad():
+            log_scale.add_(shift)
+            loss: Tensor = made(reps).total
+            log_scale.sub_(shift)
+        return loss
+
+    assert gradient.item() == pytest.approx(float(at(1e-6) - at(-1e-6)) / 2e-6, rel=1e-6)
+    assert abs(gradient) > 1e-3
+
+
+def test_it_is_trained_and_stored() -> None:
+    made = objective(learned_temperature=True)
+    assert "learned_temperature.log_scale" in made.state_dict()
+    assert [parameter.numel() for parameter in made.parameters()] == [1]
+    assert math.exp(-float(made.state_dict()["learned_temperature.log_scale"])) == pytest.approx(TAU, rel=1e-6)
+    assert not list(objective().parameters())
+
+
+def test_it_does_not_go_with_truncated_vectors() -> None:
+    with pytest.raises(UserError, match=r"objective\.matryoshka .* leave one of them out"):
+        objective(learned_temperature=True, matryoshka={"dimensions": [2]})
+
+
+def test_samples_that_climb_the_contrast_need_a_fixed_temperature() -> None:
+    with pytest.raises(UserError, match=r"ascend follows the contrast at a fixed temperature"):
+        objective(learned_temperature=True, negatives=[{"kind": "gaussian", "ascend": {"steps": 1}}])
+
+
+def build(**data: Any) -> Objective:
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
+
+
+def naive(anchor: Tensor, positive: Tensor, hard: Tensor, length: int) -> Tensor:
+    """SimCSE's eq. 5 of vectors cut to ``length``, pair by pair."""
     losses = []
-    for tile_bytes, columns in ((needed, [N, H * N]), (needed - 1, [])):
-        made.clear()
-        data = {"negatives": [{"kind": "in_batch"}, {"kind": "hard", "alpha": 2.5}], "tile_bytes": tile_bytes}
-        losses.append(Objective.from_settings(validate(ObjectiveSettings, data, "test")).double()(reps).total)
-        assert made == columns
-    torch.testing.assert_close(*losses, rtol=1e-12, atol=0)
+    for i in range(len(anchor)):
+        a = anchor[i, :length]
+        columns = [positive[j, :length] for j in range(len(anchor))] + [hard[j, :length] for j in range(len(anchor))]
+        logits = torch.stack([a @ c / (a.norm() * c.norm()) / 0.05 for c in columns])
+        losses.append(torch.logsumexp(logits, 0) - logits[i])
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize(
+    ("nested", "words"),
+    [
+        ({"dimensions": ()}, "dimensions"),
+        ({"dimensions": (0, 4)}, "from 1"),
+        ({"dimensions": (4, 4)}, "each once"),
+        ({"dimensions": (4,), "weights": (1.0, 2.0)}, "2 weights for 1 dimensions"),
+        ({"dimensions": (4,), "weights": (0.0,)}, "above 0"),
+    ],
+    ids=str,
+)
+def test_wrong_settings(nested: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        build(matryoshka=nested)
+    assert words in str(caught.value)
+
+
+def test_what_it_cannot_be_combined_with(tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
+    with pytest.raises(UserError, match="not below the 32 dimensions of this encoder"):
+        build(matryoshka={"dimensions": (8, 32)}).begin(encoder, batch_size=4, seed=0)
+    build(matryoshka={"dimensions": (8, 31)}).begin(encoder, batch_size=4, seed=0)
+    with pytest.raises(UserError, match="needs at least one negative source"):
+        build(matryoshka={"dimensions": (8,)}, negatives=[], terms=[{"kind": "mlm"}])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"kind": "mixed"},
+        {"kind": "layers", "columns": "own"},
+        {"kind": "hard", "guide": {"effect": "zero_logit"}},
+        {"kind": "in_batch", "guide": {"effect": "zero_logit"}},
+    ],
+    ids=str,
+)
+def test_a_source_of_similarities_is_refused_before_anything_is_read(source: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=rf"matryoshka: negatives\.{source['kind']} gives similarities, not vectors"):
+        build(matryoshka={"dimensions": (8,)}, negatives=[{"kind": "memory_bank"}, source])
+
+
+def test_a_head_that_is_dropped_is_refused(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(sentences[:32]))
+    job = TrainJob(
+        text=Source(str(path)),
+        recipe="simcse",
+        model=str(tiny_folder),
+        settings=("objective.matryoshka={dimensions=[4,16]}", "encoder.pooling=cls"),
+        dev=None,
+        device="cpu",
+    )
+    with pytest.raises(UserError, match=r"--set encoder\.head\.kind=none"):
+        job.prepare(Heard())
+
+
+def directed(**settings: Any) -> Objective:
+    return Objective.from_settings(validate(ObjectiveSettings, {"temperature": TAU, **settings}, "test"))
+
+
+def both_ways(keys: list[list[int]] | None = None, seed: int = 0) -> Representations:
+    random = torch.Generator().manual_seed(seed)
+    anchor, positive, hard = (torch.randn(N, D, generator=random, dtype=torch.float64) for _ in range(3))
+    reps = Representations.of(anchor, positive, hard.unsqueeze(1))
+    layer = torch.randn(2 * N, D, generator=random, dtype=torch.float64)
+    texts = reps.keys if keys is None else torch.tensor(keys)
+    return Representations(anchor, positive, reps.hard, texts, {Layer(-2): layer}, noise_seed=0)
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    x, y = a.tolist(), b.tolist()
+    product: float = sum(p * q for p, q in zip(x, y, strict=True))
+    return product / (math.hypot(*x) * math.hypot(*y))
+
+
+def loops(reps: Representations, directions: str, partition: str, own_side: bool, hard: bool) -> float:
+    """The mean loss, example by example."""
+    sides = {"rows": (reps.anchor, reps.positive), "columns": (reps.positive, reps.anchor)}
+    names = ["rows", "columns"] if directions == "both" else [directions]
+    total = 0.0
+    for i in range(N):
+        positive = math.exp(cosine(reps.anchor[i], reps.positive[i]) / TAU)
+        sums = []
+        for name in names:
+            left, right = sides[name]
+            negatives = 0.0
+            for j in range(N):
+                same = set(reps.keys[i, :2].tolist()) & set(reps.keys[j, :2].tolist())
+                if j != i and not same:
+                    negatives += math.exp(cosine(left[i], right[j]) / TAU)
+                    negatives += math.exp(cosine(left[i], left[j]) / TAU) if own_side else 0.0
+                if hard and name == "rows" and int(reps.keys[j, 2]) not in reps.keys[i, :2].tolist():
+                    negatives += math.exp(cosine(left[i], reps.hard[j, 0]) / TAU)
+            sums.append(negatives)
+        if partition == "joint":
+            sums = [sum(sums)]
+        total += sum(-math.log(positive / (positive + negatives)) for negatives in sums) / len(sums)
+    return total / N
+
+
+@pytest.mark.parametrize("tile_bytes", [2**24, 80], ids=["at once", "in tiles"])
+@pytest.mark.parametrize("own_side", [False, True])
+def test_one_softmax_is_sentence_transformers_with_the_positive_once_per_direction(
+    own_side: bool, tile_bytes: int
+) -> None:
+    reps = both_ways()
+    sides = [side.clone().requires_grad_() for side in (reps.anchor, reps.positive)]
+    loss = MultipleNegativesRankingLoss(
+        model=None,
+        scale=1 / TAU,
+        directions=("query_to_doc", "doc_to_query", *(["query_to_query", "doc_to_doc"] if own_side else [])),
+        partition_mode="joint",
+    )
+    theirs = loss.compute_loss_from_embeddings(sides, torch.empty(0))
+    negatives = [{"kind": "in_batch", "columns": "positives_and_anchors" if own_side else "positives"}]
+    settings: dict[str, Any] = {"directions": "both", "partition": "joint", "negatives": negatives}
+    settings |= {"tile_bytes": tile_bytes}
+    some = Representations(sides[0], sides[1], reps.hard[:, :0], reps.keys[:, :2], noise_seed=0)
+    ours = directed(positive={"copies": 2}, **settings)(some).total
+    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+    gradients = [torch.autograd.grad(total, sides) for total in (ours, theirs)]
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
+    assert directed(**settings)(some).total < ours - 1e-3, "once"
+
+
+LAYERS: dict[str, Any] = {"kind": "layers", "views": "anchor"}
+REFUSED: dict[str, dict[str, Any]] = {
+    "leaves no negatives for the positives.*set it to rows": {"negatives": [{"kind": "hard"}]},
+    "average_with_plain leaves its own out": {"negatives": [{"kind": "hard"}, {**LAYERS, "average_with_plain": True}]},
+    "of = clean has the same vectors in both directions": {
+        "negatives": [{"kind": "in_batch"}, {"kind": "in_batch", "of": {"kind": "clean"}}]
+    },
+    "of = mean has the same vectors in both directions": {
+        "negatives": [{"kind": "in_batch", "of": {"kind": "mean", "shared": True}}]
+    },
+    "the positives have no intermediate layers.*view output_gaussian": {
+        "negatives": [{"kind": "in_batch"}, LAYERS],
+        "view": {"kind": "output_gaussian"},
+    },
+}
+
+
+@pytest.mark.parametrize("directions", ["columns", "both"])
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_has_no_columns_direction_is_refused(words: str, directions: str) -> None:
+    directed(**REFUSED[words])
+    with pytest.raises(UserError, match=words) as refused:
+        directed(directions=directions, **REFUSED[words])
+    assert f"objective.directions = {directions}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+PAIRED = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
+
+
+def made_of(**settings: Any) -> Objective:
+    return Objective.from_settings(validate(ObjectiveSettings, settings, "test"))
+
+
+def leaves() -> tuple[Tensor, Tensor]:
+    random = torch.Generator().manual_seed(5)
+    anchor, positive = torch.randn(2, N, D, generator=random, dtype=torch.float64)
+    return anchor.requires_grad_(), positive.requires_grad_()
+
+
+def step(anchor: Tensor, positive: Tensor, labels: Tensor = PAIRED) -> Representations:
+    return replace(Representations.of(anchor, positive), answers={Scores(): labels})
+
+
+def test_pairs_of_a_low_score_have_no_loss_but_their_texts_are_negatives() -> None:
+    first, second = leaves()
+    some, every = made_of(positive={"least_score": 0.5}), made_of()
+    assert (some.label, every.label) == ("score", None)
+    assert some(step(first, second, torch.ones(N))).total == every(step(first, second)).total
+    assert some(step(first, second, torch.zeros(N))).total == 0
+    anchors, positives = torch.autograd.grad(some(step(first, second)).total, (first, second))
+    assert anchors[PAIRED == 0].abs().max() == 0
+    assert positives[PAIRED == 0].abs().max() > 1e-4, "pushed away from the anchors of the others"
+
+
+def test_what_cannot_be_combined() -> None:
+    with pytest.raises(UserError, match=r"objective\.loss = binary is of single probabilities"):
+        made_of(loss="binary", positive={"copies": 2})
+    with pytest.raises(UserError, match=r"positive\.least_score is read by a contrast alone"):
+        made_of(negatives=[], terms=[{"kind": "cosent"}], positive={"least_score": 0.5})
+
+
+@pytest.mark.parametrize("kind", ["anchors", "positives", "clean"])
+@pytest.mark.parametrize("view", ["pair", "next_sentence", "spans"])
+def test_a_text_compared_with_itself_is_refused_where_the_positive_is_another_text(view: str, kind: str) -> None:
+    with pytest.raises(UserError, match=rf"positive\.of = {kind} compares a text with itself.*view {view}"):
+        made_of(view={"kind": view}, positive={"of": {"kind": kind}})
+    made_of(view={"kind": "repeat_subwords"}, positive={"of": {"kind": kind}})  # as SSCL-BERT of single sentences
+    made_of(view={"kind": view}, negatives=[], terms=[{"kind": "dcl"}])
+
+
+def test_what_is_set_is_counted_once() -> None:
+    everywhere = torch.tensor([[True, False, False], [False, False, True]])
+    own = (torch.tensor([[0], [1]]), torch.tensor([[0], [1]]))
+    rows, same = torch.tensor([1]), torch.tensor([[True, False, True]])
+    wanted = {"everywhere": [(0, 0), (1, 2)], "own": [(0, 0), (1, 1)], "same": [(1, 0), (1, 2)]}
+    for names in itertools.product([False, True], repeat=3):
+        chosen = dict(zip(wanted, names, strict=True))
+        out = LeftOut(
+            own if chosen["own"] else None,
+            rows if chosen["same"] else None,
+            same if chosen["same"] else None,
+            everywhere if chosen["everywhere"] else None,
+        )
+        cells = {cell for name, is_chosen in chosen.items() if is_chosen for cell in wanted[name]}
+        matrix = torch.zeros(2, 3)
+        out.set(matrix, 7.0)
+        assert {tuple(cell) for cell in matrix.nonzero().tolist()} == cells
+        assert out.counts(matrix).tolist() == [float(sum(row == r for row, _ in cells)) for r in range(2)]

@@ -1,37 +1,40 @@
-"""The rows of a step, made from its number alone."""
+"""The rows of a step, made from its number alone, their labels and masked copies."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from opencse.arrays import Integers
+from opencse.arrays import Flags
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.negatives.hard import Hard
-from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.terms.mlm import MaskedLM
-from opencse.objective.vectors.masking import MaskedCopy
+from opencse.objective.terms.cosent import Cosent
+from opencse.objective.terms.softmax import Softmax
+from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.objective.vectors.requests import Masked
+from opencse.objective.vectors.row_labels import Scores
 from opencse.objective.vectors.step import StepInputs
-from opencse.objective.views.base import ChangesTokens, DerivesPositives, cells
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.pair import Pair
 from opencse.settings import validate
 from opencse.text.corpus import Corpus, text_key, tokenise
+from opencse.text.given import open_texts, with_labels
+from opencse.text.labels import LabelKind
 from opencse.text.readers import Source
-from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer
+from opencse.text.tokenizer import Tokenizer, Tokens
 from prompted import write_prompted
 
 MLM = {"kind": "mlm", "rate": 0.3}
@@ -119,12 +122,6 @@ def test_triples_with_and_without_their_hard_negatives(
         assert made.keys.tolist() == expected
 
 
-def test_a_term_alone_reads_the_anchors_alone(triples: Corpus, tokenizer: Tokenizer) -> None:
-    inputs = builder(triples, tokenizer, view={"kind": "pair"}, negatives=[], terms=[MLM])
-    assert inputs.hard == 0
-    assert len(inputs.build(EXAMPLES, 0).tokens) == len(EXAMPLES) == 4
-
-
 def test_the_same_step_gives_the_same_inputs_in_any_order(lines: Corpus, tokenizer: Tokenizer) -> None:
     def fresh(seed: int = 1) -> InputBuilder:
         return builder(lines, tokenizer, seed, terms=[MLM])
@@ -142,33 +139,6 @@ def test_the_same_step_gives_the_same_inputs_in_any_order(lines: Corpus, tokeniz
     assert not equal(fresh(2).build(EXAMPLES, 0), made[0])
 
 
-def test_window_three_is_drawn_once_from_the_seed(lines: Corpus, tokenizer: Tokenizer) -> None:
-    view = {"kind": "next_sentence", "window": 3}
-    places = [builder(lines, tokenizer, seed, view=view).cells for seed in (1, 1, 2, 3, 4)]
-    assert (places[0] == places[1]).all()
-    assert any((places[0] != other).any() for other in places[2:])
-
-
-class Shortened(ChangesTokens, Dropout):
-    """A view that changes the positives: all but one random token inside are dropped."""
-
-    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
-        return [t.ids[[0, int(random.integers(1, len(t.ids) - 1)), -1]] for t in texts]
-
-
-def test_a_view_changes_the_positives_only_and_by_step(lines: Corpus, tokenizer: Tokenizer) -> None:
-    inputs = builder(lines, tokenizer)
-    plain = inputs.build(EXAMPLES, 0)
-    inputs.view = Shortened(Dropout.Settings())
-    steps = [inputs.build(EXAMPLES, step) for step in (0, 0, 1)]
-    rows = [texts(made, tokenizer) for made in steps]
-    assert rows[0] == rows[1] != rows[2]
-    for made, row in zip(steps, rows, strict=True):
-        assert row[:4] == texts(plain, tokenizer)[:4]
-        assert [len(ids) for ids in row[4:]] == [3] * 4
-        assert torch.equal(made.keys, plain.keys)
-
-
 def test_masking_leaves_the_contrastive_input_alone(triples: Corpus, tokenizer: Tokenizer) -> None:
     view = {"kind": "pair"}
     plain = builder(triples, tokenizer, view=view, negatives=HARD).build(EXAMPLES, 5)
@@ -182,12 +152,6 @@ def test_masking_leaves_the_contrastive_input_alone(triples: Corpus, tokenizer: 
     assert torch.equal(made.tokens.input_ids[:8][chosen], copy.labels)
     assert torch.equal(made.tokens.input_ids[:8][~chosen], copy.masked.tokens.input_ids[~chosen])
     assert not torch.equal(copy.masked.tokens.input_ids, made.tokens.input_ids[:8])
-
-
-def test_both_views_of_a_sentence_are_masked_separately(lines: Corpus, tokenizer: Tokenizer) -> None:
-    made = builder(lines, tokenizer, terms=[MLM]).build(EXAMPLES, 0)
-    positions = copy_of(made).masked.positions
-    assert not torch.equal(positions[:4], positions[4:])
 
 
 @pytest.mark.parametrize(("width", "view"), [(1, "dropout"), (1, "next_sentence"), (2, "pair")])
@@ -218,60 +182,6 @@ def test_a_tokenizer_without_mask_is_refused_at_the_start(lines: Corpus, tiny_fo
         objective.check(Context(objective, encoder=encoder))
 
 
-def test_indices_may_repeat(lines: Corpus, tokenizer: Tokenizer) -> None:
-    twice: NDArray[np.int64] = np.array([6, 6], dtype=np.int64)
-    rows = texts(builder(lines, tokenizer).build(twice, 0), tokenizer)
-    assert rows[0] == rows[1] == rows[2] == rows[3]
-
-
-def test_the_seed_of_the_noise_is_of_seed_and_step_alone(
-    lines: Corpus, triples: Corpus, tokenizer: Tokenizer, sentences: list[str]
-) -> None:
-    made = builder(lines, tokenizer, 1)
-    seeds = [made.build(EXAMPLES, step).noise_seed for step in range(50)]
-    assert len(set(seeds)) == 50
-    assert all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
-    assert max(seeds) > 2**60
-    other = builder(lines, tokenizer, 2)
-    assert not set(seeds) & {other.build(EXAMPLES, step).noise_seed for step in range(50)}
-    again = builder(triples, tokenizer, 1, view={"kind": "pair"}, negatives=HARD, terms=[MLM])
-    for step in (7, 0):  # other data, other examples, another order of the steps, another objective
-        inputs = again.build(EXAMPLES[:2], step)
-        assert inputs.noise_seed == seeds[step]
-        assert inputs.to(torch.device("meta")).noise_seed == seeds[step]
-
-
-class Derived(DerivesPositives, ChangesTokens, Dropout):
-    """A view whose positives are made of the anchors' vectors; `positives` is not asked."""
-
-    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
-        raise AssertionError("no vector is made here")
-
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
-        return cells(np.arange(len(corpus)), list(range(corpus.width)) if corpus.width > 1 else [0, 0])
-
-    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
-        raise AssertionError("no positive is read")
-
-
-def test_a_view_that_derives_its_positives_reads_the_anchors_alone(
-    lines: Corpus, triples: Corpus, tokenizer: Tokenizer, sentences: list[str]
-) -> None:
-    anchors, hard = ([sentences[8 * k + i] for i in EXAMPLES] for k in (0, 2))
-    for corpus, negatives, read in ((lines, [InBatch()], anchors), (triples, [InBatch(), Hard()], anchors + hard)):
-        objective = Objective(Derived(), negatives=negatives, terms=[MaskedLM(MaskedLM.Settings(rate=0.3))])
-        inputs = InputBuilder(corpus, tokenizer, objective, 1)
-        made = inputs.build(EXAMPLES, 0)
-        assert made.examples == 4
-        assert texts(made, tokenizer) == encoded(tokenizer, read)
-        assert made.keys.shape == (4, len(read) // 4 + 1), "the positive has a key all the same"
-        assert made.keys[:, 0].tolist() == [text_key(s) for s in anchors]
-        assert len(copy_of(made).masked.tokens) == 4
-        assert torch.equal(made.anchors.input_ids, made.tokens.input_ids[:4])
-        rows = encoded(tokenizer, read)
-        assert inputs.lengths[EXAMPLES].tolist() == [sum(map(len, rows[i::4])) for i in range(4)]
-
-
 def test_prompts_that_pooling_leaves_out_are_left_out_in_training_too(tmp_path: Path, tokenizer: Tokenizer) -> None:
     encoder = SentenceEncoder.load(write_prompted(tmp_path / "m", "e5", include_prompt=False), device="cpu")
     rows = [("a dog runs", "the dog is running"), ("it rains", "there is rain"), ("tea", "a cup of tea")]
@@ -290,3 +200,100 @@ def test_prompts_that_pooling_leaves_out_are_left_out_in_training_too(tmp_path: 
     expected = np.concatenate([encoder.encode_query(first), encoder.encode_document(second)])
     assert np.abs(vectors - expected).max() < 1e-5
     assert np.abs(anchors - expected[:3]).max() < 1e-5
+
+
+ROWS = [(f"Text {n}.", f"Answer {n}.", n / 8) for n in range(9)]
+
+
+def labelled(folder: Path, kind: LabelKind | None, objective: Objective, left_out: Flags | None = None) -> InputBuilder:
+    tokenizer = Tokenizer.load(folder)
+    text = open_texts([row[:2] for row in ROWS]) if kind is None else with_labels(open_texts(ROWS, labels=True), kind)
+    return InputBuilder(tokenise(text, tokenizer, 16), tokenizer, objective, 1, left_out)
+
+
+def test_each_row_has_its_own_label(tiny_folder: Path) -> None:
+    objective = Objective(Pair(), terms=[Cosent()])
+    inputs = labelled(tiny_folder, "score", objective).build(np.array([5, 0, 8]), 3)
+    assert inputs.labels is not None
+    assert inputs.labels.tolist() == [5 / 8, 0.0, 1.0]
+    assert inputs.to(torch.device("cpu")).labels is not None
+    answer = Scores().ask(SimpleNamespace(inputs=inputs))(None)  # type: ignore[arg-type]
+    assert answer.dtype == torch.float32
+    left_out = np.zeros(len(ROWS), dtype=bool)
+    left_out[:4] = True
+    shifted = labelled(tiny_folder, "score", objective, left_out).build(np.array([0, 1]), 0)
+    assert shifted.labels is not None
+    assert shifted.labels.tolist() == [4 / 8, 5 / 8]
+
+
+def test_what_does_not_go_together(tiny_folder: Path) -> None:
+    with pytest.raises(UserError, match="a row has one label; use two data sets"):
+        Objective(Pair(), terms=[Cosent(), Softmax()])
+    with pytest.raises(UserError, match="its rows hold no score"):
+        labelled(tiny_folder, None, Objective(Pair(), terms=[Cosent()]))
+    with pytest.raises(UserError, match="its rows hold no class"):
+        labelled(tiny_folder, "score", Objective(Pair(), terms=[Softmax()]))
+    objective = Objective(Pair(), terms=[Cosent()])
+    objective.check(Context(objective, hard=0, label="score"))
+
+
+def padded(tokenizer: Tokenizer, texts: list[str]) -> Tokens:
+    return tokenizer.pad(tokenizer.encode(texts, 24))
+
+
+def draw(tokens: Tokens, tokenizer: Tokenizer, rate: float, seed: int = 0) -> tuple[MaskedTokens, Tensor]:
+    copy = mask_tokens(tokens, tokenizer, rate, np.random.default_rng(seed))
+    return copy.masked, copy.labels
+
+
+def test_special_and_padding_tokens_are_never_masked(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    tokens = padded(tokenizer, [*sentences[:10], "a", "a man"])
+    ids = tokens.input_ids
+    ids[0, 2], ids[1, 3] = tokenizer.hf.unk_token_id, tokenizer.hf.mask_token_id
+    before = ids.clone()
+    special = torch.isin(ids, torch.tensor(tokenizer.hf.all_special_ids))
+    assert (special & (tokens.attention_mask == 1)).sum() == 2 * 12 + 2
+    assert (tokens.attention_mask == 0).any()
+    for seed in range(50):
+        masked, labels = draw(tokens, tokenizer, 0.9, seed)
+        assert not (masked.positions & special).any()
+        assert torch.equal(masked.tokens.input_ids[special], before[special])
+        assert torch.equal(masked.tokens.attention_mask, tokens.attention_mask)
+        assert torch.equal(labels, before[masked.positions])
+        assert torch.equal(masked.tokens.input_ids[~masked.positions], before[~masked.positions])
+        assert masked.positions.sum() > 0.5 * (~special).sum()
+    assert torch.equal(tokens.input_ids, before)  # a copy was masked
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.4])
+def test_rate_and_fates_over_many_draws(tokenizer: Tokenizer, sentences: list[str], rate: float) -> None:
+    tokens = padded(tokenizer, sentences[:100])
+    special = torch.tensor(tokenizer.hf.all_special_ids)
+    usable = ~torch.isin(tokens.input_ids, special)
+    draws, fates, random_ids = 120, torch.zeros(3), []
+    frequency = torch.zeros(tokens.input_ids.shape)
+    for seed in range(draws):
+        masked, labels = draw(tokens, tokenizer, rate, seed)
+        new = masked.tokens.input_ids[masked.positions]
+        to_mask, kept = new == tokenizer.hf.mask_token_id, new == labels
+        fates += torch.stack([to_mask.sum(), (~to_mask & ~kept).sum(), kept.sum()])
+        random_ids.append(new[~to_mask & ~kept])
+        frequency += masked.positions
+    chosen = int(fates.sum())
+    trials = draws * int(usable.sum())
+    assert trials > 50_000
+    assert chosen / trials == pytest.approx(rate, abs=5 * math.sqrt(rate * (1 - rate) / trials))
+    for count, share in zip(fates.tolist(), (0.8, 0.1, 0.1), strict=True):
+        # A random id is the old one once in some 800 draws.
+        assert count / chosen == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / chosen) + 0.1 / 500)
+    every = torch.cat(random_ids)
+    assert not torch.isin(every, special).any()
+    ordinary = tokenizer.vocabulary_size - len(special)
+    counts = torch.bincount(every, minlength=tokenizer.vocabulary_size)
+    assert (counts > 0).sum() > 0.6 * ordinary
+    assert counts.max() < 6 * len(every) / ordinary + 10  # no id is favoured
+    # Every position is as likely as any other.
+    shares = frequency[usable] / draws
+    spread = 6 * math.sqrt(rate * (1 - rate) / draws)
+    assert shares.min() > rate - spread
+    assert shares.max() < rate + spread

@@ -1,29 +1,39 @@
-"""The composition: settings and their errors, the report, state, and a term without contrast."""
+"""The composition: its report, when a run calls its parts, a second encoder."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal, cast
 
 import pytest
 import torch
+from safetensors.torch import load_file
+from torch import Tensor
 
+from helpers import Heard, Stopped
+from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.objective.inputs import InputBuilder
+from opencse.modules.dense import Dense
+from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.losses import masked_lm
+from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.settings import ObjectiveSettings, SavedEncoder
 from opencse.objective.step_losses import StepLosses
-from opencse.objective.vectors.masking import MaskedCopy
-from opencse.objective.vectors.represent import represent
-from opencse.objective.vectors.requests import HardNegatives, LmHead, Masked, Sentences
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Masked, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.progress import Silent
 from opencse.recipes.recipe import Recipe
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
-from opencse.text.corpus import tokenise
+from opencse.text import sample
 from opencse.text.readers import Source
+from opencse.training.trainer import Trainer
 
 
 def build(**data: Any) -> Objective:
@@ -99,14 +109,6 @@ def test_the_report_against_loops(hard: int, columns: str, mask: bool, similarit
     assert not any(value.requires_grad for value in report.values())
 
 
-def test_the_report_where_nothing_is_left() -> None:
-    reps = example()
-    same = Representations(reps.anchor, reps.positive, reps.hard, torch.ones(4, 2, dtype=torch.int64))
-    report = build()(same).report
-    assert report["negative_similarity"].item() == 0.0
-    assert report["duplicates_masked"].item() == 12
-
-
 def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     random = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(6, 9, generator=random), torch.tensor([0, 3, 8, 3, 2, 1])
@@ -122,14 +124,6 @@ def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     assert outcome.total.item() == pytest.approx(sum(loss.item() for loss in outcome.losses.values()), rel=1e-6)
 
 
-def test_stateless_parts_have_no_state() -> None:
-    objective = build(negatives=[{"kind": "in_batch"}, {"kind": "hard"}], terms=[{"kind": "mlm"}])
-    assert not objective.state_dict()
-    assert not list(objective.parameters())
-    assert len(objective.parts) == 3  # so a part with state would be seen
-    assert objective.diagnose(example(1)) == {}
-
-
 def test_needs_are_those_of_all_parts() -> None:
     assert build().reads == {Sentences()}
     assert HardNegatives() not in build().reads
@@ -138,31 +132,323 @@ def test_needs_are_those_of_all_parts() -> None:
     assert objective.negatives_per_anchor(64, 2) == 63 + 128
 
 
-def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(sentences[:20]))
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
-    objective = build(negatives=[], terms=[{"kind": "mlm", "weight": 2.0, "rate": 0.5}])
-    assert objective.reads == {Masked(0.5), LmHead()}
-    assert objective.negatives_per_anchor(8, 0) == 0
-    inputs = InputBuilder(tokenise(Source(str(text)), encoder.tokenizer, 16), encoder.tokenizer, objective, 1)
-    step = inputs.build(torch.arange(8).numpy(), 0)
-    copy = step.prepared[Masked(0.5)]
-    assert isinstance(copy, MaskedCopy)
-    seen: list[torch.Tensor] = []
-    encoder.backbone.register_forward_pre_hook(
-        lambda module, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
+def step_losses(contrast: float, term: float, similarity: float) -> StepLosses:
+    return StepLosses(
+        {"contrast": torch.tensor(contrast), "term": torch.tensor(term)}, {"similarity": torch.tensor(similarity)}
     )
-    reps = represent(encoder, step, objective.reads)
-    assert len(seen) == 1
-    assert torch.equal(seen[0], copy.masked.tokens.input_ids)
-    assert reps.anchor.shape == reps.positive.shape == (8, 0)
-    assert reps.hard.shape == (8, 0, 0)
-    outcome = objective(reps)
-    assert list(outcome.losses) == ["mlm"]
-    assert outcome.report == {}
-    assert outcome.total.item() > 1.0
-    torch.autograd.backward(outcome.total)
-    assert all(p.grad is not None for p in encoder.backbone.parameters())
-    objective.after_backward(encoder, [step], [reps.detached()])
+
+
+def test_the_mean_is_of_each_loss_and_each_figure() -> None:
+    mean = StepLosses.mean([step_losses(1.0, 4.0, 0.2), step_losses(3.0, 5.0, 0.4)])
+    assert {name: loss.item() for name, loss in mean.losses.items()} == {"contrast": 2.0, "term": 4.5}
+    assert mean.report["similarity"].item() == pytest.approx(0.3)
+
+
+STEPS = 7
+SETTINGS = (
+    f"training.max_steps={STEPS}",
+    "training.batch_size=8",
+    "training.log_every=3",
+    "training.checkpoint_every=2",
+    "training.learning_rate=1e-3",
+    "training.seed=11",
+    "training.precision=float32",
+    'encoder.head.kind="mlp"',
+)
+
+
+SPY = f"objective.negatives.0.kind={__name__}:Spy"
+
+
+@dataclass
+class Notes:
+    """What a spy has seen."""
+
+    events: list[str] = field(default_factory=list)
+    moved: list[bool] = field(default_factory=list)
+
+
+class Spy(InBatch):
+    """In-batch negatives that watch when they are called, and count their steps in a buffer made at the start."""
+
+    class Settings(InBatch.Settings):
+        """Those of in-batch negatives, under a kind of its own."""
+
+        kind: Literal["spy"] = "spy"  # type: ignore[assignment]
+
+    notes: ClassVar[Notes]
+    wants_head: ClassVar[bool] = False
+
+    def __init__(self, settings: InBatch.Settings) -> None:
+        super().__init__(settings)
+        self.encoder: list[SentenceEncoder] = []  # in a list, so that it is no module of the part
+        self.forward_weights: list[Tensor] = []
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        return super().reads | ({LmHead()} if self.wants_head else set())
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        head = encoder.projection is not None
+        self.notes.events.append(f"begin {batch_size} {seed} {head} {encoder.lm_head is not None}")
+        self.encoder.append(encoder)
+        self.register_buffer("steps_seen", torch.zeros((), dtype=torch.int64))
+
+    def weights(self) -> list[Tensor]:
+        return [p.detach().clone() for p in self.encoder[0].parameters()]
+
+    def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
+        self.notes.events.append("forward")
+        assert reps.anchor.requires_grad
+        before, self.forward_weights = self.forward_weights, self.weights()
+        if before:
+            pairs = zip(before, self.forward_weights, strict=True)
+            self.notes.moved.append(any(not torch.equal(a, b) for a, b in pairs))
+        return super().columns(reps, scoring)
+
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
+        self.notes.events.append("after_backward")
+        assert encoder is self.encoder[0]
+        assert not torch.is_grad_enabled()
+        for given, made in zip(inputs, reps, strict=True):
+            assert not any(t.requires_grad for t in (made.anchor, made.positive, made.hard))
+            assert torch.equal(given.keys, made.keys)
+            assert len(given.tokens) == 2 * len(made.anchor)
+        gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
+        assert max(float(g.abs().max()) for g in gradients) > 0
+        for then, now in zip(self.forward_weights, encoder.parameters(), strict=True):
+            assert torch.equal(then, now), "the weights are those of the forward"
+        self.get_buffer("steps_seen").add_(1)
+
+    def diagnose(self, reps: Representations) -> dict[str, Tensor]:
+        self.notes.events.append("diagnose")
+        assert not torch.is_grad_enabled()
+        assert not reps.anchor.requires_grad
+        return {"seen": self.get_buffer("steps_seen").float(), "width": torch.tensor(float(reps.anchor.shape[1]))}
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
+    """What the spy sees; `job` puts it in the place of the in-batch negatives."""
+    made = Notes()
+    monkeypatch.setattr(Spy, "notes", made, raising=False)
+    return made
+
+
+def job(model: Path, *settings: str) -> TrainJob:
+    return TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, SPY, *settings), dev=None)
+
+
+def metrics(folder: Path) -> list[dict[str, float]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
+    job(tiny_folder).run(tmp_path / "run")
+    expected = ["begin 8 11 True False"]
+    for step in range(1, STEPS + 1):
+        expected += ["forward", "after_backward", *(["diagnose"] if step in (1, 3, 6, 7) else [])]
+    assert notes.events == expected
+    assert notes.moved == [True] * (STEPS - 1), "every step moves the weights, so a late call would be seen"
+    lines = metrics(tmp_path / "run")
+    assert [(line["step"], line["seen"], line["width"]) for line in lines] == [
+        (step, float(step), 32.0) for step in (1, 3, 6, 7)
+    ]
+
+
+@pytest.mark.slow
+def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
+    with pytest.raises(InterruptedRunError, match="step 5"):
+        job(tiny_folder).run(tmp_path / "run", progress=Stopped(5))
+    assert notes.events.count("after_backward") == 5
+    del notes.events[:]
+    job(tiny_folder).run(tmp_path / "run", resume=True)
+    assert notes.events[0] == "begin 8 11 True False"
+    assert sum(event.startswith("begin") for event in notes.events) == 1
+    assert notes.events.count("after_backward") == 2
+    assert [line["seen"] for line in metrics(tmp_path / "run")] == [1, 3, 6, 7], "the count went on at 5"
+
+
+N = 4
+DUAL = (
+    "objective.dual_encoder=true",
+    "training.max_steps=8",
+    "training.batch_size=8",
+    "training.checkpoint_every=3",
+    "training.learning_rate=1e-3",
+    "training.precision=float32",
+    'encoder.head.kind="mlp"',
+)
+WORDS = "backbone.embeddings.word_embeddings.weight"
+HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
+
+
+@pytest.fixture
+def encoder(encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
+    """The tiny model with a training head and a masked-LM head."""
+    encoder.projection = Dense.mlp_head(32, torch.Generator().manual_seed(1))
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    return encoder.eval()
+
+
+def begun(encoder: SentenceEncoder, **data: Any) -> tuple[Objective, SentenceEncoder]:
+    objective = build(dual_encoder=True, **data)
+    assert objective.second is None
+    objective.begin(encoder, batch_size=N, seed=1)
+    assert objective.second is not None
+    return objective, objective.second
+
+
+def weights(encoder: SentenceEncoder) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in encoder.state_dict().items() if not name.startswith("lm_head")}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    assert a.keys() == b.keys()
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def triples(encoder: SentenceEncoder, texts: list[str]) -> StepInputs:
+    keys = torch.arange(3 * N).reshape(3, N).T.contiguous()
+    return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts[: 3 * N])), N, keys)
+
+
+def test_anchors_go_through_the_first_and_the_rest_through_the_second(
+    encoder: SentenceEncoder, sentences: list[str]
+) -> None:
+    objective, second = begun(encoder, view={"kind": "pair"}, negatives=HARD)
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter.mul_(1.3)
+    inputs, reads = triples(encoder, sentences), objective.reads | {Layer(1)}
+    rows: dict[str, list[int]] = {"first": [], "second": []}
+    for name, module in (("first", encoder), ("second", second)):
+        module.backbone.register_forward_pre_hook(
+            lambda module, args, kwargs, name=name: rows[name].append(len(kwargs["input_ids"])), with_kwargs=True
+        )
+    objective.reads = reads
+    reps = objective.represent(encoder, inputs)
+    assert rows == {"first": [N], "second": [2 * N]}
+    first, other = (e(inputs.tokens, layers=[1]) for e in (encoder, second))
+    assert not torch.allclose(first.sentence, other.sentence, atol=1e-2)
+    assert torch.allclose(reps.anchor, first.sentence[:N], atol=1e-6)
+    assert torch.allclose(reps.positive, other.sentence[N : 2 * N], atol=1e-6)
+    assert torch.allclose(reps.hard[:, 0], other.sentence[2 * N :], atol=1e-6)
+    layers = torch.cat([first.layers[1][:N], other.layers[1][N : 2 * N]])
+    assert torch.allclose(reps[Layer(1)], layers, atol=1e-6)
+    objective.reads = reads | {Clean()}
+    clean = objective.represent(encoder, inputs)[Clean()]
+    assert torch.allclose(clean, first.sentence[:N], atol=1e-6)
+
+
+def moved(encoder: SentenceEncoder) -> bool:
+    """Whether any weight of it has a gradient."""
+    return any(p.grad is not None and bool(p.grad.any()) for p in encoder.parameters())
+
+
+def test_which_of_the_two_may_be_saved(encoder: SentenceEncoder) -> None:
+    own = encoder.state_dict()
+    for choice, wanted in (("first", [1]), ("second", [2]), ("better", [1, 2])):
+        objective, second = begun(encoder, saved_encoder=choice)
+        with torch.no_grad():
+            for parameter in second.parameters():
+                parameter.mul_(2)
+        candidates = objective.candidates(own)
+        assert len(candidates) == len(wanted)
+        for tensors, factor in zip(candidates, wanted, strict=True):
+            assert tensors.keys() == own.keys()
+            assert torch.equal(tensors[WORDS], factor * own[WORDS])
+            head = next(name for name in own if name.startswith("lm_head"))
+            assert torch.equal(tensors[head], own[head]), "masked copies go through the first"
+    assert build(saved_encoder="first").candidates(own) == [own]
+    with pytest.raises(UserError, match=r"saved_encoder = second needs objective\.dual_encoder = true"):
+        build(saved_encoder="second")
+
+
+# Runs
+
+
+def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer:
+    job = TrainJob(
+        text=Source(str(sample.TRAIN)),
+        model=str(model),
+        settings=(*DUAL, *settings),
+        dev=None,
+    )
+    prepared = job.prepare(Silent())
+    folder.mkdir(parents=True, exist_ok=True)
+    return prepared.trainer(folder, Stopped(stop), dev=None, start=None)
+
+
+def second_of(trainer: Trainer) -> SentenceEncoder:
+    assert trainer.objective.second is not None
+    return trainer.objective.second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [2, 6])
+def test_it_is_trained_and_a_resumed_run_is_the_same(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
+    whole = engine(tmp_path / "whole", tiny_folder)
+    start = {name: tensor.clone() for name, tensor in whole.encoder.state_dict().items()}
+    optimized = {id(p) for group in whole.optimizer.param_groups for p in group["params"]}
+    assert optimized == {id(p) for e in (whole.encoder, second_of(whole)) for p in e.parameters()}
+    whole.run(resume=False)
+    ends = [e.state_dict() for e in (whole.encoder, second_of(whole))]
+    matrices = [name for name, tensor in start.items() if tensor.ndim == 2 and "position" not in name]
+    for end in ends:
+        assert all(not torch.equal(end[name], start[name]) for name in matrices), "both have moved"
+    assert not same(*ends), "and each in its own way"
+
+    stopped = engine(tmp_path / "stopped", tiny_folder, stop)
+    with pytest.raises(InterruptedRunError, match=f"step {stop} of 8"):
+        stopped.run(resume=False)
+    saved = load_file(tmp_path / "stopped" / "checkpoint" / "tensors.safetensors")
+    for name, tensor in second_of(stopped).state_dict().items():
+        assert torch.equal(saved[f"objective.second.{name}"], tensor)
+        assert torch.equal(saved[f"encoder.{name}"], stopped.encoder.state_dict()[name])
+    resumed = engine(tmp_path / "stopped", tiny_folder)
+    resumed.run(resume=True)
+    assert same(resumed.encoder.state_dict(), ends[0])
+    assert same(second_of(resumed).state_dict(), ends[1])
+    assert (tmp_path / "stopped" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+@dataclass
+class NormOfTheWeights:
+    """Prefers large or small weights, and remembers what it has scored."""
+
+    sign: float = 1.0
+    scored: list[float] = field(default_factory=list)
+
+    def score(self, encoder: SentenceEncoder) -> DevScore:
+        self.scored.append(float(encoder.state_dict()[WORDS].norm()))
+        return DevScore(value=self.sign * self.scored[-1])
+
+
+@pytest.mark.parametrize(("choice", "sign"), [("second", 1.0), ("better", 1.0), ("better", -1.0)])
+def test_the_chosen_encoder_is_evaluated_and_kept(
+    choice: SavedEncoder, sign: float, tiny_folder: Path, tmp_path: Path
+) -> None:
+    dev = NormOfTheWeights(sign=sign)
+    trainer = engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=second", "training.max_steps=2")
+    trainer.objective.saved_encoder = choice
+    trainer.start, progress = DevScore(-1e9), Heard()
+    trainer.evaluations.dev, trainer.evaluations.progress = cast(Selector, dev), progress
+    with torch.no_grad():
+        second_of(trainer).get_parameter(WORDS).mul_(3)
+    trainer.run(resume=False)
+    second = second_of(trainer).state_dict()
+    chosen_second = choice == "second" or sign > 0
+    assert torch.equal(trainer.evaluations.best[WORDS], second[WORDS]) is chosen_second
+    assert len(dev.scored) == (1 if choice == "second" else 2)
+    named = "" if choice == "second" else f" of the {'second' if chosen_second else 'first'} encoder"
+    assert f"dev {max(sign * norm for norm in dev.scored):.2f}{named} (start" in progress.notes[-1]
+    assert torch.equal(trainer.encoder.state_dict()[WORDS], second[WORDS]) is chosen_second, "the last one"
+
+
+def test_the_better_one_needs_dev_data(tiny_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="saved_encoder = better needs dev data to choose by; add --dev"):
+        engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=better")

@@ -1,18 +1,28 @@
-"""How parts are found: the package's own, those of installed packages, and any that can be imported."""
+"""How parts are found: the package's own, those of installed packages, any that is imported; what counts as code."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+import importlib
+import shutil
+import sys
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, Literal
 
 import pytest
 from torch import Tensor
 
 from opencse.errors import UserError
+from opencse.objective.named_models import hash_named_models
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.registry import PartRole, build, built_in, find
+from opencse.objective.part_code import code_of_parts
+from opencse.objective.registry import _BASES, PartRole, build, built_in, find
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
 from opencse.objective.terms.base import Term
@@ -20,110 +30,25 @@ from opencse.objective.terms.mlm import MaskedLM
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.base import View
 from opencse.objective.views.dropout import Dropout
+from opencse.recipes.recipe import load_recipe, resolve_recipe, to_toml
 from opencse.settings import PartSettings, validate
 
-OWN: dict[PartRole, list[str]] = {
-    "view": [
-        "both_sides",
-        "crop",
-        "delete_one_word",
-        "delete_words",
-        "dropout",
-        "input_bernoulli",
-        "input_fgsm",
-        "input_gaussian",
-        "input_gaussian_dropout",
-        "insert_mask",
-        "insert_stopwords",
-        "insert_words",
-        "itself",
-        "mlm_substitute",
-        "next_sentence",
-        "output_bernoulli",
-        "output_fgsm",
-        "output_gaussian",
-        "output_mask",
-        "pair",
-        "repeat_subwords",
-        "repeat_words",
-        "spans",
-        "synonym",
-        "templates",
-    ],
-    "sides": [
-        "anchors",
-        "clean",
-        "mean",
-        "noisy",
-        "positives",
-        "views",
-    ],
-    "negatives": [
-        "gaussian",
-        "gmm",
-        "hard",
-        "in_batch",
-        "layers",
-        "memory_bank",
-        "mixed",
-        "momentum_queue",
-        "noisy_anchor",
-        "rewritten",
-        "vae",
-    ],
-    "term": [
-        "angle",
-        "barlow_twins",
-        "bidirectional_margin",
-        "conditional_mlm",
-        "consistency",
-        "contrastive_tension",
-        "cosent",
-        "cosine_regression",
-        "dcl",
-        "denoising",
-        "distill",
-        "local_global",
-        "margin",
-        "mlm",
-        "near_start",
-        "rank_vectors",
-        "replaced_tokens",
-        "repulsion",
-        "self_guided",
-        "softmax",
-        "triplet",
-        "whitened",
-    ],
-}
 BASES: dict[PartRole, type] = {"view": View, "sides": Sides, "negatives": NegativeSource, "term": Term}
-EVERY = [(role, kind) for role, kinds in OWN.items() for kind in kinds]
+EVERY = [(role, kind) for role in BASES for kind in built_in(role)]
 
 
 def objective(**data: Any) -> ObjectiveSettings:
     return validate(ObjectiveSettings, data, "mine")
 
 
-@pytest.mark.parametrize("role", OWN)
-def test_the_packages_own_parts_are_those_of_its_folders(role: PartRole) -> None:
-    assert list(built_in(role)) == OWN[role]
-
-
 @pytest.mark.parametrize(("role", "kind"), EVERY)
-def test_every_part_is_found_by_its_kind_and_made_of_its_settings(role: PartRole, kind: str) -> None:
+def test_every_part_is_made_of_its_settings_and_goes_through_a_recipes_table(role: PartRole, kind: str) -> None:
     part = find(role, kind)
     assert issubclass(part, BASES[role])
-    assert part.Settings.part is part
-    assert get_args(part.Settings.model_fields["kind"].annotation) == (kind,)
-    made = part()
-    assert type(build(part.Settings())) is type(made) is part
+    made = build(part.Settings())
+    assert type(made) is part is part.Settings.part
     assert made.settings == part.Settings()
     assert made.kind == made.name == kind
-    assert part.Settings.__doc__
-
-
-@pytest.mark.parametrize(("role", "kind"), EVERY)
-def test_every_part_goes_through_a_recipes_table_and_back(role: PartRole, kind: str) -> None:
     plain = {"kind": kind}
     tables: dict[str, dict[str, Any]] = {
         "view": {"view": plain},
@@ -132,16 +57,8 @@ def test_every_part_goes_through_a_recipes_table_and_back(role: PartRole, kind: 
         "term": {"terms": [plain]},
     }
     settings = objective(**tables[role])
-    dumped = settings.model_dump(mode="json")
-    assert objective(**dumped) == settings
-    part = {
-        "view": dumped["view"],
-        "sides": dumped["positive"]["of"],
-        "negatives": dumped["negatives"][0],
-        "term": (dumped["terms"] or [{}])[0],
-    }[role]
-    assert part["kind"] == kind
-    assert part.keys() == find(role, kind).Settings.model_fields.keys()
+    assert part.Settings() in (settings.view, settings.positive.of, *settings.negatives, *settings.terms)
+    assert objective(**settings.model_dump(mode="json")) == settings
 
 
 @pytest.mark.parametrize(
@@ -153,20 +70,11 @@ def test_every_part_goes_through_a_recipes_table_and_back(role: PartRole, kind: 
             ["no part 'in_bach' among the negatives (did you mean 'in_batch'?)", "hard, in_batch"],
         ),
         ("term", "dropout", ["no part 'dropout' among the terms", "there are: angle, barlow_twins"]),
-        ("view", "mlm", ["no part 'mlm' among the views"]),
-        ("sides", "in_batch", ["no part 'in_batch' among the sides", "anchors, clean, mean, noisy, positives, views"]),
-        ("term", "", ["no part '' among the terms"]),
         ("term", "x" * 5000, ["xxx..."]),
         ("term", "no_such_module:Part", ["no_such_module:Part: 'no_such_module' cannot be imported"]),
-        ("term", "no.such.module:Part", ["'no.such.module' cannot be imported"]),
         ("term", ".relative:Part", ["cannot be imported"]),
-        ("term", ":Part", ["cannot be imported"]),
-        ("term", ":", ["cannot be imported"]),
-        ("term", "math:", ["the module math has no ''"]),
         ("term", "math:Part", ["math:Part: the module math has no 'Part'"]),
-        ("term", "math:pi.real.deep", ["the module math has no 'pi.real.deep'"]),
         ("term", "math:pi", ["math:pi is none of the terms: it does not derive from Term"]),
-        ("term", "builtins:int", ["builtins:int is none of the terms"]),
         ("term", "opencse.objective.negatives.in_batch:InBatch", ["none of the terms: it does not derive from Term"]),
         ("term", "opencse.objective.terms.base:Term", ["has no Settings with a kind of its own"]),
     ],
@@ -233,3 +141,360 @@ def test_part_objects_make_an_objective_and_take_their_names_there() -> None:
     assert (made.view.name, made.positive.of.name) == ("view", "positive")
     with pytest.raises(UserError, match="the term 'quiet' is given 2 times; give it once"):
         Objective(Dropout(), terms=[Quiet(), Quiet()])
+
+
+MODULE = '''
+from typing import Literal
+
+from pydantic import Field
+
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.terms.base import Term
+from opencse.objective.views.dropout import Dropout
+from opencse.settings import PartSettings
+
+
+class Zero(Term):
+    """A loss of nothing."""
+
+    class Settings(PartSettings):
+        kind: Literal["zero"] = "zero"
+        weight: float = Field(default=1.0, gt=0)
+        steepness: int = 2
+
+    def loss(self, reps):
+        return 0 * reps.anchor.sum()
+
+
+class Half(InBatch):
+    class Settings(InBatch.Settings):
+        kind: Literal["half"] = "half"
+        weight: float = 0.5
+
+
+class Heir(Dropout):
+    """Another view under the settings of `Dropout`."""
+
+
+class Nameless(Term):
+    class Settings(PartSettings):
+        weight: float = 1.0
+
+    def loss(self, reps):
+        return reps.anchor.sum()
+
+
+class Room:
+    class Inside(Zero):
+        class Settings(Zero.Settings):
+            kind: Literal["inside"] = "inside"
+
+
+class NoPart:
+    """A class, and no part."""
+
+
+number = 5
+'''
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[Path]:
+    """A folder on the path with a module of parts."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "parts_of_mine.py").write_text(MODULE)
+    (folder / "broken_parts.py").write_text("from nowhere_at_all import nothing\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        importlib.invalidate_caches()
+        yield folder
+    sys.modules.pop("parts_of_mine", None)
+
+
+@pytest.fixture
+def installed(parts: Path) -> Path:
+    """The same module as a package's that gives its parts as entry points."""
+    folder = parts / "parts_of_mine-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: parts-of-mine\nVersion: 1.0\n")
+    entries = """
+        [opencse.parts]
+        zero = parts_of_mine:Zero
+        other_name = parts_of_mine:Half
+        wrong = parts_of_mine:NoPart
+        in_batch = parts_of_mine:Half
+    """
+    (folder / "entry_points.txt").write_text(dedent(entries))
+    importlib.invalidate_caches()
+    return parts
+
+
+def test_what_is_wrong_with_a_kind_is_reported_with_its_place(parts: Path) -> None:
+    wrong: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"view": {"kind": "parts_of_mine:Zero"}}, "mine: view.kind: parts_of_mine:Zero is none of the views"),
+        ({"terms": [{"kind": "parts_of_mine:NoPart"}]}, "terms.0.kind: parts_of_mine:NoPart is none of the terms"),
+        ({"terms": [{"kind": "parts_of_mine:Nameless"}]}, "has no Settings with a kind of its own"),
+        ({"terms": [{"kind": "broken_parts:Part"}]}, "'broken_parts' cannot be imported (No module named 'nowhere"),
+        ({"terms": [{"weight": 1.0}]}, "mine: terms.0: a part needs its kind; there are: angle, barlow_twins, "),
+        ({"terms": ["mlm"]}, "mine: terms.0: a part is a table with its kind"),
+    )
+    for data, words in wrong:
+        with pytest.raises(UserError) as caught:
+            objective(**data)
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_part_is_imported_from_its_place(parts: Path) -> None:
+    settings = objective(terms=[{"kind": "parts_of_mine:Zero", "weight": 3.0}], negatives=[])
+    (term,) = Objective.from_settings(settings).terms
+    module = sys.modules["parts_of_mine"]
+    assert type(term) is module.Zero
+    assert (term.kind, term.weight, term.settings.steepness) == ("zero", 3.0, 2)
+    assert term.name == "terms.zero"
+    assert find("term", "parts_of_mine:Zero") is module.Zero
+    assert find("term", "parts_of_mine:Room.Inside") is module.Room.Inside
+    assert "zero" not in built_in("term")
+    with pytest.raises(UserError, match="no part 'zero' among the terms"):
+        find("term", "zero")
+
+
+def test_settings_of_an_imported_part_go_through_toml(parts: Path, tmp_path: Path) -> None:
+    own = ['objective.terms=[{ kind = "parts_of_mine:Zero", weight = 2.5 }]']
+    nested = ['objective.terms=[{ kind = "parts_of_mine:Room.Inside", steepness = 7 }]']
+    half = ['objective.negatives=[{ kind = "in_batch" }, { kind = "parts_of_mine:Half", of = { kind = "anchors" } }]']
+    for overrides, key, written in (
+        (own, "terms", {"kind": "parts_of_mine:Zero", "weight": 2.5, "steepness": 2}),
+        (nested, "terms", {"kind": "parts_of_mine:Room.Inside", "weight": 1.0, "steepness": 7}),
+        (half, "negatives", {"kind": "parts_of_mine:Half", "of": {"kind": "anchors"}, "weight": 0.5}),
+    ):
+        recipe = load_recipe("simcse", overrides=overrides)
+        path = tmp_path / "again.toml"
+        path.write_text(to_toml(recipe))
+        assert tomllib.loads(path.read_text())["objective"][key][-1].items() >= written.items()
+        assert load_recipe(str(path)).objective == recipe.objective
+        assert ObjectiveSettings.model_validate(recipe.objective.model_dump()) == recipe.objective
+        assert ObjectiveSettings.model_validate_json(recipe.objective.model_dump_json()) == recipe.objective
+
+
+def test_a_subclass_without_settings_of_its_own_is_not_mistaken_for_its_parent(parts: Path) -> None:
+    with pytest.raises(UserError, match=r"parts_of_mine:Heir has no Settings"):
+        find("view", "parts_of_mine:Heir")
+
+
+def test_parts_of_an_installed_package_have_short_names(installed: Path) -> None:
+    assert find("term", "zero").__name__ == "Zero"
+    settings = objective(terms=[{"kind": "zero"}], negatives=[{"kind": "other_name"}, {"kind": "in_batch"}])
+    made = Objective.from_settings(settings)
+    assert [type(part).__name__ for part in made.parts] == ["Half", "InBatch", "Zero"]
+    assert type(made.negatives[1]) is InBatch, "nobody takes the place of the package's own"
+    dumped = settings.model_dump(mode="json")
+    assert dumped["terms"][0] == {"kind": "zero", "weight": 1.0, "steepness": 2}
+    assert objective(**dumped) == settings
+    for role, kind in (("term", "other_name"), ("term", "wrong"), ("view", "zero")):
+        with pytest.raises(UserError, match=rf"^{kind} is none of the {role}s"):
+            find(role, kind)  # type: ignore[arg-type]
+
+
+def test_a_part_is_found_in_a_file_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "local_parts.py").write_text(MODULE)
+    paths = list(sys.path)
+    with pytest.raises(UserError, match="neither installed nor a file in the working folder"):
+        find("term", "local_parts:Zero")
+    monkeypatch.chdir(tmp_path)
+    try:
+        assert find("term", "local_parts:Zero").__name__ == "Zero"
+    finally:
+        sys.modules.pop("local_parts", None)
+    assert sys.path == paths
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"negatives": [{"kind": "in_batch"}, {"kind": "hard", "alfa": 2}]}, ["negatives.1.hard.alfa", "'alpha'"]),
+        (
+            {"negatives": [{"kind": "in_batch", "of": {"kind": "noisy", "varianc": 1}}]},
+            ["negatives.0.in_batch.of.noisy.varianc", "did you mean 'variance'", "valid: both, kind, variance"],
+        ),
+        (
+            {"terms": [{"kind": "parts_of_mine:Zero", "weigth": 2}]},
+            ["parts_of_mine:Zero.weigth", "did you mean 'weight'"],
+        ),
+        (
+            {"terms": [{"kind": "parts_of_mine:Zero", "weight": -2}]},
+            ["parts_of_mine:Zero.weight: ", "greater than 0, got -2"],
+        ),
+    ],
+    ids=str,
+)
+def test_a_wrong_key_in_a_part_is_named_with_the_nearest_valid_one(
+    parts: Path, data: dict[str, Any], words: list[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        objective(**data)
+    assert str(caught.value).startswith("mine: ")
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+HEAD = """
+from typing import Literal
+from opencse.objective.negatives.base import NegativeSource
+from opencse.objective.sides.base import Sides
+from opencse.objective.terms.base import Term
+from opencse.objective.views.base import View
+from opencse.settings import PartSettings
+
+class Own({base}):
+    class Settings(PartSettings):
+        kind: Literal["own"] = "own"
+"""
+NEGATIVES = "def count(self, batch_size, hard): return 1\ndef columns(self, reps, scoring): return None\n"
+FAULTS = [
+    ("negatives", "def count(self, batch_size, hard): return 1",
+     "has no method columns; a NegativeSource needs columns(self, reps, scoring)"),
+    ("negatives", "def columns(self, reps, scoring): return None",
+     "has no method count; a NegativeSource needs count(self, batch_size, hard)"),
+    ("negatives", "def count(self, batch_size, hard): return 1\ndef columns(self, reps): return None",
+     "columns(self, reps, scoring) is expected, columns(self, reps) was found"),
+    ("negatives", NEGATIVES + "def reads(self): return set()", "has reads as a method; put @property above it"),
+    ("negatives", NEGATIVES + "check = 3", "it is of type int"),
+    ("negatives", NEGATIVES + "def begin(self, encoder): pass",
+     "begin(self, encoder, *, batch_size, seed) is expected, begin(self, encoder) was found"),
+    ("negatives", NEGATIVES + "def noise(self): pass", "has another method noise than a NegativeSource"),
+    ("term", "", "has no method loss; a Term needs loss(self, reps)"),
+    ("term", "def loss(self): return 0", "loss(self, reps) is expected, loss(self) was found"),
+    ("view", "", "has no method examples; a View needs examples(self, corpus, random)"),
+    ("sides", "def of(self, reps): return None", "of(self, reps, draw) is expected, of(self, reps) was found"),
+]  # fmt: skip
+
+
+def written(folder: Path, name: str, role: str, body: str) -> str:
+    base = _BASES[role].rpartition(":")[2]  # type: ignore[index]
+    (folder / f"{name}.py").write_text(HEAD.format(base=base) + textwrap.indent(body, "    "))
+    return f"{name}:Own"
+
+
+@pytest.mark.parametrize(("number", "fault"), list(enumerate(FAULTS)))
+def test_a_fault_is_one_clear_line(
+    number: int, fault: tuple[PartRole, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    role, body, message = fault
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = written(tmp_path, f"faulty_part_{number}", role, body)
+    with pytest.raises(UserError) as refused:
+        find(role, kind)
+    assert message in str(refused.value)
+    assert str(refused.value).startswith(f"{kind} (faulty_part_{number}.Own) ")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        NEGATIVES,
+        "def count(self, n, m): return 1\ndef columns(self, vectors, how, extra=None): return None",
+        "def count(self, *rest): return 1\ndef columns(self, *rest, **more): return None\nreads = frozenset()",
+    ],
+)
+def test_names_and_further_arguments_are_free(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    name = f"sound_part_{abs(hash(body))}"
+    assert find("negatives", written(tmp_path, name, "negatives", body)).__name__ == "Own"
+
+
+PARTS = """
+from typing import Literal
+from opencse.objective.terms.base import Term
+from opencse.settings import PartSettings
+import {prefix}formulas
+from {prefix}formulas import scaled
+
+class Twice(Term):
+    class Settings(PartSettings):
+        kind: Literal["twice"] = "twice"
+        weight: float = 1.0
+
+    def loss(self, reps):
+        return scaled(reps.anchor).sum()
+"""
+FORMULAS = "def scaled(x):\n    return 2 * x\n"
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module with a part, next to one that it imports."""
+    prefix = f"{tmp_path.name}_"
+    (tmp_path / f"{prefix}parts.py").write_text(PARTS.format(prefix=prefix))
+    (tmp_path / f"{prefix}formulas.py").write_text(FORMULAS)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path / f"{prefix}parts.py"
+    for name in (f"{prefix}parts", f"{prefix}formulas"):
+        sys.modules.pop(name, None)
+
+
+def settings(module: Path) -> ObjectiveSettings:
+    return ObjectiveSettings.model_validate({"terms": [{"kind": f"{module.stem}:Twice"}]})
+
+
+def test_the_packages_own_parts_have_none() -> None:
+    assert code_of_parts(load_recipe("diffcse")) == {}
+
+
+def test_the_module_of_a_part_counts_and_what_it_imports_from_its_folder(module: Path) -> None:
+    formulas = module.with_name(module.name.replace("parts", "formulas"))
+    before = code_of_parts(settings(module))
+    assert [*before] == [formulas.stem, module.stem]
+    formulas.write_text(FORMULAS.replace("2", "3"))
+    after = code_of_parts(settings(module))
+    assert [name for name in before if before[name] != after[name]] == [formulas.stem]
+
+
+def test_comments_and_spacing_do_not_count(module: Path) -> None:
+    before = code_of_parts(settings(module))
+    module.write_text("# a comment\n\n" + module.read_text().replace("weight: float = 1.0", "weight: float = (1.0)"))
+    assert code_of_parts(settings(module)) == before
+    module.write_text(module.read_text().replace("weight: float = (1.0)", "weight: float = 2.0"))
+    assert code_of_parts(settings(module)) != before
+
+
+def test_parts_of_further_data_sets_count(module: Path) -> None:
+    recipe = load_recipe("simcse")
+    further = {"name": "b", "data": "b.txt", "objective": settings(module).model_dump(mode="json")}
+    values = recipe.model_dump(mode="json", exclude={"presets"}) | {"datasets": [further]}
+    assert [*code_of_parts(type(recipe).model_validate(values))] == [*code_of_parts(settings(module))]
+
+
+def test_a_class_without_readable_source_is_left_out() -> None:
+    source = PARTS.replace("import {prefix}formulas\n", "").replace("from {prefix}formulas import scaled", "")
+    typed: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(source, "<prompt>", "exec", dont_inherit=True), typed)
+    assert code_of_parts(ObjectiveSettings(terms=(typed["Twice"].Settings(),))) == {}
+
+
+def test_a_copy_of_the_start_counts_with_the_start() -> None:
+    assert {name: hash_named_models(load_recipe(name)) for name in ("gist", "rankcse", "diffcse")} == {
+        "gist": {},
+        "rankcse": {},
+        "diffcse": {},
+    }
+
+
+def test_guides_teachers_and_generators_count_by_their_files(tiny_folder: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(tiny_folder, tmp_path / "model"))
+    teachers = f'[{{model="{model}"}}, {{model="start"}}]'
+    fields = {
+        "gist": f"objective.negatives.in_batch.guide.model={model}",
+        "rankcse": f"objective.terms.distill.teachers={teachers}",
+        "diffcse": f"objective.terms.replaced_tokens.generator={model}",
+    }
+    for name, setting in fields.items():
+        recipe = resolve_recipe(name, overrides=[setting]).recipe
+        before = hash_named_models(recipe)
+        assert f"{model}/config.json" in before
+        (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+        after = hash_named_models(recipe)
+        assert [file for file in before if before[file] != after[file]] == [f"{model}/config.json"]

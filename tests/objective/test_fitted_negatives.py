@@ -1,0 +1,347 @@
+"""The auto-encoder and the mixture as negatives: their formulas, what they learn, their state."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.modules.dense import Dense
+from opencse.objective.columns import Scoring
+from opencse.objective.negatives.base import Distribution, Fitted, standardised
+from opencse.objective.negatives.gmm import Gmm, Mixture, _revive
+from opencse.objective.negatives.vae import AutoEncoder, Vae
+from opencse.objective.registry import build as build_part
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.settings import validate
+from opencse.streams import seed_of
+from opencse.text.tokenizer import Tokens
+from opencse.training.checkpoint import prefixed
+
+N, D = 6, 8
+COSINE = Scoring("cosine", 0.5, True)
+DOT = Scoring("dot", 1.0, True)
+VAE: dict[str, Any] = {"kind": "vae", "latent": 3, "hidden": 5}
+GMM: dict[str, Any] = {"kind": "gmm", "components": 2}
+BOTH = pytest.mark.parametrize("data", [VAE, GMM], ids=["vae", "gmm"])
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model with a training head, whose vectors have another number of dimensions."""
+    encoder = tiny_encoder.twin()
+    encoder.projection = Dense(32, D)
+    return encoder
+
+
+def begun(encoder: SentenceEncoder, data: dict[str, Any], *, batch_size: int = N, seed: int = 0) -> Fitted:
+    settings = validate(ObjectiveSettings, {"negatives": [data]}, "test").negatives[0]
+    source = build_part(settings)
+    assert isinstance(source, Fitted)
+    source.begin(encoder, batch_size=batch_size, seed=seed)
+    return source
+
+
+def cloud(step: int, n: int = N, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Two narrow clusters far from each other and from 0, every other row."""
+    centre = torch.where(torch.arange(n) % 2 == 0, 1.0, -1.0).unsqueeze(1) * torch.linspace(1, 2, D) + 5.0
+    return (centre + 0.1 * torch.randn(n, D, generator=generator(1000 + step))).to(dtype)
+
+
+def reps_of(anchor: Tensor, step: int) -> Representations:
+    n = len(anchor)
+    keys = torch.arange(2 * n).reshape(n, 2)
+    return Representations(anchor, anchor, anchor.new_zeros(n, 0, D), keys, noise_seed=step)
+
+
+def no_inputs(n: int) -> StepInputs:
+    """What these sources do not read."""
+    ids = torch.zeros(n, 1, dtype=torch.int64)
+    return StepInputs(Tokens(ids, ids + 1), n, torch.zeros(1))
+
+
+@torch.no_grad()
+def one_step(source: Fitted, encoder: SentenceEncoder, step: int, anchor: Tensor | None = None) -> Tensor:
+    """Columns, then the fit, as a trainer would; the columns' logits."""
+    reps = reps_of(cloud(step) if anchor is None else anchor, step)
+    logits = source.columns(reps, DOT).dense().logits
+    source.after_backward(encoder, [no_inputs(len(reps.anchor))], [reps.detached()])
+    return logits
+
+
+def distribution_of(source: Fitted) -> Distribution:
+    assert source.distribution is not None
+    return source.distribution
+
+
+@BOTH
+def test_columns_are_samples_once_it_is_fitted(encoder: SentenceEncoder, data: dict[str, Any]) -> None:
+    source = begun(encoder, {**data, "count": 1.5, "weight": 2.0})
+    assert source.count(N, 0) == 9
+    reps = reps_of(cloud(0), 0)
+    assert source.columns(reps, COSINE).dense().logits.shape == (N, 0)
+    one_step(source, encoder, 0)
+    leaf = cloud(1).requires_grad_()
+    columns = source.columns(reps_of(leaf, 1), COSINE).dense()
+    samples = distribution_of(source).sample(9, generator(seed_of(1, data["kind"])))
+    assert samples.shape == (9, D)
+    assert not samples.requires_grad
+    torch.testing.assert_close(columns.logits, COSINE.logits(leaf, samples))
+    assert columns.log_weight == pytest.approx(math.log(2.0))
+    (found,) = torch.autograd.grad(columns.logits.exp().sum(), leaf)
+    (wanted,) = torch.autograd.grad(COSINE.logits(leaf, samples).exp().sum(), leaf)
+    torch.testing.assert_close(found, wanted)
+    assert wanted.abs().max() > 0
+
+
+@BOTH
+def test_old_steps_are_forgotten(encoder: SentenceEncoder, data: dict[str, Any]) -> None:
+    """After ``steps`` steps of another cloud, nothing of the first one is left in the scale of the samples."""
+    source = begun(encoder, {**data, "steps": 3})
+    for step in range(4):
+        one_step(source, encoder, step, cloud(step) + 500)
+    for step in range(4, 7):
+        one_step(source, encoder, step)
+    assert source.store is not None
+    assert len(source.store) == 3 * N
+    samples = distribution_of(source).sample(500, generator())
+    assert float(samples.abs().max()) < 20
+
+
+@BOTH
+def test_the_state_goes_through_a_checkpoint(encoder: SentenceEncoder, data: dict[str, Any], tmp_path: Path) -> None:
+    whole = begun(encoder, data)
+    fresh = {name: value.shape for name, value in whole.state_dict().items()}
+    for step in range(3):
+        one_step(whole, encoder, step)
+    state = whole.state_dict()
+    assert {name: value.shape for name, value in state.items()} == fresh
+    save_file(prefixed("part", state), tmp_path / "state.safetensors")
+    other = begun(encoder, data, seed=5)
+    loaded = {n.removeprefix("part."): t for n, t in load_file(tmp_path / "state.safetensors").items()}
+    other.load_state_dict(loaded)
+    for step in range(3, 6):
+        anchors = cloud(step, N - step % 2)
+        assert torch.equal(one_step(whole, encoder, step, anchors), one_step(other, encoder, step, anchors))
+    ends = other.state_dict()
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, ends[name]), name
+        assert not torch.equal(value, loaded[name]), f"{name} has not moved"
+
+
+@BOTH
+def test_autocast_and_half_precision_change_no_bit(encoder: SentenceEncoder, data: dict[str, Any]) -> None:
+    plain, cast = begun(encoder, data), begun(encoder, data)
+    for step in range(3):
+        half = cloud(step, dtype=torch.bfloat16)
+        wanted = one_step(plain, encoder, step, half.float())
+        with torch.autocast("cpu", torch.bfloat16):
+            found = one_step(cast, encoder, step, half)
+        assert found.dtype == torch.float32
+        assert torch.isfinite(found).all()
+        assert torch.equal(found, wanted)
+    assert all(value.dtype in (torch.float32, torch.int64) for value in cast.state_dict().values())
+
+
+def test_a_smaller_last_batch_changes_nothing_but_the_count(encoder: SentenceEncoder) -> None:
+    source = begun(encoder, GMM)
+    shapes = [tuple(one_step(source, encoder, s, cloud(s, n)).shape) for s, n in enumerate((N, 2, N))]
+    assert shapes == [(N, 0), (2, 2), (N, N)]
+
+
+def test_what_the_mixture_refuses(encoder: SentenceEncoder) -> None:
+    with pytest.raises(UserError, match=r"^gmm: 8 components cannot be fitted on 4 outputs \(2 steps of 2\); set more"):
+        begun(encoder, {"kind": "gmm", "steps": 2}, batch_size=2)
+    begun(encoder, {"kind": "gmm", "steps": 4}, batch_size=2)
+    with pytest.raises(UserError, match=r"^gmm: a sentence vector is not finite; lower training\.learning_rate"):
+        Mixture(Gmm.Settings(components=2), torch.zeros(0, D), seed=0).fit(cloud(0) * float("inf"), generator())
+
+
+def test_both_refuse_a_share_that_is_no_vector(encoder: SentenceEncoder) -> None:
+    for data in (VAE, GMM):
+        with pytest.raises(UserError, match=rf"^{data['kind']}: count 0\.01 gives no vector for a batch of 6"):
+            begun(encoder, {**data, "count": 0.01})
+
+
+def wide_cloud(n: int) -> Tensor:
+    return 5.0 + torch.linspace(1, 2, D) * torch.randn(n, D, generator=generator(1000))
+
+
+def mixture(components: int, iterations: int = 3, d: int = D) -> Mixture:
+    return Mixture(Gmm.Settings(components=components, iterations=iterations), torch.zeros(0, d), seed=0)
+
+
+def em(points: list[list[float]], state: tuple[Any, ...], iterations: int) -> tuple[Any, ...]:
+    """Expectation and maximisation, one number after the other."""
+    weights, means, variances = state
+    d = range(len(points[0]))
+    for _ in range(iterations):
+        shares = []
+        for x in points:
+            parts = [
+                w * math.prod(math.exp(-((x[k] - m[k]) ** 2) / (2 * v[k])) / math.sqrt(2 * math.pi * v[k]) for k in d)
+                for w, m, v in zip(weights, means, variances, strict=True)
+            ]
+            shares.append([part / sum(parts) for part in parts])
+        totals = [sum(share[c] for share in shares) for c in range(len(weights))]
+        weights = [total / len(points) for total in totals]
+        means = [[sum(s[c] * x[k] for s, x in zip(shares, points, strict=True)) / totals[c] for k in d] for c in (0, 1)]
+        variances = [
+            [sum(s[c] * (x[k] - means[c][k]) ** 2 for s, x in zip(shares, points, strict=True)) / totals[c] for k in d]
+            for c in (0, 1)
+        ]
+    return weights, means, variances
+
+
+def test_the_mixture_against_loops_from_where_it_ended() -> None:
+    """Two fits on different points: the second starts at the end of the first, in the points' own scale."""
+    model = mixture(2, iterations=2, d=3)
+    random = torch.randn(2, 40, 3, generator=generator(), dtype=torch.float64)
+    first, second = random * torch.tensor([1.0, 2.0, 5.0]) + torch.tensor([3.0, 0.0, 1.0])
+    second = second * 1.5 - 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a step need not converge
+        model.fit(first, generator(1))
+    state = (model.weights.tolist(), model.means.tolist(), model.variances.tolist())
+    model.fit(second, generator(2))
+    weights, means, variances = em(second.tolist(), state, 2)
+    assert model.weights.tolist() == pytest.approx(weights, rel=1e-4)
+    torch.testing.assert_close(model.means, torch.tensor(means), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(model.variances, torch.tensor(variances), rtol=1e-3, atol=1e-4)
+    assert int(model.fits) == 2
+    assert max(abs(a - b) for a, b in zip(state[0], weights, strict=True)) > 1e-3
+
+
+def test_equal_outliers_do_not_break_the_fit() -> None:
+    """In float32 the difference of squares behind their variance would be rounding alone, below 0 at times."""
+    model = mixture(2, iterations=10)
+    points = torch.cat([torch.randn(200, D, generator=generator()), torch.full((4, D), 70.3)])
+    for step in range(3):
+        model.fit(points, generator(step))
+    outliers = int(model.means[:, 0].argmax())
+    torch.testing.assert_close(model.means[outliers], torch.full((D,), 70.3))
+    assert float(model.weights[outliers]) == pytest.approx(4 / 204)
+    expected = 1e-6 * points.var(dim=0)
+    torch.testing.assert_close(model.variances[outliers], expected, rtol=1e-3, atol=0.0)
+
+
+def test_samples_have_the_mixtures_moments() -> None:
+    model = mixture(3, d=2)
+    model.weights.copy_(torch.tensor([0.5, 0.3, 0.2]))
+    model.means.copy_(torch.tensor([[0.0, 0.0], [100.0, 0.0], [0.0, 100.0]]))
+    model.variances.copy_(torch.tensor([[1.0, 4.0], [9.0, 0.25], [0.0, 16.0]]))
+    samples = model.sample(60_000, generator())
+    groups = torch.cdist(samples, model.means).argmin(dim=1)
+    for c in range(3):
+        own = samples[groups == c]
+        assert len(own) / 60_000 == pytest.approx(float(model.weights[c]), abs=0.01)
+        torch.testing.assert_close(own.mean(dim=0), model.means[c], rtol=0.0, atol=0.15)
+        torch.testing.assert_close(own.var(dim=0), model.variances[c], rtol=0.05, atol=1e-5)
+
+
+def test_the_mixture_waits_for_as_many_points_as_components() -> None:
+    model = mixture(5)
+    model.fit(wide_cloud(4), generator())
+    assert not model.fitted
+    assert not model.means.any()
+    model.fit(wide_cloud(5), generator())
+    assert model.fitted
+    assert float(model.weights.sum()) == pytest.approx(1.0)
+    assert torch.isfinite(model.means).all()
+
+
+def test_a_lost_component_takes_half_of_the_heaviest() -> None:
+    weights, means = np.array([0.02, 0.6, 0.38]), np.array([[9.0, 9.0], [1.0, 2.0], [5.0, 5.0]])
+    variances, drawn = np.array([[7.0, 7.0], [4.0, 9.0], [1.0, 1.0]]), np.array([[1.0, -2.0], [8.0, 8.0], [8.0, 8.0]])
+    _revive(weights, means, variances, drawn, 50)
+    np.testing.assert_allclose(weights, [0.3, 0.3, 0.38])
+    np.testing.assert_allclose(means, [[1.2, 1.4], [0.8, 2.6], [5.0, 5.0]])
+    np.testing.assert_allclose(variances, [[4.0, 9.0], [4.0, 9.0], [1.0, 1.0]])
+    few = np.array([1 / 6, 2 / 6, 3 / 6])
+    _revive(few, means, variances, drawn, 6)
+    np.testing.assert_allclose(few, [1 / 6, 2 / 6, 3 / 6])  # three points make no two halves of two
+    np.testing.assert_allclose(means[0], [1.2, 1.4])
+
+
+class Reference(torch.nn.Module):
+    """The same auto-encoder as torch modules, trained by one Adam for good."""
+
+    def __init__(self, start: AutoEncoder, settings: Vae.Settings) -> None:
+        super().__init__()
+        layers = (D, settings.hidden), (settings.hidden, 2 * settings.latent)
+        back = (settings.latent, settings.hidden), (settings.hidden, D)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in (*layers, *back))
+        torch.nn.utils.vector_to_parameters(start.weights.clone(), self.parameters())
+        self.settings = settings
+        self.optimizer = torch.optim.Adam(self.parameters(), lr=settings.learning_rate, betas=(0.9, 0.999), eps=1e-8)
+
+    def decode(self, latent: Tensor) -> Tensor:
+        decoded: Tensor = self.layers[3](self.layers[2](latent).tanh())
+        return decoded
+
+    def loss(self, inputs: Tensor, noise: torch.Generator) -> Tensor:
+        latent = self.settings.latent
+        coded = self.layers[1](self.layers[0](inputs).tanh())
+        drawn = torch.randn(len(inputs), latent, generator=noise)
+        total = torch.zeros(())
+        for row, x in enumerate(inputs):
+            m, log_variance = coded[row, :latent], coded[row, latent:]
+            decoded = self.decode(m + log_variance.exp().sqrt() * drawn[row])
+            normal = torch.distributions.Normal(m, log_variance.exp().sqrt())
+            prior = torch.distributions.Normal(torch.zeros(latent), torch.ones(latent))
+            likelihood = -((x - decoded) ** 2).sum() / 2
+            total = total + torch.distributions.kl_divergence(normal, prior).sum() - likelihood
+        return total / len(inputs)
+
+    def fit(self, points: Tensor, noise: torch.Generator) -> None:
+        for _ in range(self.settings.updates):
+            self.optimizer.zero_grad()
+            self.loss((points - points.mean(dim=0)) / points.std(dim=0), noise).backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+
+
+def test_the_auto_encoder_against_modules_and_one_adam() -> None:
+    settings = Vae.Settings(latent=3, hidden=5, updates=2, learning_rate=0.01)
+    model = AutoEncoder(settings, torch.zeros(0, D), seed=4)
+    reference = Reference(model, settings)
+    start = model.weights.clone()
+    inputs = standardised(cloud(0, 20))[0]
+    found, wanted = model.loss(start, inputs, generator(7)), reference.loss(inputs, generator(7))
+    torch.testing.assert_close(found, wanted.detach())
+    for step in range(4):
+        points = cloud(step, 20)
+        model.fit(points, generator(step))
+        reference.fit(points, generator(step))
+        expected = torch.nn.utils.parameters_to_vector(reference.parameters()).detach()
+        torch.testing.assert_close(model.weights, expected, rtol=1e-4, atol=1e-6)
+    assert float((model.weights - start).abs().max()) > 0.03
+    assert int(model.updates) == 8
+    latent = torch.randn(11, 3, generator=generator(9))
+    expected = cloud(3, 20).mean(dim=0) + cloud(3, 20).std(dim=0) * reference.decode(latent).detach()
+    torch.testing.assert_close(model.sample(11, generator(9)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_first_weights_are_of_unit_gain() -> None:
+    model = AutoEncoder(Vae.Settings(), torch.zeros(0, 768), seed=0)
+    shapes = [(256, 768), (256,), (128, 256), (128,), (256, 64), (256,), (768, 256), (768,)]
+    assert model.shapes == shapes
+    pieces = torch.split(model.weights, [math.prod(shape) for shape in shapes])
+    for shape, piece in zip(shapes, pieces, strict=True):
+        if len(shape) == 1:
+            assert not piece.any()
+        else:
+            assert float(piece.std()) == pytest.approx(shape[1] ** -0.5, rel=0.02)

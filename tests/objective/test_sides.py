@@ -1,0 +1,328 @@
+"""Which vectors a similarity is between (SimCSE++, Table 1), and how clean, mean and noisy ones are made."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.outputs import Encoded
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.sides.noisy import Noisy
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, Means, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.settings import validate
+from opencse.streams import seed_of
+from sides_cases import SEED, D, N, representations, sides, step_of
+
+TAU = 0.3
+KINDS: dict[str, dict[str, Any]] = {
+    "views": {"kind": "views"},
+    "anchors": {"kind": "anchors"},
+    "clean": {"kind": "clean"},
+    "mean": {"kind": "mean", "samples": 3},
+    "shared mean": {"kind": "mean", "samples": 3, "shared": True},
+    "noisy": {"kind": "noisy", "variance": 0.2},
+    "noisy positives": {"kind": "noisy", "variance": 0.2, "both": False},
+}
+
+
+def build(**data: Any) -> Objective:
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test"))
+
+
+def of(positive: str, negatives: str, **data: Any) -> Objective:
+    return build(
+        positive={"of": KINDS[positive]},
+        negatives=[{"kind": "in_batch", "of": KINDS[negatives], "weight": 0.7}],
+        temperature=TAU,
+        **data,
+    )
+
+
+def generator(name: str) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_of(SEED, name))
+
+
+def chosen(kind: str, reps: Representations, noise: torch.Generator) -> tuple[list[list[float]], list[list[float]]]:
+    """The left and right vectors as the definitions have them."""
+    clean, means = reps[Clean()], reps[Means(3)]
+    if kind == "noisy":
+        draws = [torch.randn(N, D, generator=noise, dtype=torch.float64) * math.sqrt(0.2) for _ in range(2)]
+        return (reps.anchor + draws[0]).tolist(), (reps.positive + draws[1]).tolist()
+    if kind == "noisy positives":
+        draw = torch.randn(N, D, generator=noise, dtype=torch.float64) * math.sqrt(0.2)
+        return reps.anchor.tolist(), (reps.positive + draw).tolist()
+    if kind == "shared mean":
+        one = [[(x + y) / 2 for x, y in zip(*rows, strict=True)] for rows in zip(*means.tolist(), strict=True)]
+        return one, one
+    vectors = {
+        "views": (reps.anchor, reps.positive),
+        "anchors": (reps.anchor, reps.anchor),
+        "clean": (clean, clean),
+        "mean": (means[0], means[1]),
+    }[kind]
+    return vectors[0].tolist(), vectors[1].tolist()
+
+
+def cosine(u: list[float], v: list[float]) -> float:
+    dot = sum(x * y for x, y in zip(u, v, strict=True))
+    return dot / math.sqrt(sum(x * x for x in u)) / math.sqrt(sum(y * y for y in v))
+
+
+@pytest.mark.parametrize(("positive", "negatives"), list(itertools.product(KINDS, KINDS)))
+def test_the_loss_of_every_pair_of_sides_as_loops(positive: str, negatives: str) -> None:
+    reps = representations()
+    (a, b) = chosen(positive, reps, generator("positive"))
+    (c, d) = chosen(negatives, reps, generator("negatives.in_batch"))
+    expected = 0.0
+    for i in range(N):
+        top = math.exp(cosine(a[i], b[i]) / TAU)
+        below = top + sum(0.7 * math.exp(cosine(c[i], d[j]) / TAU) for j in range(N) if j != i)
+        expected -= math.log(top / below) / N
+    outcome = of(positive, negatives)(reps)
+    assert outcome.total.item() == pytest.approx(expected, rel=1e-12)
+    mean = sum(cosine(a[i], b[i]) for i in range(N)) / N
+    assert outcome.report["positive_similarity"].item() == pytest.approx(mean, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["views", "anchors", "clean", "mean", "noisy"])
+def test_gradient_reaches_both_sides(kind: str) -> None:
+    reps = representations()
+    leaves = {"anchor": reps.anchor, "positive": reps.positive, "clean": reps[Clean()], "means": reps[Means(3)]}
+    for leaf in leaves.values():
+        leaf.requires_grad_()
+    left, right = sides(of(kind, kind).positive.of, reps)
+    torch.autograd.backward((left[1] * right[2]).sum())
+    touched = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+    expected = {"views": ["anchor", "positive"], "noisy": ["anchor", "positive"], "anchors": ["anchor"]}
+    assert list(touched) == expected.get(kind, ["clean" if kind == "clean" else "means"])
+    rows = sum(int((gradient.abs().sum(dim=-1) > 0).sum()) for gradient in touched.values())
+    assert rows == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"positive": {"of": {"kind": "means"}}}, ["positive.of", "means", "'mean'"]),
+        ({"positive": {"of": {"kind": "mean", "samples": 0}}}, ["samples", "greater than or equal to 1"]),
+        ({"positive": {"of": {"kind": "noisy", "variance": -0.1}}}, ["variance", "greater than or equal to 0"]),
+        ({"positive": {"of": {"kind": "noisy", "variance": float("inf")}}}, ["variance", "finite"]),
+        ({"positive": {"of": {"kind": "clean", "samples": 3}}}, ["samples"]),
+        ({"positive": {"scale": 0.0}}, ["positive.scale", "greater than 0"]),
+        ({"positive": {"scale": float("inf")}}, ["positive.scale", "finite"]),
+        ({"negatives": [{"kind": "in_batch", "of": {"kind": "mean", "samples": 1.5}}]}, ["samples", "integer"]),
+        (
+            {"positive": {"of": {"kind": "mean"}}, "dual_encoder": True},
+            ["do not go with objective.dual_encoder; leave it out"],
+        ),
+        (
+            {"positive": {"of": {"kind": "mean"}}, "view": {"kind": "dropout", "shared_mask": True}},
+            ["do not go with objective.view.shared_mask; leave it out"],
+        ),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_reported_in_one_line(data: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        build(**data)
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+# Means over dropout draws
+
+
+# More noise
+
+
+BOTH: set[Request[Any]] = {Sentences(), Clean()}
+
+
+# The forward without dropout
+
+
+def with_dropout(folder: Path, target: Path, hidden: float, attention: float) -> SentenceEncoder:
+    shutil.copytree(folder, target)
+    config = json.loads((target / "config.json").read_text())
+    config |= {"hidden_dropout_prob": hidden, "attention_probs_dropout_prob": attention}
+    (target / "config.json").write_text(json.dumps(config))
+    return SentenceEncoder.load(target, pooling="mean", device="cpu").train()
+
+
+def twice(encoder: SentenceEncoder, texts: list[str]) -> StepInputs:
+    keys = torch.arange(len(texts)).unsqueeze(1).expand(-1, 2)
+    return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts + texts)), len(texts), keys)
+
+
+def rows_of(encoder: SentenceEncoder) -> list[int]:
+    rows: list[int] = []
+    encoder.backbone.register_forward_pre_hook(
+        lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    return rows
+
+
+@pytest.mark.parametrize(("hidden", "attention"), [(0.1, 0.1), (0.0, 0.8), (0.8, 0.0)])
+def test_no_dropout_anywhere_in_the_negatives_and_all_of_it_in_the_positives(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str], hidden: float, attention: float
+) -> None:
+    encoder = with_dropout(tiny_folder, tmp_path / "model", hidden, attention)
+    assert encoder.has_dropout
+    inputs, rows = twice(encoder, sentences[:N]), rows_of(encoder)
+    first, second = (represent(encoder, inputs, BOTH) for _ in range(2))
+    assert rows == [2 * N, N] * 2
+    clean = first[Clean()]
+    with encoder.without_dropout(), torch.no_grad():
+        expected = encoder(inputs.anchors).sentence
+    assert torch.equal(clean, second[Clean()])
+    assert torch.equal(clean, expected)
+    for left, right in ((first.anchor, second.anchor), (first.anchor, first.positive), (first.anchor, clean)):
+        assert (left - right).abs().amax(dim=1).min() > 1e-3
+
+
+def test_an_encoder_without_dropout_makes_no_second_forward(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    encoder = with_dropout(tiny_folder, tmp_path / "model", 0.0, 0.0)
+    assert not encoder.has_dropout
+    rows = rows_of(encoder)
+    reps = represent(encoder, twice(encoder, sentences[:N]), BOTH)
+    assert rows == [2 * N]
+    assert torch.equal(reps[Clean()], reps.anchor)
+    assert reps[Clean()].requires_grad
+    torch.testing.assert_close(reps.anchor, reps.positive, rtol=0, atol=1e-6)
+
+
+def test_every_module_goes_back_into_its_mode(tiny_folder: Path, sentences: list[str]) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu").train()
+    frozen = encoder.backbone.get_input_embeddings()
+    assert isinstance(frozen, nn.Module)
+    frozen.eval()
+    modes = [part.training for part in encoder.modules()]
+    assert len(set(modes)) == 2
+    with encoder.without_dropout():
+        assert not any(part.training for part in encoder.modules())
+    assert [part.training for part in encoder.modules()] == modes
+    with pytest.raises(ZeroDivisionError), encoder.without_dropout():
+        raise ZeroDivisionError
+    assert [part.training for part in encoder.modules()] == modes
+    represent(encoder, twice(encoder, sentences[:2]), BOTH)
+    assert [part.training for part in encoder.modules()] == modes
+    broken = StepInputs(twice(encoder, sentences[:2]).tokens, 2, torch.zeros(2, 2, dtype=torch.int64))
+    broken.tokens.input_ids[0, 0] = 10**6
+    with pytest.raises(IndexError):
+        represent(encoder, broken, BOTH)
+    assert [part.training for part in encoder.modules()] == modes
+
+
+def test_dropout_that_no_module_holds_is_found(tiny_folder: Path) -> None:
+    """Attention's rate is a number that a kernel is called with, in many models."""
+    encoder = SentenceEncoder.load(tiny_folder, dropout=0.0, device="cpu")
+    encoder.backbone.config.attention_probs_dropout_prob = 0.1
+    assert encoder.has_dropout
+
+
+def seen(encoder: SentenceEncoder) -> list[Tensor]:
+    """The vectors of every forward from now on."""
+    outputs: list[Tensor] = []
+
+    def keep(module: object, args: object, output: Encoded) -> None:
+        assert output.sentence is not None
+        outputs.append(output.sentence)
+
+    encoder.register_forward_hook(keep)
+    return outputs
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sentences: list[str], samples: int) -> None:
+    """One sentence throughout: whatever differs is dropout, and every row has a mask of its own."""
+    outputs = seen(encoder)
+    reps = represent(encoder, step_of(encoder, [sentences[0]] * 3 * N, N), {HardNegatives(), Means(samples)})
+    assert [len(output) for output in outputs] == [3 * N + samples * 2 * N]
+    (rows,) = outputs
+    assert torch.pdist(rows).min() > 1e-3
+    assert torch.equal(reps.anchor, rows[:N])
+    assert torch.equal(reps.positive, rows[N : 2 * N])
+    assert torch.equal(reps.hard[:, 0], rows[2 * N : 3 * N])
+    means = reps[Means(samples)]
+    assert means.shape == (2, N, 32)
+    for view, i in itertools.product(range(2), range(N)):
+        draws = [rows[3 * N + k * 2 * N + view * N + i] for k in range(samples)]
+        assert torch.allclose(means[view, i], sum(draws, torch.zeros(32)) / samples, atol=1e-6)
+
+
+def test_means_are_of_the_right_texts(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    encoder.eval()
+    plainly: set[Request[Any]] = {Sentences(), HardNegatives(), Layer(1)}
+    reps = represent(encoder, step_of(encoder, sentences[: 3 * N], N), plainly | {Means(3)})
+    plain = represent(encoder, step_of(encoder, sentences[: 3 * N], N), plainly)
+    means = reps[Means(3)]
+    assert torch.pdist(torch.cat([reps.anchor, reps.positive])).min() > 1e-2
+    for left, right in (
+        (means[0], reps.anchor),
+        (means[1], reps.positive),
+        (reps.hard, plain.hard),
+        (reps[Layer(1)], plain[Layer(1)]),
+    ):
+        assert left.shape == right.shape
+        assert torch.allclose(left, right, atol=1e-5)
+    assert Means(3) not in plain.answers
+
+
+def noisy(variance: float, name: str = "positive") -> Noisy:
+    made = Noisy(Noisy.Settings(variance=variance))
+    made.name = name
+    return made
+
+
+def test_moments_of_the_noise() -> None:
+    zeros, count = torch.zeros(300, 100, dtype=torch.float64), 300 * 100
+    ones = zeros + 1
+    for variance in (0.1, 2.0):
+        reps = Representations(zeros, ones, zeros.unsqueeze(1)[:, :0], torch.zeros(300, 2), noise_seed=4)
+        left, right = sides(noisy(variance), reps)
+        again, _ = sides(noisy(variance, "negatives.in_batch"), reps)
+        for draw in (left, right - 1, again):
+            assert abs(float(draw.mean())) < 5 * math.sqrt(variance / count)
+            assert float(draw.var()) == pytest.approx(variance, rel=5 * math.sqrt(2 / count))
+        for one, other in ((left, right - 1), (left, again)):  # fresh for each side and each use
+            assert abs(float((one * other).mean())) < 5 * variance / math.sqrt(count)
+        # on every number, not once a row or a column
+        assert float(left.mean(dim=0).var()) == pytest.approx(variance / 300, rel=0.7)
+        assert float(left.mean(dim=1).var()) == pytest.approx(variance / 100, rel=0.7)
+
+
+def noise_of(encoder: SentenceEncoder, texts: list[str], noise_seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The noise on both sides, and the state of torch's own generator afterwards."""
+    reps = represent(encoder, step_of(encoder, texts, len(texts) // 2, noise_seed), {Sentences()})
+    left, right = sides(noisy(1.0), reps)
+    return left - reps.anchor, right - reps.positive, torch.get_rng_state()
+
+
+def test_noise_depends_on_the_seed_alone(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    torch.manual_seed(0)
+    first = noise_of(encoder, sentences[: 2 * N], 5)
+    torch.manual_seed(1)
+    same = noise_of(encoder, sentences[10 : 10 + 2 * N], 5)  # other texts, other dropout
+    torch.manual_seed(0)
+    other = noise_of(encoder, sentences[: 2 * N], 6)
+    for side in range(2):
+        assert torch.allclose(first[side], same[side], atol=1e-6)
+        assert not torch.allclose(first[side], other[side], atol=0.1)
+    torch.manual_seed(0)
+    represent(encoder, step_of(encoder, sentences[: 2 * N], N, 5), {Sentences()})
+    assert torch.equal(torch.get_rng_state(), first[2]), "dropout's generator is not drawn from"
