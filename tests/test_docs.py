@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import Any
 import pytest
 import typer
 
+import helpers
 from doc_blocks import Block, blocks_of, commands_of
 from opencse.cli import main
 from opencse.cli.app import app
@@ -33,16 +35,21 @@ from opencse.model_folder.locate import builtin_folder
 from opencse.recipes.recipe import resolve_recipe
 from opencse.text import sample
 
-pytestmark = pytest.mark.slow
-
 ROOT = Path(__file__).parents[1]
+
+
 READ = [
     "README.md",
     "CONTRIBUTING.md",
     *sorted(str(path.relative_to(ROOT)) for place in ("", "guides/") for path in (ROOT / "docs").glob(f"{place}*.md")),
 ]
+
+
 MEASURED = sorted(f"docs/results/{path.name}" for path in (ROOT / "docs" / "results").glob("*.md"))
+
+
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in [*READ, *MEASURED]}
+
 
 SHORTER = {  # what would take minutes -> what is run in its place
     "--minutes 90": "--minutes 0.03",
@@ -57,23 +64,49 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "training.batch_size=4096 --set training.chunk=256": "training.batch_size=64 --set training.chunk=16",
     "--dev sample": "--dev sample --set training.max_steps=2",
 }
+
+
 ENDLESS = ("opencse serve ", "opencse label ")
+
+
 """What goes on until it is stopped: its options must exist (tests/serving and tests/cli start it)."""
+
+
 ENCODERS = {
     "docs/evaluation.md": ["my-encoder"],
     "docs/export.md": ["my-encoder"],
     "docs/lora.md": ["MODEL"],
     "docs/serving.md": ["my-model"],
 }
+
+
 """Models that a page takes for granted; ``MODEL`` is one with layers."""
+
+
 DRAWN = ["README.md", "docs/guides/compare.md", "docs/pretraining.md"]
+
+
 """Pages whose reports are drawn; those of the others hold their figures' numbers and an empty picture each."""
+
+
 SAVED = {"docs/guides/parts.md": [("python", "more_parts.py"), ("toml", "between.toml")]}
+
+
 """Files that a reader of a page saves: the first block of a language, and its name."""
+
+
 NOT_RUN = 22
+
+
 """Blocks of all pages that are not run, each with its reason in a comment above it. Run a new block if you can."""
+
+
 LANGUAGES = {"bash", "python", "toml", "text", "json", "nginx"}
+
+
 FORMULAS = ["docs/parts.md"]
+
+
 """Pages whose indented blocks are formulas, from the docstrings of the parts."""
 
 
@@ -105,11 +138,6 @@ def is_shell(block: Block) -> bool:
 
 
 SHELL = [block for page in TEXTS for block in BLOCKS[page] if is_shell(block)]
-INLINE = [
-    (document, line)
-    for document in TEXTS
-    for line in dict.fromkeys(re.findall(r"`(opencse [^`]+)`", re.sub(r"\n", " ", TEXTS[document])))
-]
 
 
 def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
@@ -150,25 +178,23 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
     return folder
 
 
-def test_the_two_commands_come_first() -> None:
-    assert blocks("README.md", "bash")[0].split("\n")[0].startswith("make demo")
-    assert "make test" in blocks("README.md", "bash")[0]
-    assert sum(len(commands(block)) for block in SHELL if block.page in READ and not block.not_run) >= 50
-
-
+@pytest.mark.slow
 def test_every_shortening_is_of_something() -> None:
     everything = "\n".join(block.code for block in SHELL if block.page in READ)
     assert [long for long in SHORTER if long not in everything] == []
     assert len(SHELL) >= 60
-    assert len(INLINE) >= 20
 
 
+@pytest.mark.slow
 def test_every_block_says_its_language_and_few_are_not_run() -> None:
     pages = [block for page in READ for block in BLOCKS[page]]
     assert [str(block) for block in pages if block.language not in LANGUAGES and block.page not in FORMULAS] == []
     marked = [block for block in pages if block.not_run]
     assert [f"{block}: {block.not_run}" for block in marked if len(block.not_run.split()) < 2] == []
     assert len(marked) == NOT_RUN, "run the new block, or give its reason and raise the number"
+    for block in marked:
+        if block.language == "python":
+            compile(block.code, str(block), "exec")
     markers = sum(TEXTS[page].count("<!-- not run:") for page in READ)
     assert markers == NOT_RUN, "a marker belongs on the line right above its block"
     assert sum(block.language == "python" for block in pages) >= 15
@@ -189,6 +215,7 @@ def piped(text: str) -> Iterator[None]:
             os.close(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", READ)
 def test_a_reader_can_do_what_a_page_shows(
     page: str,
@@ -229,20 +256,23 @@ def test_a_reader_can_do_what_a_page_shows(
         assert "(2, 448)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("block", [block for page in READ for block in BLOCKS[page] if block.not_run], ids=str)
-def test_a_block_that_is_not_run_can_be_read(block: Block) -> None:
-    """Python compiles; shell blocks have a test of their own."""
-    if block.language == "python":
-        compile(block.code, str(block), "exec")
-
-
-@pytest.mark.parametrize("block", SHELL, ids=str)
-def test_a_shell_block_is_sound(block: Block) -> None:
-    """The shell can read it; every command, option, recipe, setting, script and make target of it exists."""
+@pytest.mark.slow
+@pytest.mark.parametrize("page", TEXTS)
+def test_shell_blocks_are_sound(page: str) -> None:
+    """The shell can read them; every command, option, recipe, setting, script and make target in them exists."""
     bash = shutil.which("bash")
     assert bash is not None
-    checked = subprocess.run([bash, "-n"], input=block.code, capture_output=True, text=True, check=False)
+    shell = [block for block in SHELL if block.page == page]
+    code = "\n".join(block.code for block in shell)
+    checked = subprocess.run([bash, "-n"], input=code, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
+    for block in shell:
+        require_names(block)
+    for line in re.findall(r"`(opencse [^`]+)`", re.sub(r"\n", " ", TEXTS[page])):
+        require_options(line, whole=False)
+
+
+def require_names(block: Block) -> None:
     for line in commands_of(block.code, "opencse"):
         require_options(line, whole=not block.not_run or block.page in MEASURED)
     for line in commands_of(block.code, "python"):
@@ -278,6 +308,7 @@ def require_options(line: str, *, whole: bool) -> None:
             resolve_recipe(recipe, overrides=parsed.get("set_") or [] if "static" not in words else [])
 
 
+@pytest.mark.slow
 def test_the_table_of_starts_is_what_was_measured() -> None:
     """Each score of the README is in the results, in a row of its collection; the means are right, in the guide too."""
     table = [line.split(" | ") for line in TEXTS["README.md"].splitlines() if line.startswith(("| `", "| adapted"))]
@@ -300,6 +331,7 @@ def test_the_table_of_starts_is_what_was_measured() -> None:
     assert [mean for row in guide[:2] for mean in row] == means
 
 
+@pytest.mark.slow
 def test_every_check_names_its_test() -> None:
     """Each row of the page of what was checked ends with test files that are there and have tests."""
     rows = [line for line in TEXTS["docs/checked.md"].splitlines() if line.startswith("| ") and "before |" not in line]
@@ -311,6 +343,7 @@ def test_every_check_names_its_test() -> None:
             assert "\ndef test_" in (ROOT / name).read_text() or "    def test_" in (ROOT / name).read_text(), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["docs/design.md", "docs/how-it-works.md", "docs/guides/parts.md", "CONTRIBUTING.md"])
 def test_files_that_a_page_names_exist(page: str) -> None:
     """A path such as `objective/losses/` is below the package, one that begins with src or tests below the root."""
@@ -320,6 +353,7 @@ def test_files_that_a_page_names_exist(page: str) -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_the_container_copies_what_is_there_and_its_command_exists() -> None:
     lines = (ROOT / "Containerfile").read_text().splitlines()
     copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
@@ -332,11 +366,6 @@ def test_the_container_copies_what_is_there_and_its_command_exists() -> None:
     assert "torch==" in (ROOT / "constraints.txt").read_text()
 
 
-@pytest.mark.parametrize(("document", "line"), INLINE)
-def test_a_command_in_a_sentence_exists(document: str, line: str) -> None:
-    require_options(line, whole=False)
-
-
 def of_the_command_line(words: list[str]) -> tuple[Any, list[str]]:
     """The command that ``opencse WORD ...`` names, and what is left of the words."""
     command: Any = typer.main.get_command(app)
@@ -347,8 +376,82 @@ def of_the_command_line(words: list[str]) -> tuple[Any, list[str]]:
     return command, rest
 
 
-@pytest.mark.parametrize("document", list(TEXTS))
-def test_links_lead_somewhere(document: str) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXTS[document]):
-        if not target.startswith("http"):
-            assert ((ROOT / document).parent / target).exists(), target
+@pytest.mark.slow
+def test_links_lead_somewhere() -> None:
+    for document, text in TEXTS.items():
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+            assert target.startswith("http") or ((ROOT / document).parent / target).exists(), target
+
+
+PAGES = {
+    path.resolve(): re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+}
+
+
+def anchors_of(page: str) -> set[str]:
+    """The anchors that GitHub makes of the headings of a page."""
+    anchors: Counter[str] = Counter()
+    names = set()
+    for heading in re.findall(r"^#+ (.*)$", page, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\s-]", "", plain.lower()).strip().replace(" ", "-")
+        names.add(f"{name}-{anchors[name]}" if anchors[name] else name)
+        anchors[name] += 1
+    return names
+
+
+def test_links_lead_to_headings_and_a_heading_has_a_blank_line_above() -> None:
+    for page, text in PAGES.items():
+        for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", text):
+            linked = (page.parent / target).resolve() if target else page
+            if "://" not in target and linked.suffix == ".md":
+                assert anchor in anchors_of(PAGES[linked]), f"{page}: {target}#{anchor}"
+        assert re.findall(r"^.*\S.*\n#+ .*$", text, re.MULTILINE) == [], page
+    made = "# One, two\n\n## `simcse`\n\n## simcse++\n\n## [A link](x.md) here?\n"
+    assert anchors_of(made) == {"one-two", "simcse", "simcse-1", "a-link-here"}
+
+
+@pytest.mark.parametrize(
+    ("written", "place", "link", "wanted"),
+    [
+        ("guides/train.md", "guides/train.md", "parts.md#b", "parts.md#b"),  # the guide of that name
+        ("recipes.md", "methods/index.md", "guides/parts.md#b", "../guides/parts.md#b"),
+        ("parts.md", "reference/parts.md", "recipes.md#a", "../methods/index.md#a"),
+    ],
+)
+def test_links_lead_to_where_the_site_has_a_page(written: str, place: str, link: str, wanted: str) -> None:
+    pytest.importorskip("mkdocs")
+    site = helpers.script(Path(__file__).parents[1] / "docs" / "site.py")
+    text = "See [it]({}), [elsewhere](https://host/parts.md) and [here](#b)."
+    assert site.relocated(text.format(link), written, place) == text.format(wanted)
+
+
+NOTEBOOK = Path(__file__).parents[1] / "docs" / "notebook.ipynb"
+
+
+CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+
+
+CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+
+
+def test_no_output_is_kept() -> None:
+    assert [cell for cell in CELLS if cell.get("outputs") or cell.get("execution_count")] == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("not_drawn")
+def test_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    printed = []
+    for number, cell in enumerate(CODE):
+        exec(compile(cell, f"cell {number}", "exec"), names)
+        printed.append(capsys.readouterr().out)
+    checked, adapted, evaluated, found = printed
+    assert "sentences" in checked
+    assert adapted.splitlines()[0] in ("best", "start", "given")
+    assert evaluated.count("nDCG@10") == 2
+    assert "contour" in found.lower() or "map" in found.lower(), "the search finds what was asked for"
+    assert (tmp_path / "my-model" / "modules.json").is_file()

@@ -64,7 +64,7 @@ def test_documents_of_a_folder_leave_out_models_and_indexes_in_it(folders: dict[
     }
 
 
-@pytest.mark.parametrize("name", ["index.json", "config.json", "run.json", "manifest.json", "modules.json"])
+@pytest.mark.parametrize("name", ["index.json", "config.json", "run.json"])
 def test_documents_that_are_called_like_parts_of_such_folders_are_read(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text('[{"title": "Kettles", "text": "They boil."}]')
     assert kind_of_folder(tmp_path) is None

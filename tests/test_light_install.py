@@ -1,8 +1,9 @@
-"""Using a model needs none of the packages of `opencse[train]`, and what does need them says so in one line."""
+"""What is imported, and what needs packages that are not installed."""
 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -11,10 +12,21 @@ from pathlib import Path
 
 import pytest
 
+import opencse
+from opencse.environment import Environment, installed, missing_packages, require_packages
+from opencse.errors import UserError
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
 OPTIONAL = ("datasets", "matplotlib", "pandas", "pyarrow", "scipy", "sklearn")
+
+
 LIGHT = f"import sys\nfor name in {OPTIONAL}:\n    sys.modules[name] = None\n"
+
+
 """As if they were not installed: neither imported nor found, whatever asks."""
+
 
 USE = """
 import asyncio, warnings
@@ -69,6 +81,7 @@ assert opencse.SentenceEncoder.load(work / "model").dimension == encoder.dimensi
 print("used")
 """
 
+
 REFUSED = """
 import opencse
 from opencse.evaluation.models.words import WordVectors
@@ -100,7 +113,7 @@ print(sorted(path.name for path in work.iterdir()))
 """
 
 
-def run(code: str, folder: Path) -> str:
+def run_light(code: str, folder: Path) -> str:
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", LIGHT + code, str(folder)], env=environment, capture_output=True, text=True, check=False
@@ -111,11 +124,11 @@ def run(code: str, folder: Path) -> str:
 
 @pytest.mark.slow
 def test_a_model_is_used_served_and_trained_without_the_optional_packages(tmp_path: Path) -> None:
-    assert run(USE, tmp_path).endswith("used\n")
+    assert run_light(USE, tmp_path).endswith("used\n")
 
 
 def test_what_needs_them_says_which_extra_brings_them(tmp_path: Path) -> None:
-    *lines, left = run(REFUSED, tmp_path).splitlines()
+    *lines, left = run_light(REFUSED, tmp_path).splitlines()
     assert len(lines) == 12
     for line in lines:
         assert re.search(r' needs? [a-z, -]+; pip install "opencse\[train\]"$', line), line
@@ -129,3 +142,31 @@ def test_the_optional_packages_are_those_of_the_extra() -> None:
     for name in ("datasets", "matplotlib", "pyarrow", "scipy", "scikit-learn"):
         assert name in extra
         assert name not in always
+
+
+PACKAGE = Path(opencse.__file__).parent
+
+
+@pytest.mark.slow
+def test_import_of_the_package_is_light() -> None:
+    program = "import sys, opencse\nassert opencse.__version__\nprint(*sys.modules)"
+    environment = {"PYTHONPATH": str(PACKAGE.parent)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "opencse" in loaded
+    heavy = {"torch", "transformers", "numpy", "datasets", "pydantic", "matplotlib", "tokenizers", "huggingface_hub"}
+    assert not loaded & heavy
+
+
+def test_this_process() -> None:
+    environment = Environment.here("cpu")
+    assert (environment.python, environment.device) == (platform.python_version(), "cpu")
+    assert environment.numpy == installed("numpy")
+    assert installed("no-such-package") is None
+
+
+def test_missing_packages_are_named_as_they_are_installed() -> None:
+    assert missing_packages("json", "no_such_module") == ["no_such_module"]
+    require_packages("this", "train", "json")
+    with pytest.raises(UserError, match=r'this needs no_such_module; pip install "opencse\[train\]"'):
+        require_packages("this", "train", "no_such_module")

@@ -1,10 +1,27 @@
-"""Reports of long work: bars and lines."""
+"""Reports of long work, processes that share it, and streams of random numbers."""
 
 from __future__ import annotations
 
-import pytest
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from contextlib import suppress
+from math import factorial
+from pathlib import Path
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opencse import arrays
+from opencse.errors import UserError
 from opencse.progress import Counted, Silent, Stages, Terminal, pace, wrapped
+from opencse.streams import Stream, seed_of
+from opencse.workers import started
 
 
 class Noted(Silent):
@@ -51,7 +68,7 @@ def test_without_a_terminal_notes_are_lines(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     ("rate", "shown"),
-    [(25.04, "25.0/s"), (1.0, "1.0/s"), (0.5, "2.0 s each"), (1 / 90, "90.0 s each"), (1 / 600, "10 min each")],
+    [(25.04, "25.0/s"), (0.5, "2.0 s each"), (1 / 90, "90.0 s each"), (1 / 600, "10 min each")],
 )
 def test_slow_steps_are_told_by_the_time_of_one(rate: float, shown: str) -> None:
     assert pace(rate) == shown
@@ -93,9 +110,7 @@ def test_a_line_continues_right_of_its_label() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "a line without a label that is longer than the forty columns of the terminal",
         "next       opencse adapt 'a long name of a file.txt' --out adapted --model opencse-mini",
-        "text       /a/path/that/is/longer/than/the/forty/columns/of/the/terminal.txt",
         "a label of many words that is long  and text",
     ],
 )
@@ -117,3 +132,115 @@ def test_only_a_terminal_gets_wrapped_lines(
     monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich takes stderr for a terminal
     Terminal().say(LINE)
     assert capsys.readouterr().err == f"{wrapped(LINE, 40)}\n"
+
+
+def nothing() -> None:
+    """Called first in each process."""
+
+
+def test_tasks_are_shared_out_and_few_wait() -> None:
+    taken: list[int] = []
+
+    def tasks() -> object:
+        for number in range(9):
+            taken.append(number)
+            yield number
+
+    ticks: list[int] = []
+    ahead = []
+    found = {}
+    with started(2, factorial, os.getpid) as workers:
+        for task, result in workers.done(tasks(), lambda: ticks.append(1)):  # type: ignore[arg-type]
+            found[task] = result
+            ahead.append(len(taken) - len(found))
+    assert found == {number: factorial(number) for number in range(9)}
+    assert max(ahead) <= 3
+    assert ticks
+
+
+def test_a_killed_process_is_told_of() -> None:
+    with started(1, os._exit, os.getpid) as workers, pytest.raises(UserError, match="ended before its work"):
+        list(workers.done([3], lambda: None))
+
+
+def test_an_error_ends_the_others_at_once() -> None:
+    begun = time.monotonic()
+    with suppress(OSError), started(2, time.sleep, os.getpid) as workers:
+        assert next(workers.done([0.0, 600.0], lambda: None)) == (0.0, None)
+        raise OSError
+    assert time.monotonic() - begun < 100
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_they_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(
+        "import os, time\nfrom opencse.workers import started\n"
+        "if __name__ == '__main__':\n"
+        "    with started(1, time.sleep, os.getpid) as workers:\n"
+        "        list(workers.done([0.0, 600.0], lambda: print(*workers._pool._processes, flush=True)))\n"
+    )
+    parent = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    os.kill(child, 0)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(600):
+        try:
+            if Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except OSError:
+            return
+        time.sleep(0.05)
+    os.kill(child, signal.SIGKILL)
+    raise AssertionError("the process outlives its parent")
+
+
+NUMBERS = {
+    "ORDER": 1,
+    "AUGMENT": 2,
+    "MASK": 3,
+    "EXAMPLES": 4,
+    "BATCH": 6,
+    "NOISE": 7,
+    "REPEAT": 8,
+    "VAE_WEIGHTS": 9,
+    "GMM_MEANS": 10,
+    "MOMENTUM_WEIGHTS": 11,
+}
+
+
+def test_no_stream_is_anothers_and_none_has_moved() -> None:
+    members = Stream.__members__  # a second name for one number would be here too
+    assert len({int(stream) for stream in members.values()}) == len(members)
+    assert {name: int(members[name]) for name in NUMBERS} == NUMBERS
+
+
+def test_the_seed_of_a_part_has_not_moved() -> None:
+    assert seed_of(0, "view") == 5_667_666_482_284_793_861
+    assert seed_of(2**63 - 1, "negatives.in_batch#2") == 8_082_569_778_078_858_817
+
+
+@given(st.integers(0, 2**63 - 1), st.text(max_size=20), st.integers(0, 2**63 - 1), st.text(max_size=20))
+def test_seeds_are_of_number_and_name_together(number: int, name: str, other: int, another: str) -> None:
+    seed = seed_of(number, name)
+    assert 0 <= seed < 2**63
+    assert seed == seed_of(number, name)
+    if (number, name) != (other, another):
+        assert seed != seed_of(other, another)
+
+
+def test_numbers_that_are_not_finite_are_computed_without_warnings() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+
+        @arrays.without_warnings
+        def quiet(rows: arrays.Floats) -> arrays.Floats:
+            return rows - rows
+
+        for _ in range(2):  # a decorated function may be called again
+            assert np.isnan(quiet(np.array([np.inf]))).all()
+        with pytest.raises(RuntimeWarning):
+            np.array([np.inf]) - np.array([np.inf])

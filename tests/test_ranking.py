@@ -1,8 +1,10 @@
-"""The nearest rows and the rank of an answer, against a sort of all similarities computed pair by pair."""
+"""The nearest rows against a sort of all similarities, and measures of a ranking against naive loops and trec_eval."""
 
 from __future__ import annotations
 
+import importlib.util
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,18 @@ from numpy.typing import NDArray
 from fuzzing import examples
 from opencse import ranking
 from opencse.arrays import Floats, Vectors
+from opencse.errors import UserError
 from opencse.modules.similarity import Similarity
-from opencse.ranking import Measure, answer_ranks, nearest_prepared, nearest_rows
+from opencse.ranking import (
+    Measure,
+    answer_ranks,
+    average_precision,
+    ndcg,
+    nearest_prepared,
+    nearest_rows,
+    recall,
+    reciprocal_rank,
+)
 
 
 def naive(query: Vectors, corpus: Vectors, similarity: Similarity) -> list[float]:
@@ -27,9 +39,10 @@ def naive(query: Vectors, corpus: Vectors, similarity: Similarity) -> list[float
     return scores
 
 
-@pytest.mark.parametrize("similarity", [Similarity.COSINE, Similarity.DOT])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("block", [1, 7, 1000])
+@pytest.mark.parametrize(
+    ("similarity", "dtype", "block"),
+    [(Similarity.COSINE, np.float32, 7), (Similarity.DOT, np.float64, 1), (Similarity.DOT, np.float32, 1000)],
+)
 def test_a_sort_of_all_similarities(
     monkeypatch: pytest.MonkeyPatch, similarity: Similarity, dtype: type[np.floating], block: int
 ) -> None:
@@ -45,12 +58,6 @@ def test_a_sort_of_all_similarities(
         order = sorted(range(200), key=lambda place: -expected[place])[:9]
         assert places == order
         assert values == pytest.approx([expected[place] for place in order], rel=1e-9)
-
-
-def test_cosine_and_dot_differ() -> None:
-    query, corpus = np.array([[1.0, 0.0]]), np.array([[1.0, 0.1], [9.0, 9.0]])
-    assert nearest_rows(query, corpus, 1)[0].tolist() == [[0]]
-    assert nearest_rows(query, corpus, 1, Similarity.DOT)[0].tolist() == [[1]]
 
 
 @pytest.mark.parametrize("similarity", [Similarity.COSINE, Similarity.DOT])
@@ -80,62 +87,6 @@ def test_zero_vectors_and_a_corpus_smaller_than_k() -> None:
     assert nearest_rows(np.zeros((1, 2)), corpus, 2, Similarity.DOT)[0].tolist() == [[0, 1]]
 
 
-def test_queries_without_a_direction_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All rows tie with them, and the search would take more and more candidates."""
-    compared: list[int] = []
-    candidates = ranking._candidates
-
-    def counted(queries: Any, *rest: Any) -> Any:
-        compared.append(len(queries))
-        return candidates(queries, *rest)
-
-    monkeypatch.setattr(ranking, "_candidates", counted)
-    corpus = np.random.default_rng(0).normal(size=(500, 4))
-    queries = np.zeros((70, 4))
-    queries[3] = corpus[20]
-    positions, scores = nearest_rows(queries, corpus, 5)
-    assert positions[0].tolist() == positions[69].tolist() == [0, 1, 2, 3, 4]
-    assert positions[3, 0] == 20
-    assert not scores[:3].any()
-    assert compared == [1]
-
-
-@pytest.mark.parametrize(
-    ("queries", "blocks"), [(1, [50, 800, 150]), (2, [50, 400, 400, 150]), (8, [50, *[100] * 9, 50])]
-)
-def test_few_queries_are_compared_with_many_rows_at_a_time(
-    monkeypatch: pytest.MonkeyPatch, queries: int, blocks: list[int]
-) -> None:
-    """Blocks that copy rows stay small."""
-    monkeypatch.setattr(ranking, "_FIRST_BLOCK", 50)
-    monkeypatch.setattr(ranking, "_BLOCK", 100)
-    monkeypatch.setattr(ranking, "_QUERIES", 8)
-    monkeypatch.setattr(ranking, "_JOINING", 2_000)
-    rough, compared = Similarity.rough, list[int]()
-
-    def counted(self: Similarity, a: Any, b: Any) -> Any:
-        compared.append(len(b))
-        return rough(self, a, b)
-
-    monkeypatch.setattr(Similarity, "rough", counted)
-    vectors = unit(np.random.default_rng(0).normal(size=(1_000, 6)))
-    nearest, _ = nearest_prepared(vectors[:queries], vectors, 3)
-    assert nearest[:, 0].tolist() == list(range(queries))
-    assert compared == blocks
-    compared.clear()
-    nearest_prepared(vectors[:queries], vectors, 3, np.arange(1_000))
-    nearest_prepared(vectors[:queries], vectors, 3, similarity=Similarity.EUCLIDEAN)
-    assert max(compared) == 100
-
-
-@pytest.mark.parametrize(
-    ("queries", "corpus", "k"), [((1, 2), (3, 2), 0), ((1, 2), (0, 2), 1), ((1, 2), (3, 4), 1), ((2,), (3, 2), 1)]
-)
-def test_shapes_that_do_not_fit(queries: tuple[int, ...], corpus: tuple[int, ...], k: int) -> None:
-    with pytest.raises(ValueError, match=r"\(n, d\) and \(m, d\)"):
-        nearest_rows(np.ones(queries), np.ones(corpus), k)
-
-
 def naive_rank(query: Vectors, candidates: Vectors, answer: int, own: int) -> int:
     def cosine(a: Vectors, b: Vectors) -> float:
         return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
@@ -153,13 +104,6 @@ def test_ranks_equal_a_naive_count() -> None:
     expected = [naive_rank(q, candidates, a, o) for q, a, o in zip(queries, answers, own, strict=True)]
     assert answer_ranks(queries, candidates, answers, own).tolist() == expected
     assert len(set(expected)) > 10
-
-
-def test_the_query_itself_is_no_candidate() -> None:
-    candidates = np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
-    query = candidates[:1]
-    assert answer_ranks(query, candidates, np.array([1]), np.array([0])).tolist() == [1]
-    assert answer_ranks(query, candidates, np.array([1]), np.array([-1])).tolist() == [2]
 
 
 def test_one_vector_for_everything_finds_nothing() -> None:
@@ -192,3 +136,91 @@ def test_exact_search_is_brute_force_with_ties_in_their_order(seed: int, rows: i
 
 def unit(vectors: Floats) -> NDArray[np.float32]:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
+
+
+relevances = st.lists(st.integers(-1, 3), min_size=1, max_size=30)
+
+
+def naive_measures(levels: Sequence[int], judged: Sequence[int], k: int) -> dict[str, float]:
+    """By the definitions, one loop each."""
+    relevant = 0
+    for level in judged:
+        if level > 0:
+            relevant += 1
+    gain, hits, precisions, first = 0.0, 0, 0.0, 0.0
+    for rank in range(1, min(k, len(levels)) + 1):
+        if levels[rank - 1] > 0:
+            gain += levels[rank - 1] / math.log(rank + 1, 2)
+            hits += 1
+            precisions += hits / rank
+            if hits == 1:
+                first = 1 / rank
+    ideal = 0.0
+    for rank, level in enumerate(sorted([level for level in judged if level > 0], reverse=True), start=1):
+        if rank <= k:
+            ideal += level / math.log(rank + 1, 2)
+    return {"ndcg": gain / ideal, "recall": hits / relevant, "rr": first, "ap": precisions / relevant}
+
+
+def ours(levels: Sequence[int], judged: Sequence[int], k: int) -> dict[str, float]:
+    return {
+        "ndcg": ndcg(levels, judged, k),
+        "recall": recall(levels, judged, k),
+        "rr": reciprocal_rank(levels, k),
+        "ap": average_precision(levels, judged, k),
+    }
+
+
+@given(levels=relevances, unranked=st.lists(st.integers(0, 3), max_size=12), k=st.integers(1, 35))
+def test_measures_equal_their_definitions(levels: list[int], unranked: list[int], k: int) -> None:
+    judged = [*levels, *unranked, 1]
+    assert ours(levels, judged, k) == pytest.approx(naive_measures(levels, judged, k), abs=1e-12)
+
+
+def test_the_best_and_the_worst_ranking() -> None:
+    judged = [3, 1, 0, 0]
+    assert ours([3, 1, 0, 0], judged, 10) == pytest.approx(dict.fromkeys(("ndcg", "recall", "rr", "ap"), 1.0))
+    assert ours([0] * 10 + [3, 1], judged, 10) == dict.fromkeys(("ndcg", "recall", "rr", "ap"), 0.0)
+    assert ours([], judged, 10) == dict.fromkeys(("ndcg", "recall", "rr", "ap"), 0.0)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pytrec_eval") is None, reason="pytrec_eval is not installed")
+@given(rankings=st.lists(st.tuples(relevances, st.lists(st.integers(0, 3), max_size=15)), min_size=1, max_size=3))
+def test_trec_eval_agrees(rankings: list[tuple[list[int], list[int]]]) -> None:
+    import pytrec_eval
+
+    qrels: dict[str, dict[str, int]] = {}
+    run: dict[str, dict[str, float]] = {}
+    for number, (levels, unranked) in enumerate(rankings):
+        judged = [*levels, *unranked, 1]
+        qrels[f"q{number}"] = {f"d{place}": level for place, level in enumerate(judged)}
+        run[f"q{number}"] = {f"d{place}": -float(place) for place in range(len(levels))}
+    measures = {"ndcg_cut.10", "recall.1,10,100", "map_cut.10", "recip_rank"}
+    theirs: Any = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
+    for number, (levels, unranked) in enumerate(rankings):
+        judged = [*levels, *unranked, 1]
+        of_query = theirs[f"q{number}"]
+        assert ndcg(levels, judged, 10) == pytest.approx(of_query["ndcg_cut_10"], abs=1e-9)
+        assert average_precision(levels, judged, 10) == pytest.approx(of_query["map_cut_10"], abs=1e-9)
+        assert reciprocal_rank(levels, 100) == pytest.approx(of_query["recip_rank"], abs=1e-9)
+        for k in (1, 10, 100):
+            assert recall(levels, judged, k) == pytest.approx(of_query[f"recall_{k}"], abs=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 10])
+def test_a_measure_of_a_rank_equals_that_of_its_ranking(k: int) -> None:
+    ranks = np.arange(1, 15)
+    rankings = [[int(position == rank) for position in range(1, 15)] for rank in ranks]
+    assert Measure("mrr", k).of_ranks(ranks) == pytest.approx([100 * reciprocal_rank(r, k) for r in rankings])
+    for name in ("ndcg", "mrr", "recall"):
+        measure = Measure(name, k)
+        assert measure.of_ranks(ranks) == pytest.approx([measure.of_ranking(r, [1]) for r in rankings])
+    assert Measure("recall", k).of_ranks(ranks).tolist() == [100.0 * (rank <= k) for rank in ranks]
+
+
+def test_metrics_by_name() -> None:
+    assert Measure.parse("nDCG@10") == Measure("ndcg", 10)
+    assert str(Measure.parse("mrr@5")) == "MRR@5"
+    for wrong in ("ndcg", "map@10", "recall@0"):
+        with pytest.raises(UserError, match="known: ndcg@K"):
+            Measure.parse(wrong)

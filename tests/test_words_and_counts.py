@@ -1,18 +1,34 @@
-"""The word list and the counts find what they are there to find."""
+"""The word list and the counts find what they are there to find; numbers, names and secrets as they are shown."""
 
 from __future__ import annotations
 
 import ast
+import json
+import re
+import shutil
 import sys
 from pathlib import Path
 
+import counts
 import pytest
+import words
+
+import opencse
+from opencse.analysis.pages import how_to_load
+from opencse.analysis.report import paragraph, write_report
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import masked
+from opencse.markdown import as_text, public_name, without_home
+from opencse.numerals import number_of, whole_number
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.card import model_card
+from opencse.text import sample
+from opencse.text.corpus import CorpusFacts
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tools"))
 
-import counts  # noqa: E402
-import words  # noqa: E402
+
+sys.path.insert(0, str(ROOT / "tools"))
 
 
 def repository(folder: Path, **modules: str) -> Path:
@@ -27,19 +43,6 @@ def test_a_phrase_in_a_docstring_is_named_with_its_line_and_what_to_write(tmp_pa
     text = '"""First.\n\nBoth are alike.\n"""\nalike = 1  # the name of a variable is no language\n'
     (line,) = words.phrases(repository(tmp_path, a=text))
     assert line.startswith("src/opencse/a.py:3: 'alike': write the same")
-
-
-@pytest.mark.parametrize("name", ["docs/notebook.ipynb", "docs/adapt.md.jinja", "examples/spark.py"])
-def test_notebooks_templates_and_examples_are_read_too(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text("# Texts that are alike\n", encoding="utf-8")
-    (line,) = words.phrases(tmp_path)
-    assert line.startswith(f"{name}:1: 'alike'")
-
-
-def test_every_pattern_of_the_list_matches_something() -> None:
-    assert len(words.table()) > 20
-    assert all(instead for instead in words.table().values())
 
 
 def test_tokens_are_counted_without_docstrings_comments_and_imports() -> None:
@@ -60,3 +63,206 @@ def test_public_names_have_an_example() -> None:
     names = dict(counts.public_names(ROOT))
     assert len(names) > 100
     assert [name for name, example in names.items() if not example] == []
+
+
+COUNTED = (
+    "documents|texts|rows|queries|pairs|lines|files|steps|seeds|questions|examples|sentences|vectors|runs|requests|"
+    "evaluations|classes|groups|triples"
+)
+
+
+COMPARED = re.compile(r"(\b(of|than|most|least|first|last|only|all)( the)?| x) $")
+
+
+"""What is before a count that is not 1, or after which a plural is right: "1 of 1 rows", "more than 1 rows"."""
+
+
+@pytest.mark.parametrize(("text", "number"), [("0", 0), ("42", 42), ("007", 7), (str(2**63 - 1), 2**63 - 1)])
+def test_numbers(text: str, number: int) -> None:
+    assert whole_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "1_000", "²", str(2**63), "9" * 5_000])
+def test_anything_else(text: str) -> None:
+    assert whole_number(text) is None
+
+
+@pytest.mark.parametrize(
+    ("noun", "several"),
+    [("row", "rows"), ("query", "queries"), ("key", "keys"), ("index", "indexes"), ("batch", "batches")],
+)
+def test_the_noun_of_a_count_is_in_the_plural_for_all_but_one(noun: str, several: str) -> None:
+    assert [number_of(count, noun) for count in (0, 1, 2_000)] == [f"0 {several}", f"1 {noun}", f"2,000 {several}"]
+    assert number_of(1, f"new {noun}") == f"1 new {noun}"
+
+
+def plain_counts(code: str) -> list[str]:
+    """The f-strings in which a count with thousands separators, or a length, is put before a plural noun."""
+    found = []
+    for string in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.JoinedStr)):
+        before = ""
+        for value, after in zip(string.values, [*string.values[1:], ast.Constant("")], strict=True):
+            if isinstance(value, ast.FormattedValue) and isinstance(after, ast.Constant):
+                separated = value.format_spec is not None and ast.unparse(value.format_spec) == "f','"
+                counts = separated or (value.format_spec is None and ast.unparse(value.value).startswith("len("))
+                constant = isinstance(value.value, ast.Name) and value.value.id.isupper()
+                plural = re.match(rf" (?:{COUNTED})\b", str(after.value))
+                if counts and plural and not constant and not COMPARED.search(before):
+                    found.append(f"line {value.lineno}: {ast.unparse(value.value)}{plural[0]}")
+            before = str(value.value) if isinstance(value, ast.Constant) else ""
+    return found
+
+
+def test_no_message_says_1_rows() -> None:
+    package = Path(opencse.__file__).parent
+    assert plain_counts("n = 1\nprint(f'{n:,} rows')") == ["line 2: n rows"]
+    lines = [
+        f"{path}, {line}" for path in package.rglob("*.py") for line in plain_counts(path.read_text(encoding="utf-8"))
+    ]
+    assert not lines, "use opencse.numerals.number_of"
+
+
+SECRET = "s3cret"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (f"postgresql://anna:{SECRET}@db:5432/texts", "postgresql://anna:***@db:5432/texts"),
+        (f"postgresql://anna:{SECRET}@x@db/texts", "postgresql://anna:***@db/texts"),
+        (f"host=db user=anna password={SECRET} dbname=x", "host=db user=anna password=*** dbname=x"),
+        (f"host=db password='a {SECRET}' dbname=x", "host=db password=*** dbname=x"),
+        (f"https://{SECRET}@qdrant:6333", "https://***@qdrant:6333"),
+        (f"https://qdrant:6333/?api_key={SECRET}&a=1", "https://qdrant:6333/?api_key=***&a=1"),
+        (f"postgresql://db/texts?sslpassword={SECRET}&user=a", "postgresql://db/texts?sslpassword=***&user=a"),
+    ],
+)
+def test_secrets_are_masked(given: str, shown: str) -> None:
+    assert masked(given) == shown
+    assert masked(f"{given} : refused") == f"{shown} : refused"
+    assert masked(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://anna@db/texts",
+        "https://qdrant:6333/a@b",
+        "a.txt, line 3: a token is missing; see mail@example.org",
+        "http://127.0.0.1:8000 and user@host",
+    ],
+)
+def test_what_is_no_secret_stays(text: str) -> None:
+    assert masked(text) == text
+
+
+def test_parts_of_a_secret_in_what_a_driver_says_are_masked() -> None:
+    source = f"postgresql://anna:pa%20ss@{SECRET}@db/texts"
+    said = masked(f"no host {SECRET}@db; password 'pa ss' is wrong", source)
+    assert SECRET not in said
+    assert "pa ss" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("opencse-mini", "opencse-mini"),
+        ("runs/my_model 2.txt (p < 0.05) [0.1, 0.2]", "runs/my_model 2.txt (p < 0.05) [0.1, 0.2]"),
+        ("a\\|b", "a&#92;&#124;b"),
+        ("<script>x</script>", "&#60;script>x&#60;/script>"),
+        ("[x](http://y)", "[x&#93;(http://y)"),
+        ("a\n---\n# b", "a&#92;n---&#92;n# b"),
+        ("a&lt;b & c", "a&#38;lt;b & c"),
+        ("\x1b[31m\udc80", "&#92;x1b[31m&#92;udc80"),
+    ],
+)
+def test_a_name_is_shown_as_it_is(name: object, shown: str) -> None:
+    assert as_text(name) == shown
+
+
+HOSTILE = "m | x |\n\n---\nlicense: other\n# Title\n<script>alert(1)</script> [a](http://b) `c`\x1b[31m"
+
+
+def test_a_card_shows_names_as_they_are(encoder: SentenceEncoder) -> None:
+    facts = CorpusFacts(
+        source=HOSTILE,
+        fingerprint="0" * 64,
+        rows=2,
+        width=1,
+        tokens=9,
+        documents=0,
+        duplicates=0,
+        at_limit=0,
+        max_length=32,
+    )
+    recipe = load_recipe("simcse").model_copy(update={"name": HOSTILE, "title": HOSTILE, "paper": HOSTILE})
+    told = {"which": "last", "scores": "none"}
+    card = model_card(recipe, HOSTILE, facts, encoder, verdict=f"best on {HOSTILE}", **told)
+    plain = model_card(load_recipe("simcse"), "m", facts, encoder, verdict="v", **told)
+    assert len(card.splitlines()) == len(plain.splitlines())
+    assert card.count("\n---\n") == plain.count("\n---\n")
+    cells = [[line.count("|") for line in text.splitlines()] for text in (card, plain)]
+    assert cells[0] == cells[1], "no name makes a cell of its own"
+    assert not any(part in card for part in ("<script", "](http://b", "\x1b"))
+    assert card.count("&#60;script>") == 4  # of the model, a path, the last part alone
+
+
+def test_a_page_shows_names_as_they_are(tmp_path: Path) -> None:
+    folder = 'x"); import os; ("\x1b</code><script>\udc80'
+    page = tmp_path / "report.html"
+    write_report(page, folder, paragraph(folder), [how_to_load(folder)])
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert "opencse.load(&#34;x\\&#34;); import os" in text, "quoted as a string of Python"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("/home/anna/models/e5", "e5"),
+        ("./models/e5/", "e5"),
+        ("intfloat/e5-small", "intfloat/e5-small"),
+        ("opencse-mini", "opencse-mini"),
+        (".", Path.cwd().name),
+        ("C:\\Users\\anna\\e5", "e5"),
+    ],
+)
+def test_names_that_leave_this_machine_hold_no_folders(name: str, shown: str) -> None:
+    assert public_name(name) == shown
+
+
+def test_the_home_folder_is_written_as_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/al")
+    given = "/home/al/x /home/alice/y '/home/al' /data/home/al C:\\Users\\al /Users/al http://x.org/home/al"
+    assert without_home(given) == "~/x ~/y '~' /data/home/al ~ ~ http://x.org/home/al"
+    monkeypatch.setenv("HOME", "/data/al")
+    assert without_home("/data/al/x /data/alice") == "~/x /data/alice"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("not_drawn")
+def test_no_card_or_page_holds_the_home_folder(
+    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import opencse
+
+    home = tmp_path / "anna"
+    shutil.copytree(tiny_folder, home / "start")
+    config = json.loads((home / "start" / "config.json").read_text())
+    (home / "start" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    text = home / "mine.txt"
+    text.write_text("\n".join(sample.TRAIN.read_text().splitlines()[:300]))
+    monkeypatch.setenv("HOME", str(home))
+    start = home / "start"
+    opencse.whiten(start, text, home / "white", dimension=2)
+    opencse.export_static(start, home / "table", corpus=text)
+    opencse.static(text, home / "counted", model=start)
+    opencse.export_onnx(start, home / "onnx", text=text)
+    few = ["training.max_steps=2", "training.batch_size=8"]
+    opencse.train(text, home / "run", model=start, dev=None, settings=few, report=True)
+    opencse.analyze(start, home / "page", text=text)
+    written = [path for path in home.rglob("*") if path.name in ("README.md", "report.html", "export.json")]
+    assert len(written) == 9
+    assert {path.name: str(home) for path in written if str(home) in path.read_text()} == {}
+    assert all("start" in path.read_text() for path in written)

@@ -18,7 +18,6 @@ import opencse
 from chat_servers import ChatRule, busy, chat_server, closed, malformed
 from helpers import Heard
 from opencse.errors import UserError
-from opencse.text.documents import Document
 
 SUBJECTS = [
     "kettles",
@@ -83,19 +82,6 @@ def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, t
         opencse.questions(corpus, out, rule.url, "rule")
 
 
-def test_only_its_own_pairs_are_replaced(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
-    out = tmp_path / "pairs.jsonl"
-    for mine in ('{"anchor": "mine", "positive": "too"}\n', "mine\n", '["question"]\n'):
-        out.write_text(mine)
-        with pytest.raises(UserError, match=r"pairs.jsonl: exists and is no result of this command"):
-            opencse.questions(corpus, out, rule.url, "rule", overwrite=True)
-        assert out.read_text() == mine
-    assert rule.prompts == []
-    out.write_text("")
-    opencse.questions(corpus, out, rule.url, "rule", documents=2, overwrite=True)
-    assert rows_of(out)
-
-
 def test_a_dry_run_sends_and_writes_nothing(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
     before = sorted(tmp_path.iterdir())
     plan = opencse.questions(corpus, tmp_path / "pairs.jsonl", rule.url, "rule", documents=5, dry_run=True)
@@ -156,17 +142,6 @@ def test_after_a_kill_the_same_command_writes_the_same_file(
     assert len(rule.prompts) - sent == 12 - done, "only what was being sent is asked again"
 
 
-def test_examples_and_template_of_the_user(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
-    examples, template = tmp_path / "queries.txt", tmp_path / "prompt.txt"
-    examples.write_text("kettle lime\nvalve leak\n")
-    template.write_text("{{ examples | join('; ') }}\nTitle: {{ title }}\nText: {{ text }}\n\nAnswer: {{ count }}")
-    options: dict[str, Any] = {"documents": 2, "examples": examples, "template": template}
-    opencse.questions(corpus, tmp_path / "pairs.jsonl", rule.url, "rule", **options)
-    assert all(prompt.startswith("kettle lime; valve leak\nTitle: ") for prompt in rule.prompts)
-    with pytest.raises(UserError, match=r"missing.txt: cannot be read"):
-        opencse.questions(corpus, tmp_path / "b.jsonl", rule.url, "rule", template=tmp_path / "missing.txt")
-
-
 def test_the_key_is_sent_and_written_nowhere(
     rule: ChatRule, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,28 +156,3 @@ def test_the_key_is_sent_and_written_nowhere(
     written = [path for path in tmp_path.iterdir() if path != corpus]
     assert len(written) == 3
     assert all("secret" not in path.read_text() for path in written)
-
-
-@pytest.mark.parametrize(
-    ("out", "options", "message"),
-    [
-        ("pairs.csv", {}, "written as .jsonl"),
-        ("docs.jsonl", {}, "is also an input"),
-        ("pairs.jsonl", {"max_length": 100_000}, "max_length 100000"),
-    ],
-)
-def test_bad_input(
-    rule: ChatRule, corpus: Path, tmp_path: Path, out: str, options: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        opencse.questions(corpus, tmp_path / out, rule.url, "rule", **options)
-    assert rule.prompts == []
-
-
-def test_documents_in_memory_and_long_ones(rule: ChatRule, tmp_path: Path) -> None:
-    long = " ".join(f"{subject} {n} {n * 7} and {n * 9} tell the story." for n, subject in enumerate(SUBJECTS * 20))
-    out = tmp_path / "new" / "pairs.jsonl"
-    written = opencse.questions([("A story", long), *SUBJECTS], out, rule.url, "rule", passages=3)
-    assert written.requests == 3, "a document of one word is not asked about"
-    assert {row["document"] for row in rows_of(out)} == {f"text-{Document('A story', (long,)).fingerprint}"}
-    assert len({row["passage"] for row in rows_of(out)}) > 1

@@ -1,4 +1,4 @@
-"""Vector i is of line i + 1 of a text file, of row i of a table, wherever the vectors go."""
+"""Vectors through Python: vector i is of line i + 1 of a text file; similar and nearest texts."""
 
 from __future__ import annotations
 
@@ -43,19 +43,16 @@ def in_parquet(model: SentenceEncoder, text: Path, out: Path) -> NDArray[np.floa
     return np.array([row["vector"] for row in rows], np.float32)
 
 
-EVERYWHERE = pytest.mark.parametrize("encoded", [in_memory, in_a_file, in_a_folder, in_parquet])
 Encoded = Callable[[SentenceEncoder, Path, Path], NDArray[np.float32]]
 
 
-@EVERYWHERE
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("encoded", "name", "content"),
     [
-        ("plain.txt", "\n".join(TEXTS)),
-        ("end.txt", "\n".join(TEXTS) + "\n\n \n"),
-        ("a.csv", "text\n" + "\n".join(TEXTS) + "\n\n"),
-        ("a.tsv", "text\n" + "\n".join(TEXTS) + "\n"),
-        ("a.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in TEXTS) + "\n"),
+        (in_memory, "plain.txt", "\n".join(TEXTS)),
+        (in_a_file, "end.txt", "\n".join(TEXTS) + "\n\n \n"),
+        (in_a_folder, "a.csv", "text\n" + "\n".join(TEXTS) + "\n\n"),
+        (in_parquet, "a.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in TEXTS) + "\n"),
     ],
 )
 def test_row_i_is_of_text_i(
@@ -65,15 +62,13 @@ def test_row_i_is_of_text_i(
     np.testing.assert_allclose(encoded(encoder, tmp_path / name, tmp_path), encoder.encode(TEXTS), atol=1e-6)
 
 
-@EVERYWHERE
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("encoded", "name", "content", "message"),
     [
-        ("middle.txt", "One.\nTwo.\n\nThree.\n", "middle.txt, line 3: is blank"),
-        ("first.txt", "\nOne.\n", "first.txt, line 1: is blank"),
-        ("spaces.txt", "One.\n \t\nTwo.\n\n", "spaces.txt, line 2: is blank"),
-        ("cell.csv", "text,b\nOne.,x\n,x\nTwo.,x\n", "cell.csv, line 3: column 'text' is empty"),
-        ("text.jsonl", '{"text": "One."}\n{"text": " "}\n', "text.jsonl, line 2: column 'text' is empty"),
+        (in_memory, "middle.txt", "One.\nTwo.\n\nThree.\n", "middle.txt, line 3: is blank"),
+        (in_a_file, "spaces.txt", "One.\n \t\nTwo.\n\n", "spaces.txt, line 2: is blank"),
+        (in_a_folder, "cell.csv", "text,b\nOne.,x\n,x\nTwo.,x\n", "cell.csv, line 3: column 'text' is empty"),
+        (in_parquet, "text.jsonl", '{"text": "One."}\n{"text": " "}\n', "text.jsonl, line 2: column 'text' is empty"),
     ],
 )
 def test_a_blank_text_is_refused_with_its_line(
@@ -97,3 +92,25 @@ def test_a_blank_line_of_a_pipe_is_refused(tiny_folder: Path, tmp_path: Path, op
         assert found == code, err
         assert (tmp_path / f"{code}.npy").exists() == (code == 0)
     assert "line 2: is blank" in err
+
+
+def test_similar_texts_come_first() -> None:
+    first, second = opencse.similarity("opencse-mini", "A dog barks.", ["It rains.", "A hound bays."])
+    assert (first.text, first.function, first.above) == ("A hound bays.", "cosine", None)
+    assert first.score > second.score
+
+
+def test_a_list_of_texts_is_expected() -> None:
+    with pytest.raises(UserError, match="others: give at least one text"):
+        opencse.similarity("opencse-mini", "A dog barks.", "It rains.")
+    with pytest.raises(UserError, match="a text is blank"):
+        opencse.similarity("opencse-mini", "A dog barks.", [" "])
+
+
+def test_a_read_only_model_is_refused_before_anything_is_measured(
+    tmp_path: Path, read_only: Callable[[Path], None]
+) -> None:
+    (tmp_path / "model").mkdir()  # no model in it: opening it would be another error
+    read_only(tmp_path / "model")
+    with pytest.raises(UserError, match=r"calibration.json: cannot be written \(.*Read-only.*\); .* copy the model"):
+        opencse.calibrate(tmp_path / "model", ["One.", "Two."])

@@ -38,13 +38,6 @@ def test_options_without_their_partner_are_refused(animals: Path) -> None:
         opencse.evaluate("opencse-mini", ["pairs"], "retrieval")  # type: ignore[call-overload]
 
 
-def test_a_row_of_transformed_vectors_names_the_transform(animals: Path) -> None:
-    corpus = animals / "texts.txt"
-    corpus.write_text("".join(f"line {i} of {i * 7 % 13} words and {i * 3} letters\n" for i in range(40)))
-    ((_, records),) = opencse.evaluate_all(["opencse-mini"], animals, ["retrieval"], transform="whitening", fit=corpus)
-    assert list(records) == [f"opencse-mini + whitening ({corpus})"]
-
-
 def test_several_models_are_compared_with_the_first_query_by_query(animals: Path) -> None:
     (animals / "queries.jsonl").write_text(
         '{"_id": "q", "text": "barking dogs"}\n{"_id": "r", "text": "a shower from the clouds"}\n'

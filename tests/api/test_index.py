@@ -1,16 +1,28 @@
-"""Indexes through Python: options, models that moved, and what is refused before a model is loaded."""
+"""Indexes through Python: options, models that moved, fitted weights, second stages, and what is refused."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 import opencse
-from helpers import Heard
+import opencse as opencse_package
+from cross_encoders import write_cross_encoder
+from helpers import Heard, Run, refused
+from opencse.api.declaring import defaults_of
+from opencse.api.options.index import NegativeOptions
+from opencse.api.options.shared import RerankOptions
+from opencse.api.reranking import margin_teacher, second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.hybrid_weight import write_hybrid_weight
+from opencse.modules.hybrid_weight import HybridWeight
+from opencse.search.index import Index
+from search_texts import DOCUMENTS
 
 
 def test_a_model_that_was_moved_is_named_again(tmp_path: Path, tiny_folder: Path) -> None:
@@ -27,14 +39,6 @@ def test_a_model_that_was_moved_is_named_again(tmp_path: Path, tiny_folder: Path
     other = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
     with pytest.raises(UserError, match="this encoder is another"):
         opencse.query_index(tmp_path / "i", ["cat"], model=other)
-
-
-def test_an_index_of_an_encoder_object_needs_it_again(tmp_path: Path, tiny_folder: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
-    opencse.build_index(tmp_path / "i", encoder, ["A cat sleeps."])
-    with pytest.raises(UserError, match="names no model"):
-        opencse.query_index(tmp_path / "i", ["cat"])
-    assert opencse.query_index(tmp_path / "i", ["cat"], model=encoder)[0][0].text == "A cat sleeps."
 
 
 def test_conditions_are_checked_before_a_model_is_loaded(tmp_path: Path, tiny_folder: Path) -> None:
@@ -88,20 +92,88 @@ def test_a_column_of_numbers_is_one_next_to_other_files(tmp_path: Path) -> None:
     assert sorted(hit.text for hit in hits) == ["A dog.", "A pig."]
 
 
-@pytest.mark.parametrize("queries", ["cat", [], [" "]])
-def test_queries_are_needed(tmp_path: Path, queries: object) -> None:
-    with pytest.raises(UserError, match="query"):
-        opencse.query_index(tmp_path, queries)  # type: ignore[arg-type]
+QUERIES = ["a man with a guitar", "rain in the city"]
 
 
-def test_a_first_hybrid_query_of_many_rows_says_that_it_counts_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def ranked(index: str | Path, **options: object) -> list[list[str]]:
+    result = opencse.query_index(index, QUERIES, hybrid=True, device="cpu", **options)  # type: ignore[arg-type]
+    return [[hit.id for hit in hits] for hits in result]
+
+
+def test_a_weight_travels_from_the_model_through_the_index_to_the_search(tmp_path: Path) -> None:
+    SentenceEncoder.load("opencse-mini", device="cpu").save(tmp_path / "model")
+    write_hybrid_weight(tmp_path / "model", HybridWeight(0.9, "someone's queries"))
+    built = opencse.build_index(tmp_path / "index", tmp_path / "model", DOCUMENTS, device="cpu")
+    assert built.info.hybrid == HybridWeight(0.9, "someone's queries")
+    progress = Heard()
+    by_default = ranked(tmp_path / "index", progress=progress)
+    assert progress.said == ["hybrid     weight of the vectors 0.90 (someone's queries)"]
+    assert by_default == ranked(tmp_path / "index", hybrid_weight=0.9)
+    assert by_default != ranked(tmp_path / "index", hybrid_weight=0.1, progress=progress)
+    assert progress.said[-1] == "hybrid     weight of the vectors 0.10 (as requested)"
+
+
+def test_an_index_is_tuned_without_labels_and_keeps_its_rows(tmp_path: Path) -> None:
+    opencse.build_index(tmp_path / "index", "opencse-mini", DOCUMENTS, device="cpu")
+    before = opencse.index_info(tmp_path / "index")
+    assert before.hybrid == HybridWeight()
+    fitted = opencse.tune_index(tmp_path / "index", device="cpu")
+    after = opencse.index_info(tmp_path / "index")
+    assert after.hybrid == fitted.weight
+    assert (after.rows, after.fingerprint) == (before.rows, before.fingerprint)
+    assert opencse.check_index(tmp_path / "index").faults == ()
+    assert ranked(tmp_path / "index") == ranked(tmp_path / "index", hybrid_weight=fitted.weight.value)
+
+
+def test_options_for_queries_need_queries(tmp_path: Path) -> None:
+    opencse.build_index(tmp_path / "index", "opencse-mini", DOCUMENTS, device="cpu")
+    with pytest.raises(UserError, match="--keep-identical-ids is for queries"):
+        opencse.tune_index(tmp_path / "index", keep_identical_ids=True, device="cpu")
+
+
+def test_a_read_only_index_is_refused_before_questions_are_answered(
+    tmp_path: Path, read_only: Callable[[Path], None]
 ) -> None:
-    opencse.build_index(tmp_path / "i", "opencse-mini", ["A cat sleeps.", "Rain falls.", "Snow."], device="cpu")
-    for fewest, hybrid, said in ((4, True, False), (3, False, False), (3, True, True), (3, True, False)):
-        progress = Heard()
-        if said:  # as after a change of the index
-            shutil.rmtree(next((tmp_path / "i").glob("words-*")))
-        monkeypatch.setattr("opencse.api.index._SLOW_TO_COUNT", fewest)
-        opencse.query_index(tmp_path / "i", ["cat"], hybrid=hybrid, progress=progress, device="cpu")
-        assert ("words      counting those of 3 rows, once" in progress.said) == said
+    opencse.build_index(tmp_path / "index", "opencse-mini", DOCUMENTS[:30], device="cpu")
+    read_only(tmp_path / "index")
+    progress = Heard()
+    with pytest.raises(UserError, match=r"cannot be written \(.*Read-only.*\); .* tune a copy"):
+        opencse.tune_index(tmp_path / "index", device="cpu", progress=progress)
+    assert progress.said == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--suite", "sts"), "is an index, whose searches are scored by retrieval alone; use --suite retrieval"),
+        (("--suite", "retrieval", "--pooling", "cls"), "leave out --pooling"),
+        (("--suite", "retrieval", "--bm25", "--language", "de"), "leave out --language"),
+    ],
+)
+def test_options_of_models_are_refused(opencse: Run, tmp_path: Path, options: tuple[object, ...], message: str) -> None:
+    folder = tmp_path / "index"
+    Index.build(folder, ["Rain falls."], opencse_package.load("opencse-mini"), model="opencse-mini").close()
+    refused(opencse("evaluate", folder, "--data", tmp_path, *options), str(folder), message)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "encoder")
+
+
+def test_a_second_stage_is_opened_as_the_options_say(folder: Path) -> None:
+    defaults = cast(RerankOptions, defaults_of(RerankOptions))
+    assert second_stage(defaults) is None
+    stage = second_stage({**defaults, "rerank": folder, "rerank_depth": 7, "device": "cpu"})
+    assert stage is not None
+    assert (stage.depth, stage.model.name) == (7, str(folder))
+
+
+def test_a_teacher_is_opened_with_its_least_margin(folder: Path) -> None:
+    defaults = cast(NegativeOptions, defaults_of(NegativeOptions))
+    assert margin_teacher(defaults) is None
+    teacher = margin_teacher({**defaults, "teacher": folder, "least_margin": 0.5, "device": "cpu"})
+    assert teacher is not None
+    assert (teacher.least, teacher.model.name) == (0.5, str(folder))
+    with pytest.raises(UserError, match="--least-margin needs --teacher"):
+        margin_teacher({**defaults, "least_margin": 0.5})

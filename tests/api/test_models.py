@@ -1,13 +1,27 @@
-"""How the functions open encoders."""
+"""Models through Python: opened, checked with text, made, exported, and the machine that they run on."""
 
 from __future__ import annotations
 
+import csv
+import io
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
 import pytest
 
-from opencse.api.models import encoded, name_of, open_encoder
+import opencse
+from opencse.api import diagnosis
+from opencse.api.demo import EXAMPLES, split_sample
+from opencse.api.diagnosis import lacking
+from opencse.api.models import open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.evaluation import read_scored_pairs
+from opencse.export.distil import DistilSettings
 from opencse.progress import Silent
+from opencse.text import sample
+from opencse.text.scripts import normalised
 
 
 def test_an_encoder_in_memory_is_taken_as_it_is() -> None:
@@ -17,8 +31,78 @@ def test_an_encoder_in_memory_is_taken_as_it_is() -> None:
         open_encoder(encoder, Silent(), pooling="mean")
 
 
-def test_a_prompt_is_put_before_each_text() -> None:
-    encoder = SentenceEncoder.load(device="cpu")
-    vectors = encoded(encoder, ["kettle"], "encoding", Silent(), prompt="query: ")
-    assert (vectors == encoder.encode(["query: kettle"])).all()
-    assert name_of("opencse-mini") == "opencse-mini"
+TEXTS = ["The kettle boils.", "Snow fell on the hills.", "The train is late.", "A dog barks at night."]
+
+
+def test_whitening_keeps_the_given_encoder(tmp_path: Path) -> None:
+    encoder = opencse.SentenceEncoder(device="cpu")
+    before = encoder.encode(TEXTS)
+    whitened = opencse.whiten(encoder, TEXTS, tmp_path / "white", dimension=2)
+    assert whitened.encoder.encode(TEXTS).shape == (4, 2)
+    assert (encoder.encode(TEXTS) == before).all()
+
+
+def test_a_dimension_above_the_model_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="dimension 9999 is above"):
+        opencse.export_static(tiny_folder, tmp_path / "table", settings=DistilSettings(dimension=9_999), device="cpu")
+
+
+@pytest.mark.slow
+def test_of_what_is_made_without_training(tiny_folder: Path, tmp_path: Path) -> None:
+    opencse.whiten(tiny_folder, sample.TRAIN, tmp_path / "white", dimension=8, sentences=500)
+    assert "to 8" in (tmp_path / "white" / "README.md").read_text()
+    opencse.export_static(tiny_folder, tmp_path / "table")
+    assert "opencse export onnx" not in (tmp_path / "table" / "README.md").read_text()
+
+
+def test_a_check_counts_what_is_repeated() -> None:
+    result = opencse.check(["One kettle boils.", "Snow fell.", "One kettle boils.", "Snow fell."])
+    assert (result.rows, result.duplicates) == (4, 0.5)
+
+
+def test_text_that_the_builtin_encoder_does_not_know_gets_another_model() -> None:
+    german = ["Das Ventil der Pumpe ist undicht.", "Der Motor läuft in der Nacht zu heiß."]
+    english = ["The valve of the pump is leaking.", "The engine runs too hot at night."]
+    assert any("knows little German" in line and "--model" in line for line in opencse.check(german).advice)
+    assert not any("knows little" in line for line in opencse.check(english).advice)
+
+
+Usage = namedtuple("Usage", ["total", "used", "free"])
+
+
+def test_missing_and_old_packages_are_named_with_their_mend() -> None:
+    assert lacking(["numpy>=2", "torch"]) == []
+    assert lacking(["no-such-package>=1"]) == ["no-such-package is not installed; pip install 'no-such-package>=1'"]
+    (old,) = lacking(["numpy>=999"])
+    assert ">=999 is needed; pip install 'numpy>=999'" in old
+
+
+def test_a_full_disk_and_too_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0, 0, 5e9))
+    assert diagnosis._room() == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(0, 0, 1e9))
+    assert [line.split(" (")[0] for line in diagnosis._room()] == [
+        "the current folder has 1.0 GB left",
+        "the token cache has 1.0 GB left",
+    ]
+    assert diagnosis._threads(1) == []
+    (crowded,) = diagnosis._threads(100_000)
+    assert "100000 threads" in crowded
+    assert "OMP_NUM_THREADS" in crowded
+
+
+def test_what_the_demo_evaluates_on_is_not_trained_on() -> None:
+    """Texts, pairs and questions: none of those evaluated is in the text or the pairs that are written for training."""
+    parts = split_sample()
+    pairs = [text for row in csv.reader(io.StringIO(parts.pairs.decode())) for text in row]
+    trained = {normalised(text) for text in (*parts.text.splitlines(), *pairs)}
+    graded = read_scored_pairs(sample.TEST)
+    asked = [text for query in parts.queries for text in query]
+    assert len(parts.queries) > 100
+    assert len(trained) > 4_000
+    evaluated = {normalised(text) for text in (*asked, *EXAMPLES, *graded.first, *graded.second)}
+    assert trained & evaluated == set()
+    whole = {normalised(line) for line in sample.TRAIN.read_text().splitlines() if line}
+    assert {normalised(answer) for _, answer in parts.queries} <= whole, "what is asked for is among what is searched"

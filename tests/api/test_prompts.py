@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -71,19 +69,9 @@ def encode_queries(model: Path, _: Path) -> Texts:
     return [], QUERIES, []
 
 
-def encode_file(model: Path, there: Path) -> Texts:
-    opencse.encode(model, written(there, "t.txt", DOCUMENTS), there / "t.npy", prompt_name="document", device="cpu")
-    return [], [], DOCUMENTS
-
-
 def encode_folder(model: Path, there: Path) -> Texts:
     opencse.encode(model, written(there, "t.txt", DOCUMENTS), there / "t", prompt_name="document", device="cpu")
     return [], [], DOCUMENTS
-
-
-def encode_lines(model: Path, there: Path) -> Texts:
-    opencse.encode(model, written(there, "t.txt", QUERIES), io.StringIO(), prompt_name="query", device="cpu")
-    return [], QUERIES, []
 
 
 def similarity(model: Path, _: Path) -> Texts:
@@ -93,11 +81,6 @@ def similarity(model: Path, _: Path) -> Texts:
 
 def nearest(model: Path, _: Path) -> Texts:
     opencse.nearest(model, DOCUMENTS, QUERIES, device="cpu")
-    return [], QUERIES, DOCUMENTS
-
-
-def nearest_of_a_file(model: Path, there: Path) -> Texts:
-    opencse.nearest(model, written(there, "corpus.txt", DOCUMENTS), QUERIES, device="cpu")
     return [], QUERIES, DOCUMENTS
 
 
@@ -126,12 +109,6 @@ def evaluate_a_layer(model: Path, there: Path) -> Texts:
     return [], QUERIES, DOCUMENTS
 
 
-def evaluate_dimensions(model: Path, there: Path) -> Texts:
-    data = retrieval(there).parent
-    list(opencse.evaluate_all([str(model)], data, ["retrieval"], dimensions=[8], transform="whitening", device="cpu"))
-    return [], QUERIES, DOCUMENTS
-
-
 def evaluate_sts(model: Path, there: Path) -> Texts:
     sts = write_small_sts(there / "sts")
     opencse.evaluate(str(model), sts, "sts", device="cpu")
@@ -146,13 +123,6 @@ def train_pairs(model: Path, there: Path) -> Texts:
     assert prompts_in(there / "run") == prompts_in(model)
     plain = prompts_in(model)["prompts"].keys() <= {"sts"}
     return ([*QUERIES, *DOCUMENTS], [], []) if plain else ([], QUERIES, DOCUMENTS)
-
-
-def train_dev(model: Path, there: Path) -> Texts:
-    pairs = [(5, OTHERS[0], OTHERS[1]), (0, OTHERS[0], "Rain."), (2, OTHERS[1], "Snow.")]
-    how = ["training.max_steps=1", "training.batch_size=2", "encoder.pooling=mean"]
-    opencse.train(DOCUMENTS, there / "run", model=model, dev=pairs, settings=how, device="cpu")
-    return OTHERS, [], []
 
 
 def adapt(model: Path, there: Path) -> Texts:
@@ -199,12 +169,14 @@ async def _served(
     return [answer.json() for answer in answers]
 
 
-QUICK: list[Callable[[Path, Path], Texts]] = [
-    encode_array, encode_queries, encode_file, encode_folder, encode_lines, similarity, nearest, nearest_of_a_file,
-    index, index_negatives, evaluate_retrieval, evaluate_a_layer, evaluate_dimensions, evaluate_sts,
-    serve_embeddings,
+COMMANDS: list[Callable[[Path, Path], Texts]] = [
+    encode_array, encode_queries, encode_folder, similarity, nearest, index, index_negatives, evaluate_retrieval,
+    evaluate_a_layer, evaluate_sts, serve_embeddings,
 ]  # fmt: skip
-SLOW: list[Callable[[Path, Path], Texts]] = [train_pairs, train_dev, adapt]
+PAIRS = [
+    (command, layout) for n, command in enumerate(COMMANDS) for layout in (list(BEFORE) * 2)[n % 6 : n % 6 + 4 : 2]
+]
+SLOW = [(train_pairs, "e5-default-query"), (train_pairs, "default-alone"), (adapt, "e5-default-query")]
 
 
 def saved(model: Path, there: Path) -> Path:
@@ -232,7 +204,7 @@ def trained_with_adapters(model: Path, there: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", ["e5-default-query", "default-alone"])
+@pytest.mark.parametrize("layout", ["e5-default-query"])
 @pytest.mark.parametrize("write", [saved, whitened, distilled, trained_with_adapters], ids=lambda write: write.__name__)
 def test_every_folder_that_is_written_keeps_the_prompts(
     write: Callable[[Path, Path], Path], layout: str, models: dict[str, Path], tmp_path: Path
@@ -252,24 +224,6 @@ def test_every_folder_that_is_written_keeps_the_prompts(
     assert "encode_query" in card
 
 
-def test_the_plan_says_what_is_put_before_which_texts(models: dict[str, Path], tmp_path: Path) -> None:
-    def told(layout: str, rows: list[Any], name: str) -> list[str]:
-        how = ["training.max_steps=1", "training.batch_size=2", "encoder.pooling=mean"]
-        recipe = "simcse" if isinstance(rows[0], str) else "simcse-supervised"
-        result = opencse.train(
-            rows, tmp_path / name, recipe=recipe, model=models[layout], dev=None, settings=how, dry_run=True
-        )
-        return [line for line in result.plan.lines() if line.startswith("prompt")]
-
-    pairs = list(zip(QUERIES, DOCUMENTS[:2], strict=True))
-    assert told("none", pairs, "a") == []
-    assert told("e5", pairs, "b") == [
-        "prompts    before the first text of a row: 'query: '; before the others: 'passage: '"
-    ]
-    assert told("e5", DOCUMENTS, "c") == ["prompts    before every text: 'passage: '"]
-    assert told("default-alone", pairs, "d") == ["prompts    before every text: 'text: '"]
-
-
 def check(command: Callable[[Path, Path], Texts], layout: str, models: dict[str, Path], there: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         read = Read(patch)
@@ -281,18 +235,10 @@ def check(command: Callable[[Path, Path], Texts], layout: str, models: dict[str,
             assert read.before(text), text
 
 
-@pytest.mark.parametrize("layout", list(BEFORE))
-@pytest.mark.parametrize("command", QUICK, ids=lambda command: command.__name__)
+@pytest.mark.parametrize(
+    ("command", "layout"), [*PAIRS, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW)]
+)
 def test_the_prompt_before_each_text(
-    command: Callable[[Path, Path], Texts], layout: str, models: dict[str, Path], tmp_path: Path
-) -> None:
-    check(command, layout, models, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layout", ["e5-default-query", "default-alone"])
-@pytest.mark.parametrize("command", SLOW, ids=lambda command: command.__name__)
-def test_the_prompt_before_each_text_in_training(
     command: Callable[[Path, Path], Texts], layout: str, models: dict[str, Path], tmp_path: Path
 ) -> None:
     check(command, layout, models, tmp_path)

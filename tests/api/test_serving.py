@@ -1,8 +1,11 @@
-"""`serve` through Python: names, keys and indexes, before anything is served."""
+"""`serve` and `label` through Python."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +14,12 @@ from helpers import Heard
 from opencse.api import serving
 from opencse.api.serving import KEY_VARIABLE
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.measured_precision import SAMPLE
+from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
-from opencse.kernels.precision import Precision
 from opencse.search.index import Index
+from opencse.search.rows import IndexRow
+from serving.harness import to
 
 
 def test_names_of_models(tmp_path: Path) -> None:
@@ -65,39 +69,118 @@ def test_a_model_without_an_index_gets_the_texts_of_the_first(tmp_path: Path, ti
         index.close()
 
 
-def test_the_precision_is_requested_or_measured_on_the_texts_of_the_index(
-    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+TEXTS = [f"Water number {i} is cold in the cup of the house." for i in range(40)]
+
+
+@pytest.fixture
+def index(tmp_path: Path, encoder: SentenceEncoder, tiny_folder: Path) -> Path:
+    """Forty texts whose ids are numbers."""
+    rows = [IndexRow(text, str(i)) for i, text in enumerate(TEXTS)]
+    Index.build(tmp_path / "index", rows, encoder, model=str(tiny_folder)).close()
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, int]], list[Any]]:
+    """Replaces the server: a person marks the text of an id as right for each query, and stops it."""
+    seen: list[Any] = []
+
+    def use(answers: dict[str, int]) -> list[Any]:
+        async def person(app: Any) -> None:
+            async with to(app) as client:
+                state = (await client.get("/labels")).json()
+                seen.append(state)
+                for query in state["queries"]:
+                    number = query["number"]
+                    await client.post("/labels/open", json={"number": number})
+                    mark = {"number": number, "id": str(answers[query["text"]]), "level": 2}
+                    assert (await client.post("/labels/mark", json=mark)).status_code == 200
+                    await client.post("/labels/finish", json={"number": number, "finished": True})
+
+        def run(app: Any, listening: Any, *, grace: float, ready: Callable[[], None]) -> None:
+            ready()
+            asyncio.run(person(app))
+
+        monkeypatch.setattr("opencse.serving.server.run", run)
+        return seen
+
+    return use
+
+
+def test_from_labels_to_evaluate_and_adapt(
+    index: Path, served: Callable[..., Any], tmp_path: Path, tiny_folder: Path, encoder: SentenceEncoder
 ) -> None:
-    tiny, mini = SentenceEncoder.load(tiny_folder, device="cpu"), opencse.load("opencse-mini")
-    encoders: dict[str, TextEncoder] = {"tiny": tiny, "mini": mini}
-    heard = Heard()
-    assert serving._precisions("float32", encoders, [], heard) == {"tiny": "float32", "mini": "float32"}
-    assert heard.said == []
-    assert serving._precisions("bf16", encoders, [], heard) == {"tiny": "bf16", "mini": "float32"}
-    assert heard.said == [
-        "tiny: computes in bf16 (requested)",
-        "mini: computes in float32 (bf16: a model of word vectors computes in float32 alone)",
-    ]
-    asked: list[list[str]] = []
+    queries = [f"cold water number {i} in a cup" for i in range(40)]
+    answers = {query: i for i, query in enumerate(queries)}
+    reporter, out = Heard(), tmp_path / "out"
+    seen = served(answers)
+    opencse.label(index, out, queries=queries, split=0.5, port=0, device="cpu", progress=reporter)
+    assert [query["split"] for query in seen[0]["queries"]] == ["test", "dev"] * 20
+    assert "40 queries added" in reporter.said
+    assert any("is the page; every mark is saved in" in line and "http://127.0.0.1:" in line for line in reporter.said)
+    assert f"{out}: 40 of 40 queries have a right text" in reporter.said
 
-    def measured(choice: str, encoder: TextEncoder, texts: list[str], prompt: str) -> Precision:
-        asked.append(texts)
-        return Precision(encoder is tiny, choice)
+    scores = opencse.label_scores(index, out, device="cpu")
+    assert (scores.queries, list(scores.systems)) == (40, ["vectors", "BM25", "hybrid"])
+    result = opencse.evaluate(tiny_folder, suite="retrieval", data=out, device="cpu")
+    record = result.scores()["out"]
+    assert (record.queries, record.documents, record.without_relevant) == (20, 40, 0)
+    tuned = opencse.tune_index(index, dev=out, device="cpu")
+    assert tuned.questions == 20
+    assert opencse.index_info(index).hybrid == tuned.weight
 
-    monkeypatch.setattr(serving, "measured_precision", measured)
-    with Index.build(tmp_path / "i", ["A cat sleeps.", "Rain."], tiny) as index:
-        assert serving._precisions("auto", encoders, [index], heard)["tiny"] == "bf16"
-    serving._precisions("auto", {"tiny": tiny}, [], heard)
-    assert asked[:2] == [["A cat sleeps.", "Rain."]] * 2
-    assert len(asked[2]) == SAMPLE, "built-in sentences"
-
-
-def test_an_index_that_is_made_at_the_start_has_the_precision_of_its_model(tmp_path: Path, tiny_folder: Path) -> None:
-    first, second = (SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu") for pooling in ("mean", "cls"))
-    Index.build(tmp_path / "i", ["A cat sleeps.", "Rain."], second).close()
-    indexes = serving._indexes(
-        [Index.open(tmp_path / "i")], {"x": first, "y": second}, {"x": "bf16"}, tmp_path, Heard()
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join([*TEXTS, *(f"Another text of number {i} about houses." for i in range(60))]) + "\n")
+    adapted = tmp_path / "adapted"
+    opencse.adapt(
+        corpus,
+        model=tiny_folder,
+        out=adapted,
+        dev=out,
+        device="cpu",
+        settings=["training.max_steps=2"],
+        progress=reporter,
     )
-    assert [indexes[name].info().precision for name in ("x", "y")] == ["bf16", "float32"]
-    for index in indexes.values():
-        index.close()
+    assert any("20 queries among 40 documents" in line for line in reporter.said), "the dev queries alone"
+    assert (adapted / "modules.json").exists() or (adapted / "config.json").exists()
+
+    served({**answers, "another water number 9": 9})
+    opencse.label(index, out, queries=["another water number 9", queries[0]], port=0, device="cpu", progress=reporter)
+    assert f"{out}: continues with 40 queries, 40 of them answered" in reporter.said
+    assert "1 query added" in reporter.said
+    assert "50% of the queries are dev queries, the others are test queries" in reporter.said
+
+
+def test_finished_queries_are_opened_again_for_the_hits_of_another_index(
+    index: Path, served: Callable[..., Any], tmp_path: Path, tiny_folder: Path
+) -> None:
+    queries = [f"cold water number {i} in a cup" for i in range(3)]
+    answers = {query: i for i, query in enumerate(queries)}
+    reporter, out = Heard(), tmp_path / "out"
+    served(answers)
+    opencse.label(index, out, queries=queries, port=0, device="cpu", progress=reporter)
+    rows = [IndexRow(text, str(i)) for i, text in enumerate(TEXTS)]
+    Index.build(tmp_path / "other", rows, load("opencse-mini"), model="opencse-mini").close()
+    seen = served(answers)
+    opencse.label([index, tmp_path / "other"], out, port=0, device="cpu", progress=reporter)
+    assert "3 finished queries have hits that were not shown before; the page opens them again" in reporter.said
+    assert [query["finished"] for query in seen[-1]["queries"]] == [False] * 3
+    assert (seen[-1]["indexes"], seen[-1]["models"]) == (
+        [str(index), str(tmp_path / "other")], [str(tiny_folder), "opencse-mini"],
+    )  # fmt: skip
+    assert reporter.said[-1] == f"next: opencse evaluate {tiny_folder} opencse-mini --suite retrieval --data {out}"
+
+
+def test_what_is_refused(index: Path, tmp_path: Path, served: Callable[..., Any]) -> None:
+    served({})
+    out = tmp_path / "out"
+    for message, call in (
+        ("query 2: the query has no letter", lambda: opencse.label(index, out, queries=["a", "?"])),
+        ("is also an input", lambda: opencse.label(index, index)),
+        ("is inside the input", lambda: opencse.label(index, index / "out")),
+        ("no index; give the folder of one", lambda: opencse.label([], out)),
+        ("no labels in it", lambda: opencse.label_scores(index, out)),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=message):
+            call()
+    assert not out.exists()

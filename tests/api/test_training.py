@@ -1,4 +1,4 @@
-"""Training from Python values: texts, dev pairs and the encoder itself; anything else is refused by name."""
+"""Training from Python values, what `opencse.adapt` adds to it, and `opencse.finish`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opencse import SentenceEncoder, UserError, adapt, evaluate, pretrain, train
+import opencse
+from helpers import Broken, Heard
+from opencse import UserError, adapt, train
+from opencse.adapting.continuing import FILE as DOCUMENTS
+from opencse.adapting.saved_questions import FILE as QUESTIONS
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import InterruptedRunError
+from opencse.model_folder.hybrid_weight import read_hybrid_weight
 from opencse.text import sample
-
-pytestmark = pytest.mark.slow
+from search_texts import DOCUMENTS as TOPICS
+from search_texts import LINES
 
 TEXTS = ["The kettle boils.", "Snow fell all night.", "A dog barks.", "He reads a book.", "Rain again.", "Tea, please."]
+
+
 DEV = [(5, "A dog barks.", "A dog is barking."), (1.5, "Rain again.", "He reads."), (0, "Tea.", "Snow fell.")]
+
+
 QUICK = ["training.batch_size=2", "training.max_steps=2", "objective.view.kind=dropout", "encoder.pooling=mean"]
 
 
+@pytest.mark.slow
 def test_from_values_alone(tiny_folder: Path, tmp_path: Path) -> None:
     start = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
     before = fingerprint(start)
@@ -43,6 +55,7 @@ def test_from_values_alone(tiny_folder: Path, tmp_path: Path) -> None:
             train(out=tmp_path / "out", resume=True, **(given | changed))
 
 
+@pytest.mark.slow
 def test_values_train_as_the_same_file_does(tiny_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(TEXTS) + "\n")
@@ -54,13 +67,7 @@ def test_values_train_as_the_same_file_does(tiny_folder: Path, tmp_path: Path) -
     np.testing.assert_array_equal(vectors[0], vectors[1])
 
 
-def test_another_encoder_than_that_of_the_run_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    mean, cls = (SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu") for pooling in ("mean", "cls"))
-    train(TEXTS, tmp_path / "out", model=mean, dev=None, settings=QUICK, device="cpu")
-    with pytest.raises(UserError, match="start: the run began with another encoder"):
-        train(TEXTS, tmp_path / "out", model=cls, dev=None, settings=QUICK, device="cpu", resume=True)
-
-
+@pytest.mark.slow
 def test_a_wrong_setting_leaves_nothing_behind(tiny_folder: Path, tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
     with pytest.raises(UserError, match="epochs"):
@@ -68,20 +75,16 @@ def test_a_wrong_setting_leaves_nothing_behind(tiny_folder: Path, tmp_path: Path
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
         ("text", 5, "text is a path"),
-        ("text", None, "text is a path"),
         ("out", None, "out is a path, not NoneType"),
         ("model", 5, "model is a path, not int"),
-        ("model", None, "model is a path, not NoneType"),
         ("dev", 5, "dev is a file, or a list"),
-        ("dev", {"a": 1}, "dev is a file, or a list"),
         ("dev", [5], r"dev\[0\] is \(score, sentence, sentence\), not 5"),
-        ("dev", [(1, "a")], r"dev\[0\] is \(score, sentence, sentence\)"),
         ("settings", "training.epochs=2", "settings is a list"),
-        ("settings", [5], "settings is a list"),
     ],
 )
 def test_arguments_of_another_kind_are_named(argument: str, value: object, message: str, tmp_path: Path) -> None:
@@ -91,25 +94,13 @@ def test_arguments_of_another_kind_are_named(argument: str, value: object, messa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_pretraining_and_evaluation_name_theirs(tmp_path: Path) -> None:
-    for argument in ({"text": 5}, {"out": 5}, {"model": 5}, {"settings": "a=1"}):
-        given: dict[str, Any] = {"text": TEXTS, "out": tmp_path / "out", **argument}
-        with pytest.raises(TypeError, match=f"^{next(iter(argument))} is a"):
-            pretrain(**given)
-    with pytest.raises(TypeError, match="data is a path, not list"):
-        evaluate(SentenceEncoder.load(device="cpu"), DEV)  # type: ignore[call-overload]
-    assert list(tmp_path.iterdir()) == []
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dev", "message"),
     [
-        ([], "0 pair"),
         ([(1, "a", "b"), (1, "c", "d")], "all 2 gold scores are 1"),
-        ([(1, "a", "b"), (float("nan"), "c", "d")], r"dev\[1\]: the score is nan"),
         ([(1, "a", "b"), ("x", "c", "d")], r"dev\[1\]: the score 'x' is not a number"),
         ([(1, "a", " "), (2, "c", "d")], r"dev\[0\]: sentence2 is empty"),
-        ([(1, "a", 5), (2, "c", "d")], r"dev\[0\]: sentence2 is int"),
     ],
 )
 def test_wrong_dev_pairs_are_told_with_their_place(dev: list[Any], message: str, tmp_path: Path) -> None:
@@ -117,6 +108,7 @@ def test_wrong_dev_pairs_are_told_with_their_place(dev: list[Any], message: str,
         train(TEXTS, tmp_path / "out", dev=dev, settings=QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
@@ -130,3 +122,71 @@ def test_a_wrong_model_or_recipe_is_refused_before_the_corpus_is_read(
     monkeypatch.setattr("opencse.api.training.plan_adaptation", lambda *args, **named: pytest.fail("read"))
     with pytest.raises(UserError, match=problem):
         adapt(sample.TRAIN, tmp_path / "out", **options)
+
+
+@pytest.mark.slow
+def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> None:
+    folder = tmp_path / "queries"
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{row}", "text": text} for row, text in enumerate(TOPICS)]
+    queries = [{"_id": f"q{row}", "text": " ".join(LINES[2 * row].split()[::2])} for row in range(60)]
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    judged = "".join(f"q{row}\td{row}\t1\n" for row in range(60))
+    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    progress = Heard()
+    settings = ["training.max_steps=2"]
+    pairs = [(queries[row]["text"], TOPICS[row]) for row in range(10)]
+    opencse.adapt(TOPICS, tmp_path / "pairs", dev=folder, pairs=pairs, settings=settings, device="cpu", report=False)
+    weight = read_hybrid_weight(tmp_path / "pairs")
+    assert weight is not None
+    assert weight.source == "50 queries of queries", "the ten that are trained on are ignored"
+    opencse.adapt(
+        TOPICS, tmp_path / "out", dev=folder, settings=settings, device="cpu", report=False, progress=progress
+    )
+    weight = read_hybrid_weight(tmp_path / "out")
+    assert weight is not None
+    assert weight.source == "60 queries of queries"
+    assert any(line.startswith(f"hybrid     weight of the vectors {weight}") for line in progress.said)
+    assert SentenceEncoder.load(tmp_path / "out", device="cpu").hybrid_weight == weight
+    assert read_hybrid_weight(tmp_path / "out" / "last") is None
+
+
+@pytest.mark.parametrize("end", [RuntimeError("killed")])
+def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Path, end: BaseException) -> None:
+    documents = [
+        (
+            f"The {noun} of house {n}",
+            f"The {noun} {n} is made of part {7 * n}. It weighs {n} grams with its box {3 * n}.",
+        )
+        for n in range(240)
+        for noun in ("kettle", "lantern")
+    ]
+    settings = [
+        "training.max_steps=6", "training.evaluate_every=2", "training.checkpoint_every=2", "training.batch_size=8",
+    ]  # fmt: skip
+
+    def adapt(name: str, **options: Any) -> None:
+        opencse.adapt(documents, tmp_path / name, settings=settings, device="cpu", report=False, **options)
+
+    adapt("complete")
+    assert not (tmp_path / "complete" / QUESTIONS).exists()
+    with pytest.raises((InterruptedRunError, RuntimeError)):
+        adapt("stopped", progress=Broken(4, end))
+    stopped, heard = tmp_path / "stopped", Heard()
+    assert read_hybrid_weight(stopped) is None
+    assert (stopped / QUESTIONS).is_file()
+    opencse.finish(stopped, report=False, progress=heard)
+    names = {one.name for one in (tmp_path / "complete").iterdir()}
+    assert {one.name for one in stopped.iterdir()} == names | {"checkpoint"}
+    assert (stopped / DOCUMENTS).read_bytes() == (tmp_path / "complete" / DOCUMENTS).read_bytes()
+    weight, other = read_hybrid_weight(stopped), read_hybrid_weight(tmp_path / "complete")
+    assert weight is not None
+    assert other is not None
+    assert weight.source == other.source
+    assert sum(line.startswith("hybrid ") for line in heard.said) == 1
+    assert SentenceEncoder.load(stopped, device="cpu").hybrid_weight == weight
+    adapt("stopped", resume=True)
+    for name in ("model.safetensors", "metrics.jsonl", DOCUMENTS, "config_sentence_transformers.json"):
+        assert (stopped / name).read_bytes() == (tmp_path / "complete" / name).read_bytes()
+    assert {one.name for one in stopped.iterdir()} == names

@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import errno
+import importlib
+import importlib.util
 import json
-import os
-import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import typer
+from rich.table import Table
 
 from helpers import Run, refused
-from opencse.api import making
+from opencse.cli.app import COMMANDS, app
+from opencse.cli.console import echo, show
+from opencse.cli.examples import EXAMPLES
+from opencse.cli.loading import terminal
+from opencse.errors import UserError
+from opencse.progress import Terminal
 from opencse.text import sample
 
-pytestmark = pytest.mark.slow
-
-
 QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
-
-
-def test_help_and_import_are_quick() -> None:
-    code = "import sys, opencse.cli.app; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'scipy')))"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    started = sum(os.times()[2:4])  # processor time of child processes, whatever else this machine does
-    shown = subprocess.run(
-        [sys.executable, "-c", "from opencse.cli import main; main()", "--help"],
-        check=True, capture_output=True, text=True, env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
-    )  # fmt: skip
-    assert sum(os.times()[2:4]) - started < 5
-    for command in (
-        "check", "train", "pretrain", "static", "evaluate", "compare", "reproduce", "encode", "similarity",
-        "nearest", "whiten", "analyze", "calibrate", "recipes", "demo", "doctor",
-    ):  # fmt: skip
-        assert command in shown.stdout
 
 
 def few_texts(folder: Path, count: int = 400) -> Path:
@@ -46,6 +37,7 @@ def few_texts(folder: Path, count: int = 400) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("not_drawn")
 def test_train_evaluate_encode_and_compare(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
@@ -70,6 +62,7 @@ def test_train_evaluate_encode_and_compare(opencse: Run, tiny_folder: Path, tmp_
     assert stdout.splitlines()[0] == "1.0000  A cat sleeps."
 
 
+@pytest.mark.slow
 def test_dry_run_prints_the_plan_and_writes_nothing(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
     code, stdout, _ = opencse("train", sample.TRAIN, "-o", tmp_path / "out", "-m", tiny_folder, *QUICK, "--dry-run")
     assert code == 0
@@ -78,6 +71,7 @@ def test_dry_run_prints_the_plan_and_writes_nothing(opencse: Run, tiny_folder: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_train_on_columns_and_skip_lines(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
     rows = [f"question number {i}\tanswer number {i}\twrong answer {i}" for i in range(20)]
     (tmp_path / "t.tsv").write_text("\n".join(rows))
@@ -89,24 +83,6 @@ def test_train_on_columns_and_skip_lines(opencse: Run, tiny_folder: Path, tmp_pa
     assert code == 0, err
     assert "18 rows of 3 texts" in stdout
     assert "negatives  15 per anchor, 1 hard" in stdout
-
-
-def test_pairs_train_without_hard_negatives(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("anchor,positive\n" + "\n".join(f"what is {i},it is {i}" for i in range(20)))
-    code, stdout, err = opencse(
-        "train",
-        tmp_path / "t.csv",
-        "-o",
-        tmp_path / "out",
-        "-r",
-        "simcse-supervised",
-        "-m",
-        tiny_folder,
-        *QUICK,
-        "--dry-run",
-    )
-    assert code == 0, err
-    assert "the data has no hard negatives" in stdout
 
 
 @pytest.fixture
@@ -123,6 +99,7 @@ def sts_folder(tmp_path: Path) -> Path:
     return tmp_path / "sts"
 
 
+@pytest.mark.slow
 def test_evaluate_layer_by_layer(opencse: Run, sts_folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
     told = ["evaluate", tiny_folder, "--data", sts_folder, "--pooling", "mean", "--tasks", "stsb"]
     code, stdout, err = opencse(*told, "--layers", "all")
@@ -142,19 +119,7 @@ def test_evaluate_layer_by_layer(opencse: Run, sts_folder: Path, tiny_folder: Pa
     refused(opencse("evaluate", "bag-of-words", "--data", sts_folder, "--layers", "0"), "has no layers")
 
 
-def test_evaluate_writes_a_self_describing_result(opencse: Run, sts_folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "result.json"
-    code, stdout, err = opencse("evaluate", "opencse-mini", "--data", sts_folder, "--pooling", "mean", "--json", path)
-    assert code == 0, err
-    assert "Avg." in stdout
-    result = json.loads(path.read_text())
-    assert set(result["sts"]["sts12"]["spearman"]) == {"all", "mean", "wmean"}
-    tasks = ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
-    values = [result["sts"][task]["spearman"]["all"] for task in tasks]
-    assert result["sts"]["average"] == pytest.approx(sum(values) / 7)
-    assert (result["schema_version"], result["model"], result["pooling"]) == (1, "opencse-mini", "mean")
-
-
+@pytest.mark.slow
 def test_evaluate_writes_a_record_for_each_of_several(
     opencse: Run, sts_folder: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
@@ -177,6 +142,7 @@ def test_evaluate_writes_a_record_for_each_of_several(
     assert layers == [f"{tiny_folder}, layer 3", f"{tiny_folder}, layer 0"]
 
 
+@pytest.mark.slow
 def test_help_of_a_command_loads_little(opencse: Run) -> None:
     program = "import sys; from opencse.cli import main\ntry:\n    main()\nfinally:\n    print(*sys.modules)"
     for words in (["train"], ["index", "build"]):
@@ -186,6 +152,7 @@ def test_help_of_a_command_loads_little(opencse: Run) -> None:
         assert not {"rich", "torch", "numpy"} & set(loaded), words
 
 
+@pytest.mark.slow
 def test_help_names_arguments_as_its_sentences_do(opencse: Run) -> None:
     _, shown, _ = opencse("adapt", "--help")
     assert "opencse adapt [OPTIONS] {CORPUS}" in shown
@@ -193,12 +160,7 @@ def test_help_names_arguments_as_its_sentences_do(opencse: Run) -> None:
     assert "list[" not in shown
 
 
-def test_help_of_a_group_has_whole_lines(opencse: Run) -> None:
-    for group in ("index", "recipes", "export"):
-        _, shown, _ = opencse(group, "--help")
-        assert "..." not in shown.partition("Commands:")[2].partition("Examples:")[0], group
-
-
+@pytest.mark.slow
 def test_alone_it_shows_what_people_come_for(opencse: Run) -> None:
     code, stdout, err = opencse()
     assert (code, err) == (0, "")
@@ -206,37 +168,24 @@ def test_alone_it_shows_what_people_come_for(opencse: Run) -> None:
         assert f"opencse {command}" in stdout
 
 
+@pytest.mark.slow
 def test_python_dash_m_is_the_command() -> None:
     ran = subprocess.run([sys.executable, "-m", "opencse", "trian"], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert "did you mean 'train'?" in ran.stderr
 
 
+@pytest.mark.slow
 class TestBadInput:
     """Each one line, exit code 2, nothing lost."""
 
     def train(self, opencse: Run, tmp_path: Path, text: object, *more: object) -> tuple[int, str, str]:
         return opencse("train", text, "--out", tmp_path / "out", *more)
 
-    def test_missing_file(self, opencse: Run, tmp_path: Path) -> None:
-        refused(self.train(opencse, tmp_path, tmp_path / "none.txt"), "none.txt", "no such file")
-
-    def test_empty_file(self, opencse: Run, tmp_path: Path) -> None:
-        (tmp_path / "t.txt").touch()
-        refused(self.train(opencse, tmp_path, tmp_path / "t.txt"), "empty")
-
     def test_wrong_column(self, opencse: Run, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("sentense,other\nhello,there\nsome,more\n")
         result = self.train(opencse, tmp_path, tmp_path / "t.csv", "--columns", "sentence")
         refused(result, "no column 'sentence'", "sentense")
-
-    def test_binary_file(self, opencse: Run, tmp_path: Path) -> None:
-        (tmp_path / "t.txt").write_bytes(b"fine\n\x00\x01\x02")
-        refused(self.train(opencse, tmp_path, tmp_path / "t.txt"), "line 2")
-
-    def test_a_line_of_a_megabyte(self, opencse: Run, tmp_path: Path) -> None:
-        (tmp_path / "t.txt").write_text("fine\n" + "word " * 210_000 + "\nfine too\n")
-        refused(self.train(opencse, tmp_path, tmp_path / "t.txt"), "line 2", "characters")
 
     def test_a_score_that_is_no_number(self, opencse: Run, tmp_path: Path) -> None:
         (tmp_path / "dev.tsv").write_text("1.0\ta b\tc d\nnan\te f\tg h\n")
@@ -246,13 +195,6 @@ class TestBadInput:
     def test_unknown_recipe_key(self, opencse: Run, tmp_path: Path) -> None:
         result = self.train(opencse, tmp_path, sample.TRAIN, "--set", "training.learning_rat=1e-4")
         refused(result, "training.learning_rat", "did you mean 'learning_rate'?")
-
-    def test_unknown_recipe(self, opencse: Run, tmp_path: Path) -> None:
-        refused(self.train(opencse, tmp_path, sample.TRAIN, "--recipe", "simsce"), "did you mean 'simcse'?")
-
-    def test_wrong_value(self, opencse: Run, tmp_path: Path) -> None:
-        result = self.train(opencse, tmp_path, sample.TRAIN, "--set", "objective.temperature=-1")
-        refused(result, "objective.temperature", "greater than 0")
 
     def test_model_folder_without_tokenizer(self, opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
         import shutil
@@ -286,34 +228,13 @@ class TestBadInput:
         assert code == 0, err
         assert "resumed at step 4" in err
 
-    def test_unwritable_out(self, opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-        (tmp_path / "out").write_text("a file")
-        refused(self.train(opencse, tmp_path, sample.TRAIN, "-m", tiny_folder), "out")
-
     def test_usage_errors_exit_with_2(self, opencse: Run) -> None:
         assert opencse("train")[0] == 2
         assert opencse("nonsense")[0] == 2
         assert opencse("train", "x", "--out")[0] == 2
 
-    def test_evaluate_names_the_missing_task(self, opencse: Run, tmp_path: Path) -> None:
-        refused(opencse("evaluate", "opencse-mini", "--data", tmp_path), "sts12")
 
-    def test_unknown_pooling(self, opencse: Run, sts_folder: Path) -> None:
-        refused(opencse("evaluate", "opencse-mini", "--data", sts_folder, "--pooling", "men"), "did you mean 'mean'?")
-
-    def test_encode_needs_npy(self, opencse: Run, tmp_path: Path) -> None:
-        refused(opencse("encode", "opencse-mini", sample.TRAIN, "--out", tmp_path / "v.txt"), ".npy")
-
-
-def test_a_score_file_may_be_any_name(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-    dev = tmp_path / "my.tsv"
-    dev.write_text(sample.DEV.read_text())
-    text = few_texts(tmp_path)
-    code, _, err = opencse("train", text, "-o", tmp_path / "o", "-m", tiny_folder, "--dev", dev, "--no-report", *QUICK)
-    assert code == 0, err
-    assert str(dev) in err
-
-
+@pytest.mark.slow
 @pytest.mark.every_general_question
 def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
     out, text = tmp_path / "o", tmp_path / "text.txt"  # other texts than the sample's, of which the questions are
@@ -329,6 +250,7 @@ def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
     refused(opencse("train", sample.TRAIN, "-o", out, "--dev", "sample", "--metric", "mrr@5"), "not graded pairs")
 
 
+@pytest.mark.slow
 def test_texts_of_a_language_that_the_model_does_not_know(opencse: Run, tmp_path: Path) -> None:
     texts = ["猫が眠る。", "電車が遅れた。", "空は青い。"]
     (tmp_path / "ja.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
@@ -350,25 +272,171 @@ def test_texts_of_a_language_that_the_model_does_not_know(opencse: Run, tmp_path
     refused(opencse("similarity", "opencse-mini", "A cat.", " "), "a text is blank")
 
 
-def test_a_model_that_is_not_there_is_told_of_before_another_is_scored(opencse: Run, sts_folder: Path) -> None:
-    for missing, said in (("./no-such", "no such folder"), ("words:absent.vec", "absent.vec: no such file")):
-        code, out, err = opencse("evaluate", "bag-of-words", missing, "--data", sts_folder)
-        assert (code, out) == (2, "")
-        assert said in err
+def command_named(name: str) -> object:
+    from typer.main import get_command
+
+    return get_command(app).get_command(None, name)  # type: ignore[attr-defined]
 
 
-def test_whitening_that_stretches_noise_is_warned_of(
-    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_command_has_a_module_and_a_summary() -> None:
+    for name, summary in COMMANDS.items():
+        assert callable(getattr(importlib.import_module(f"opencse.cli.{name}"), name))
+        assert summary.endswith(".")
+
+
+def test_a_wrong_name_suggests_the_right_one() -> None:
+    with pytest.raises(UserError, match="did you mean 'train'"):
+        command_named("trian")
+
+
+def test_most_commands_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WORLD_SIZE": "2", "RANK": "0", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    assert command_named("train") is not None
+    with pytest.raises(UserError, match="only adapt, pretrain, train run in several"):
+        command_named("encode")
+
+
+def test_the_plan_of_a_dry_run(opencse: Run, tmp_path: Path) -> None:
+    documents = tmp_path / "docs.jsonl"
+    lines = [
+        '{"title": "Kettles", "text": "A kettle boils water. It has a lid. Steam comes out."}',
+        '{"title": "Snow", "text": "Snow fell on the hills. It was cold. Children played."}',
+    ]
+    documents.write_text("\n".join(lines) + "\n")
+    code, stdout, err = opencse("adapt", documents, "--out", tmp_path / "out", "--dev", "none", "--dry-run")
+    assert code == 0, err
+    assert "text       " in stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_findings_are_printed_and_written(opencse: Run, tmp_path: Path) -> None:
+    text, file = tmp_path / "text.txt", tmp_path / "check.json"
+    text.write_text("The kettle boils.\nSnow fell.\nThe kettle boils.\n")
+    code, stdout, err = opencse("check", text, "--json", file)
+    assert code == 0, err
+    assert "duplicates  33.3%" in stdout
+    assert "tokens per word" not in stdout
+    assert " per word, " in stdout
+    assert json.loads(file.read_text())["rows"] == 3
+
+
+def test_a_file_a_folder_and_options_that_need_a_folder(opencse: Run, tmp_path: Path) -> None:
+    text = tmp_path / "texts.txt"
+    text.write_text("The kettle boils.\nSnow fell.\n")
+    code, stdout, err = opencse("encode", "opencse-mini", text, "--out", tmp_path / "v.npy", "--dimensions", 8)
+    assert code == 0, err
+    assert "2 vectors of 8 dimensions" in stdout
+    assert np.load(tmp_path / "v.npy").shape == (2, 8)
+    code, _, err = opencse("encode", "opencse-mini", text, "--out", tmp_path / "w.npy", "--format", "parquet")
+    assert (code, "--format, --shard-rows and --processes need --out FOLDER" in err) == (2, True)
+
+
+def test_a_column_has_the_name_that_messages_advise(opencse: Run, tmp_path: Path) -> None:
+    text = tmp_path / "texts.jsonl"
+    text.write_text('{"body": "The kettle boils."}\n')
+    code, _, err = opencse("encode", "opencse-mini", text, "--out", tmp_path / "v.npy")
+    assert (code, "name yours with --columns, for instance --columns body" in err) == (2, True)
+    assert opencse("encode", "opencse-mini", text, "--columns", "body", "--out", tmp_path / "v.npy")[0] == 0
+
+
+def test_control_characters_are_shown_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+    echo("a\x1b[31mdog\tbarks")
+    table = Table("text")
+    table.add_row("b\x9bell")
+    show(table)
+    line, *lines = capsys.readouterr().out.splitlines()
+    assert line == "a\\x1b[31mdog\tbarks"
+    assert any("b\\x9bell" in one for one in lines)
+
+
+def test_loading_is_reported_on_a_terminal_once_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(making, "STRETCHED", 3.0)
-    text = tmp_path / "text.txt"
-    text.write_text("".join(f"The pump number {n} leaks.\n" for n in range(900)))
-    code, _, err = opencse("whiten", "opencse-mini", text, "--out", tmp_path / "w")
-    assert code == 0
-    found = re.search(r"warning .* is stretched [\d,]+ times .* --dimension (\d+)", err)
-    assert found is not None, err
-    code, _, err = opencse("whiten", "opencse-mini", text, "--out", tmp_path / "v", "--dimension", found[1])
-    assert (code, "warning" in err) == (0, False)
-    code, _, err = opencse("whiten", "opencse-mini", text, "--out", tmp_path / "u", "--dimension", 447)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    finders = len(sys.meta_path)
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert isinstance(terminal(), Terminal)
+    assert len(sys.meta_path) == finders
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    terminal()
+    importlib.util.find_spec("numbers")
+    assert capsys.readouterr().err == ""  # no PyTorch so far
+    assert importlib.util.find_spec("torch") is not None
+    assert "loading PyTorch" in capsys.readouterr().err
+    assert len(sys.meta_path) == finders
+
+
+def test_versions_and_no_trouble(opencse: Run) -> None:
+    code, stdout, err = opencse("doctor")
+    assert code == 0, err
+    assert "torch" in stdout
+    assert "opencse-mini" in stdout
+    assert stdout.rstrip().endswith("no trouble found")
+
+
+def test_the_most_similar_text_comes_first(opencse: Run) -> None:
+    code, stdout, err = opencse("similarity", "opencse-mini", "A dog barks.", "It rains.", "A hound bays.")
+    assert code == 0, err
+    first, second = stdout.splitlines()
+    assert first.endswith("A hound bays.")
+    assert float(first.split()[0]) > float(second.split()[0])
+
+
+def test_one_text_is_too_few(opencse: Run) -> None:
+    code, _, err = opencse("similarity", "opencse-mini", "A dog barks.")
+    assert (code, "at least two texts" in err) == (2, True)
+
+
+def test_further_texts_with_objectives_of_their_own(opencse: Run, tmp_path: Path) -> None:
+    text, graded = tmp_path / "text.txt", tmp_path / "graded=new.tsv"
+    text.write_text("The kettle boils.\nSnow fell on the hills.\nThe train is late.\nA dog barks.\n" * 3)
+    graded.write_text("4\tA cat.\tA kitten.\n0\tRain.\tA train.\n")
+    common = ("train", text, "--out", tmp_path / "out", "--dev", "none", "--dry-run")
+    code, stdout, err = opencse(*common, "--also", f"{graded}=cosent", "--also", text)
+    assert code == 0, err
+    lines = " ".join(stdout.split())
+    assert "also graded=new: " in lines or "also graded: " in lines
+    assert "objective pair + cosent" in lines
+    assert "also text-2: " in lines
+    code, _, err = opencse(*common, "--also", "nowhere.txt=")
     assert code == 2
-    assert not (tmp_path / "u").exists()
+    assert "FILE=RECIPE is expected" in err
+    code, _, err = opencse(*common, "--also", f"{graded}=simcs")
+    assert code == 2
+    assert "did you mean 'simcse'" in err
+
+
+WIDTH = 110
+
+
+def commands() -> Iterator[tuple[str, Any]]:
+    """Every command and those below it, by what is typed."""
+    whole: Any = typer.main.get_command(app)
+    for name in COMMANDS:
+        command = whole.get_command(None, name)
+        yield name, command
+        for below, inner in (getattr(command, "commands", None) or {}).items():
+            yield f"{name} {below}", inner
+
+
+ALL = dict(commands())
+
+
+def test_every_command_has_examples() -> None:
+    assert EXAMPLES.keys() == ALL.keys()
+    assert len(ALL) > 30
+
+
+def test_help_ends_with_the_examples_which_can_be_typed() -> None:
+    for words, command in ALL.items():
+        with command.make_context(words, [], resilient_parsing=True) as context:
+            shown = command.get_help(context)
+        assert shown.rstrip().endswith(EXAMPLES[words][-1])
+        for line in EXAMPLES[words]:
+            assert f"  {line}\n" in f"{shown}\n"
+            assert len(line) <= WIDTH
+            program, *typed = shlex.split(line.rpartition("| ")[2])
+            assert program == "opencse"
+            named = max((one for one in ALL if typed[: len(one.split())] == one.split()), key=len)
+            ALL[named].make_context(named, typed[len(named.split()) :])  # refuses what is missing, unknown or wrong

@@ -45,16 +45,3 @@ def test_the_demo_helps_and_writes_its_report(
         assert text in page
     assert not re.search(r'(src|href)="http', page), "the page needs another file"
     assert SentenceEncoder.load(tmp_path / "demo" / "encoder").encode(["a"]).shape == (1, 448)
-
-
-def test_the_demo_never_removes_a_folder_that_is_not_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "precious").mkdir()
-    (tmp_path / "precious" / "thesis.txt").write_text("years of work")
-    monkeypatch.setattr(sys, "argv", ["opencse", "demo", "--out", str(tmp_path / "precious")])
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert end.value.code == 2
-    assert "is not the folder of a demo" in capsys.readouterr().err
-    assert (tmp_path / "precious" / "thesis.txt").is_file()

@@ -47,7 +47,7 @@ def test_adapt_reads_the_documents(opencse: Run, tmp_path: Path, kind: str) -> N
     assert "read as    " in out + err
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", list(FILES)[::3])
 def test_train_and_check_read_the_sentences(opencse: Run, tmp_path: Path, kind: str) -> None:
     made = FILES[kind]
     path = written(tmp_path, made)
@@ -100,7 +100,7 @@ def test_what_a_file_does_not_say_is_an_option(
     assert read in out + err, out + err
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", list(FILES)[1::3])
 def test_an_index_holds_titles_and_texts(opencse: Run, tmp_path: Path, kind: str) -> None:
     made = FILES[kind]
     path = written(tmp_path, made)
@@ -126,28 +126,13 @@ def _index(folder: Path) -> opencse.Index:
     return opencse.Index.open(folder)
 
 
-@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("kind", list(FILES)[2::3])
 def test_encode_makes_a_vector_for_each_sentence(opencse: Run, tmp_path: Path, kind: str) -> None:
     made = FILES[kind]
     path = written(tmp_path, made)
     code, out, err = opencse("encode", "opencse-mini", path, *sentences_of(path, made), "--out", "-", "--device", "cpu")
     assert code == 0, err
     assert [json.loads(line)["text"] for line in out.splitlines()] == list(SENTENCES)
-
-
-@pytest.mark.parametrize("kind", ["semicolon", "nested json", "html in cells", "markdown", "mailbox", "pdf"])
-def test_static_and_pretrain_take_the_same_options(opencse: Run, tmp_path: Path, kind: str) -> None:
-    made = FILES[kind]
-    path = written(tmp_path, made)
-    code, out, err = opencse(
-        "pretrain", path, *sentences_of(path, made), "--out", tmp_path / "p", "--dry-run", "--device", "cpu",
-        "--layers", 1, "--hidden", 32, "--heads", 2, "--inner", 64, "--vocabulary", 200,
-    )  # fmt: skip
-    assert code == 0, err
-    assert f"{len(SENTENCES)} " in out + err
-    code, _, err = opencse("static", path, *sentences_of(path, made), "--keep-code", "--out", tmp_path / "s")
-    assert code in (0, 2)
-    assert "No such option" not in err
 
 
 def commands_of(out: str) -> list[str]:
@@ -169,15 +154,11 @@ def foreign(count: int) -> str:
 
 
 CHECKED = {
-    "semicolons": ("a.csv", "Nummer;Betreff;Inhalt\n" + rows("#;Ein Betreff #;Ein Text # steht hier.")),
     "nested": ("a.jsonl", rows('{"m": {"t": "A title #", "b": "One text #. It ends."}}')),
     "long": ("a.txt", rows("# " + "word " * 200 + "\n\nOther text.\nMore.\n\n")),
     "duplicates": ("a.csv", "text\n" + "The same sentence here.\n" * 60 + "Another one here.\n" * 3),
-    "loose": ("a.txt", rows("A loose sentence # of some words.")),
-    "few foreign": ("a.txt", foreign(60)),
     "foreign": ("a.txt", foreign(1_100)),
     "pairs": ("my pairs.csv", "anchor,positive\n" + rows("question # here,answer # there is long")),
-    "tags": ("a.txt", rows("<p>A text # in a line.</p>")),
 }
 
 
@@ -192,51 +173,13 @@ def test_every_command_that_check_suggests_runs(
     code, out, err = opencse("check", file, *(["--near-duplicates", "0.8"] if name == "duplicates" else []))
     assert code == 0, err
     commands = commands_of(out)
-    assert bool(commands) == (name != "few foreign")
+    assert commands
     for command in commands:
         words = shlex.split(command)
         short = ["--dry-run", "--device", "cpu"] if words[1] in ("adapt", "train") else []
         code, _, err = opencse(*words[1:], *short)
         assert code == 0, (command, err)
     assert any(" static " in command for command in commands) == (name == "foreign")
-
-
-def test_check_tells_the_length_that_the_suggested_command_reads(
-    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.txt").write_text(CHECKED["long"][1])
-    _, out, _ = opencse("check", "a.txt")
-    assert "texts are longer than 64 tokens" in out
-    assert "opencse adapt a.txt --out adapted --set data.max_length=128" in out
-    Path("b.txt").write_text(rows("# " + "word " * 200))
-    assert "texts are longer than 32 tokens" in opencse("check", "b.txt")[1]
-
-
-def test_check_names_tags_and_wrong_letters_and_no_foreign_language(
-    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.txt").write_text(CHECKED["tags"][1])
-    out = opencse("check", "a.txt")[1]
-    assert "of the texts hold HTML tags" in out
-    Path("b.txt").write_text("".join(f"Die ZÃ¼ndung {n} lÃ¤uft nicht.\n" for n in range(60)), encoding="utf-8")
-    assert "were decoded wrongly somewhere" in opencse("check", "b.txt")[1]
-    Path("c.csv").write_text("title,text\n" + "".join(f"T {n},<p>A text <b>{n}</b>.</p>\n" for n in range(60)))
-    out = opencse("check", "c.csv")[1]
-    assert "HTML" not in out
-    assert "scripts" in out
-    assert "vocabulary: start from" not in out
-
-
-def test_what_once_named_the_text_of_an_index_is_refused_with_the_new_option(opencse: Run, tmp_path: Path) -> None:
-    path = written(tmp_path, FILES["comma"])
-    code, _, err = opencse("index", "build", tmp_path / "ix", "opencse-mini", path, "--columns", "title,text")
-    assert code == 2
-    assert "name their title and text with --fields title,text, not --columns" in err
-    code, _, err = opencse("train", path, "--out", tmp_path / "o", "--columns", "text", "--fields", "text")
-    assert code == 2
-    assert "give one of them" in err
 
 
 def test_titles_without_a_text_are_used_and_counted(opencse: Run, tmp_path: Path) -> None:
@@ -275,10 +218,7 @@ def test_code_is_kept_on_request(opencse: Run, tmp_path: Path) -> None:
     ("line", "said"),
     [
         ("check -", "text        standard input: 2 rows of 1 text, 2 documents"),
-        ("check - --fields text", "2 rows of 1 text, 2 documents"),
-        ("train - --out new --dev none --dry-run --device cpu", "standard input: 2 rows"),
         ("index build ix opencse-mini - --device cpu", "ix: 2 texts"),
-        ("encode opencse-mini - --column text --out - --device cpu", "Another text of it."),
     ],
 )
 def test_a_pipe_is_read_once(tmp_path: Path, line: str, said: str, forked: Forks) -> None:

@@ -1,4 +1,4 @@
-"""How the options of a group are typed."""
+"""How options are typed, and what is refused of them together, in a line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from helpers import Run, refused
+from opencse import SentenceEncoder, adapt
 from opencse.api.declaring import Option
-from opencse.cli.options import with_options
+from opencse.cli.options import listed, with_options
 from opencse.errors import UserError
 
 
@@ -78,3 +80,184 @@ def test_what_is_typed_becomes_what_the_function_takes(tmp_path: Path) -> None:
 def test_what_is_out_of_range_or_hidden_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         run(*arguments)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("A cat sleeps.\nThe train is late.\nIt rains.\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("encode", "opencse-mini", "text.txt", "--out", ""), "--out is empty"),
+        (("pretrain", "text.txt", "--out", "p", "--model", "m", "--layers", "2"), "for a new backbone; leave them out"),
+        (
+            ("index", "query", "ix", "cat", "--threshold", "nan"),
+            "threshold is a finite number of at most 64 bits, not nan",
+        ),
+        (("calibrate", "model", "text.txt", "--pairs", "pairs.tsv", "--precision", "0"), "precision is above 0"),
+    ],
+)
+def test_they_are_refused(
+    opencse: Run, text: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(text.parent)
+    if "ix" in arguments:
+        assert opencse("index", "build", "ix", "opencse-mini", text)[0] == 0
+    if "model" in arguments:
+        SentenceEncoder.load("opencse-mini").save("model")
+        Path("pairs.tsv").write_text("1\tA cat.\tA cat!\n0\tA cat.\tA train.\n")
+    before = sorted(Path.cwd().iterdir())
+    code, out, err = opencse(*arguments)
+    assert (code, out) == (2, ""), err
+    assert said in err
+    assert sorted(Path.cwd().iterdir()) == before, "nothing was written"
+
+
+COMMANDS_WITH_SET = [
+    ("train", "no-file", "--out", "o"),
+    ("pretrain", "no-file", "--out", "o"),
+    ("compare", "no-file", "--out", "o", "--recipes", "simcse", "--data", "hub"),
+    ("static", "no-file", "--out", "o"),
+    ("export", "static", "no-model", "--out", "o"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITH_SET, ids=lambda command: command[0])
+def test_a_misspelt_setting_is_refused_before_the_text_is_read(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """The text does not exist, which would be the message if it were read first."""
+    monkeypatch.chdir(tmp_path)
+    code, _, err = opencse(*command, "--set", "trainings=2")
+    assert code == 2
+    assert "--set" in err
+    assert "unknown key 'trainings'" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "setting"),
+    [
+        *((command, "--seed 1", "training.seed=2") for command in COMMANDS_WITH_SET[:1]),
+        (COMMANDS_WITH_SET[1], "--minutes 1", "training.minutes=2"),
+        (COMMANDS_WITH_SET[3], "--window 16", "window=32"),
+        (COMMANDS_WITH_SET[4], "--dimension 16", "dimension=32"),
+    ],
+)
+def test_an_option_and_a_setting_of_the_same_are_refused(
+    opencse: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    option: str,
+    setting: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = opencse(*command, *option.split(), "--set", setting)
+    assert code == 2
+    assert err.rstrip().endswith(f"and --set {setting} are of one setting; leave one of them out")
+    assert option.split()[0] in err
+
+
+def test_several_layers_and_dimensions_are_all_written(
+    opencse: Run, tiny_folder: Path, small_sts: Path, tmp_path: Path
+) -> None:
+    """As many models as suites as layers as dimensions are not one record."""
+    import json
+    import shutil
+
+    shutil.copytree(tiny_folder, tmp_path / "other")
+    data = tmp_path / "data"
+    shutil.copytree(small_sts, data / "sts")
+    shutil.copy(data / "sts" / "stsb" / "test.tsv", data / "sts" / "stsb" / "dev.tsv")
+    options = ("--suite", "sts,dev", "--layers", "0,1", "--dimensions", "8,16", "--json", tmp_path / "r.json")
+    code, _, err = opencse("evaluate", tiny_folder, tmp_path / "other", "--data", data, *options)
+    assert code == 0, err
+    assert len(json.loads((tmp_path / "r.json").read_text())) == 16
+
+
+def test_half_of_a_surrogate_pair_in_documents(opencse: Run, tmp_path: Path) -> None:
+    lines = tmp_path / "corpus.jsonl"
+    lines.write_text('{"_id": null, "text": "Whole."}\n{"text": "Half an emoji \\ud83d"}\n')
+    for command in (("adapt", lines, "--out", tmp_path / "o"), ("check", tmp_path), ("adapt", tmp_path, "--out", "o")):
+        code, _, err = opencse(*command)
+        assert code == 2
+        assert "line 2: 'text' holds half of a surrogate pair" in err
+    with pytest.raises(UserError, match="document 1: 'text' holds half of a surrogate pair"):
+        adapt(["Half \ud83d"], tmp_path / "o")
+    with pytest.raises(TypeError, match=r"corpus is a path, or a list of texts .*, not NoneType"):
+        adapt(None, tmp_path / "o")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("adapt", "text.txt", "--out", "a", "--pairs", "p.csv", "--pairs=q.csv"), "--pairs"),
+        (("index", "query", "i", "cat", "-k", "3", "-k", "4"), "-k"),
+    ],
+)
+def test_a_value_that_would_not_count_is_refused(opencse: Run, arguments: tuple[str, ...], option: str) -> None:
+    code, _, err = opencse(*arguments)
+    message = f"opencse: {option} is there twice, and takes one value; commas separate the parts of a list\n"
+    assert (code, err) == (2, message)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("train", "text.txt", "--out", "a"),
+        ("compare", "text.txt", "--recipes", "simcse", "--data", "d", "--out", "a"),
+        ("static", "text.txt", "--out", "a"),
+        ("export", "static", "opencse-mini", "--out", "a"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_setting_that_would_not_count_is_refused(
+    opencse: Run, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("The kettle boils.\nSnow fell.\n")
+    (tmp_path / "d" / "sts").mkdir(parents=True)
+    key = "window" if command[0] == "static" else "dimension" if command[0] == "export" else "training.batch_size"
+    line = refused(
+        opencse(*command, "--set", f"{key}=8", "-s" if command[0] != "export" else "--set", f"{key} = 9"), key
+    )
+    assert line == f"opencse: {key} is set twice ({key}=8 and {key} = 9); set it once"
+
+
+def test_what_may_be_repeated_and_flags_are_taken(opencse: Run) -> None:
+    code, _, err = opencse("index", "query", "i", "x", "--where", "a=1", "--where", "b=2", "--hybrid", "--hybrid")
+    assert code == 2
+    assert "twice" not in err
+
+
+def test_paths_begin_with_the_home_folder_and_texts_do_not(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("home", "here"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "home" / "a.txt").write_text("~/notes is a folder.\nThe kettle boils.\n")
+    assert opencse("index", "build", "~/index", "opencse-mini", "~/a.txt", "--json=~/built.json")[0] == 0
+    code, out, err = opencse("index", "query", "~/index", "~/notes is a folder.", "--json=~/hits.json")
+    assert (code, err) == (0, "")
+    assert out.startswith("~/notes is a folder. (cosine)\n#1\t1.0000\t0\t~/notes is a folder.\n")
+    out = opencse("nearest", "opencse-mini", "--index", "~/index", "--query", "~/", "--json=~/nearest.json")[1]
+    assert "~/" in out
+    names = {path.name for path in (tmp_path / "home").iterdir()}
+    assert names == {"a.txt", "index", "built.json", "hits.json", "nearest.json"}
+    assert not any((tmp_path / "here").iterdir())
+    assert opencse("index", "build", "./~/index", "opencse-mini", "~/a.txt")[:2] == (
+        0,
+        "./~/index: 2 texts, 448 dimensions, flat\n",
+    )
+    assert (tmp_path / "here" / "~" / "index").is_dir()
+
+
+def test_paths_in_a_list_begin_with_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/anna")
+    assert listed("~/one, opencse-mini,~/two") == ["/home/anna/one", "opencse-mini", "/home/anna/two"]

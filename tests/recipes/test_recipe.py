@@ -1,4 +1,4 @@
-"""Recipes: TOML, names with presets, what a preset changes, and their errors."""
+"""Recipes: TOML, names with presets, what a preset changes, recipes based on others, and their errors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from pydantic import ValidationError
 
 from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
-from opencse.recipes.backbones import completed
-from opencse.recipes.overrides import flatten
+from opencse.recipes.backbones import backbones, completed
+from opencse.recipes.data_sets import DataSetSettings
+from opencse.recipes.data_settings import DataSettings, data_settings
+from opencse.recipes.encoder_settings import EncoderSettings
+from opencse.recipes.judged import Judged
+from opencse.recipes.presets import Preset, choose, preset_changes, preset_for, sort_of
 from opencse.recipes.recipe import Recipe, load_recipe, model_named, resolve_recipe, to_toml
-from opencse.recipes.recipe_files import recipe_text
+from opencse.recipes.recipe_files import read_recipe, recipe_names, recipe_text, split_name
+from opencse.recipes.summary import differences
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 
@@ -49,30 +54,12 @@ def training(recipe: str, **more: str) -> tuple[float, int, int | str]:
     return resolved.training.epochs, resolved.training.batch_size, resolved.data.max_length
 
 
-def test_overrides_reach_into_lists_and_come_last() -> None:
-    overrides = ["objective.negatives.0.weight=0.5", "training.learning_rate=7e-5"]
-    recipe = load_recipe("simcse", preset="bert-large", overrides=overrides)
-    assert recipe.objective.negatives[0].weight == 0.5  # type: ignore[attr-defined]
-    assert recipe.training.learning_rate == 7e-5
-
-
-def test_another_kind_drops_the_settings_of_the_old_one() -> None:
-    recipe = load_recipe("next-sentence", overrides=["objective.view.kind=dropout"])
-    assert recipe.objective.view.kind == "dropout"
-
-
 @pytest.mark.parametrize(
     ("override", "message"),
     [
         ("training.learning_rat=1", "did you mean 'learning_rate'"),
-        ("objective.temprature=1", "did you mean 'temperature'"),
-        ("objective.view.kind=dropot", "dropout"),
-        ("objective.negatives.0.wight=1", "did you mean 'weight'"),
-        ("objective.negatives.3.weight=1", "not a position"),
         ("training.batch_size=1", "greater than or equal to 2"),
-        ("training.batch_size.x=1", "plain value"),
         ("nonsense", "key.path=value"),
-        ("encoder.pooling=average", "encoder.pooling"),
         ("objective.negatives=[]", "at least one negative source or one term"),
     ],
 )
@@ -82,30 +69,6 @@ def test_wrong_settings_are_one_line_with_the_nearest_key(override: str, message
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"--set {override}: ")
     assert "\n" not in str(caught.value)
-
-
-def test_a_recipe_file_is_read_like_a_built_in_one(tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(recipe_text("simcse").replace('name = "simcse"', 'name = "mine"'))
-    assert load_recipe(str(path)).name == "mine"
-    path.write_text("name = 'x'\ntitle = \n")
-    with pytest.raises(UserError, match=r"mine\.toml: not valid TOML"):
-        load_recipe(str(path))
-    with pytest.raises(UserError, match="no such recipe file"):
-        load_recipe(str(tmp_path / "none.toml"))
-
-
-def test_the_recipes_differ_only_where_their_papers_do() -> None:
-    one = flatten(
-        Recipe(**completed(tomllib.loads(recipe_text("simcse")))).model_dump(mode="json", exclude={"presets"})
-    )
-    two = flatten(
-        Recipe(**completed(tomllib.loads(recipe_text("next-sentence")))).model_dump(mode="json", exclude={"presets"})
-    )
-    different = {key for key in one.keys() | two.keys() if one.get(key) != two.get(key)}
-    assert different == {"name", "family", "title", "paper", "objective.view.kind", "objective.view.window"} | {
-        key for key, value in one.items() if key.startswith("objective.view.") and value is not None
-    }
 
 
 class TestNames:
@@ -126,11 +89,6 @@ class TestPresets:
         assert training(f"{mine}:short:alone")[0] == 9
         assert training(f"{mine}:alone:short")[0] == 7
         assert resolve_recipe(f"{mine}:alone:short:reference:small").presets == ("small", "reference", "alone", "short")
-
-    def test_whole_lists_are_replaced(self, mine: str) -> None:
-        assert [n.kind for n in load_recipe(f"{mine}:small").objective.negatives] == ["in_batch", "hard"]
-        (only,) = load_recipe(f"{mine}:alone").objective.negatives
-        assert (only.kind, only.weight) == ("in_batch", 0.5)  # type: ignore[attr-defined]
 
     def test_the_option_adds_to_the_name(self, mine: str) -> None:
         assert training(f"{mine}:small", preset="reference") == (5, 6, 30)
@@ -156,29 +114,10 @@ class TestPresets:
             assert message in str(caught.value)
             assert "\n" not in str(caught.value)
 
-    def test_reference_must_exist(self) -> None:
-        with pytest.raises(UserError, match="pretrain: no preset 'reference'"):
-            load_recipe("pretrain:reference")
-
-    @pytest.mark.parametrize("wrong", ['"a:b" = {}', '"" = {}', 'paper = { model = "x" }', "reference.reference.x = 1"])
+    @pytest.mark.parametrize("wrong", ['"a:b" = {}', '"" = {}', "reference.reference.x = 1"])
     def test_presets_that_could_not_be_named_are_refused(self, wrong: str) -> None:
         with pytest.raises(ValidationError, match="preset"):
             Recipe.model_validate(tomllib.loads(f'name = "x"\ntitle = "t"\n[presets]\n{wrong}\n'))
-
-    def test_sorts(self, mine: str) -> None:
-        recipe = load_recipe(mine)
-        assert [recipe.sort_of(p) for p in ("small", "reference", "paper", "short")] == [
-            "backbone", "code", "code", "ablation",
-        ]  # fmt: skip
-
-    def test_the_models_own_by_exact_name_or_hub_id_only(self, mine: str) -> None:
-        recipe = load_recipe("simcse")
-        assert recipe.preset_for("bert-base") == "bert-base"
-        assert recipe.preset_for("google-bert/bert-base-uncased") == "bert-base"
-        assert recipe.preset_for("someone/my-bert-base") is None
-        assert load_recipe(mine).preset_for("short") is None, "an ablation is no model"
-        with pytest.raises(UserError, match="did you mean 'bert-base'"):
-            load_recipe("simcse", preset="bert-bse")
 
 
 class TestJob:
@@ -204,10 +143,6 @@ class TestJob:
         )
         assert replaced("training.epochs=2") == ()
 
-    def test_another_backbones_preset_takes_its_place_and_a_name_is_still_a_model(self, mine: str) -> None:
-        assert self.resolve(f"{mine}:large", "small") == (1, "some/small", "large")
-        assert self.resolve(mine, "folder", "small") == (2, "folder", "small")
-
     def test_the_builtin_encoder_does_not_take_a_big_models_settings(self, mine: str) -> None:
         with pytest.raises(UserError, match=r"small is a preset for some/small, .* --model small"):
             self.resolve(f"{mine}:small", BUILTIN)
@@ -230,7 +165,6 @@ class TestToml:
     ("recipe", "setting"),
     [
         ("simcse", "training.batch_tokens=512"),
-        ("dcl-post", "training.batch_tokens=512"),
         ("pretrain", 'objective.negatives=[{kind="in_batch"}]'),
     ],
 )
@@ -258,11 +192,8 @@ ADAPTERS = "encoder.lora.rank=4"
 @pytest.mark.parametrize(
     ("recipe", "settings", "rate"),
     [
-        ("simcse", [], 3e-5),
         ("simcse", [ADAPTERS], 3e-4),
         ("simcse:roberta-base", ["encoder.lora={alpha=8}"], 1e-4),
-        ("adapt", [ADAPTERS], 5e-4),
-        ("adapt:whole", [ADAPTERS], 2e-4),
         ("adapt:opencse-mini", [ADAPTERS], 3e-2),
         ("adapt", [ADAPTERS, "training.learning_rate=5e-5"], 5e-5),
     ],
@@ -280,14 +211,8 @@ def test_adapters_get_ten_times_the_rate_of_a_whole_model_unless_it_is_set(
 @pytest.mark.parametrize(
     ("more", "preset", "rate"),
     [
-        ("[encoder.lora]\nrank = 2\n", None, 3e-4),
         ("[encoder.lora]\nrank = 2\n[training]\nlearning_rate = 1e-3\n", None, 1e-3),
         ('[presets]\nslim = { settings = { "encoder.lora.rank" = 2 } }\n', "slim", 3e-4),
-        (
-            '[presets]\nslim = { settings = { "encoder.lora.rank" = 2, "training.learning_rate" = 2e-4 } }\n',
-            "slim",
-            2e-4,
-        ),
     ],
 )
 def test_the_rate_that_a_file_or_a_preset_sets_for_adapters_is_kept(
@@ -300,3 +225,225 @@ def test_the_rate_that_a_file_or_a_preset_sets_for_adapters_is_kept(
     written = tmp_path / "written.toml"
     written.write_text(to_toml(resolved), encoding="utf-8")
     assert load_recipe(str(written)) == resolved.model_copy(update={"presets": {}}), "the rate is not raised again"
+
+
+KNOWN = {
+    "bert-base": Preset(model="google-bert/bert-base-uncased", settings={"a": 1}, reference={"b": 2}),
+    "reference": Preset(settings={"c": 3}),
+    "short": Preset(settings={"d": 4}),
+}
+
+
+def test_a_preset_is_for_a_backbone_the_authors_code_or_an_ablation() -> None:
+    assert [sort_of(name, KNOWN) for name in ("bert-base", "reference", "paper", "short")] == [
+        "backbone", "code", "code", "ablation",
+    ]  # fmt: skip
+
+
+def test_a_model_has_the_preset_of_its_exact_name() -> None:
+    assert preset_for("bert-base", KNOWN) == preset_for("google-bert/bert-base-uncased", KNOWN) == "bert-base"
+    assert preset_for("someone/bert-base", KNOWN) is None
+    assert preset_for("short", KNOWN) is None, "an ablation is for any model"
+
+
+def test_the_backbone_comes_first_and_what_reference_adds_comes_with_reference() -> None:
+    applied = choose(KNOWN, "mine", ["short", "reference"], "bert-base")
+    assert applied == ["bert-base", "reference", "short"]
+    assert [(one.where, one.key) for one in preset_changes(KNOWN, "mine", applied)] == [
+        ("mine:bert-base", "a"), ("mine:reference", "c"), ("mine:bert-base", "b"), ("mine:short", "d"),
+    ]  # fmt: skip
+    assert [one.key for one in preset_changes(KNOWN, "mine", ["bert-base"])] == ["a"]
+    with pytest.raises(UserError, match=r"mine: no preset 'shrt' \(did you mean 'short'"):
+        choose(KNOWN, "mine", ["shrt"], None)
+
+
+def test_a_preset_with_the_name_of_a_backbone_has_its_model_and_settings() -> None:
+    mini = backbones()["opencse-mini"]
+    presets = completed({"presets": {"opencse-mini": {"more": {"training.epochs": 3}}, "bert-base": {}}})["presets"]
+    assert presets["opencse-mini"]["settings"] == {**mini["settings"], "training.epochs": 3}
+    assert presets["bert-base"] == {"model": "google-bert/bert-base-uncased", "settings": {}}
+
+
+def test_every_backbone_is_used_by_a_recipe() -> None:
+    used = {name for recipe in recipe_names() for name in load_recipe(recipe).presets}
+    assert set(backbones()) <= used
+
+
+def test_a_table_has_an_objective_a_weight_and_a_batch_size_of_its_own() -> None:
+    recipe = load_recipe("simcse-joint")
+    assert recipe.datasets is not None
+    (one,) = recipe.datasets
+    assert (one.name, one.batch_size, one.weight, one.data) == ("sentences", 64, None, None)
+    assert one.objective is not None
+    assert one.objective.view.kind == "dropout"
+    again = Recipe.model_validate(tomllib.loads(to_toml(recipe)))
+    assert again.datasets == recipe.datasets
+    assert load_recipe("simcse-joint:turns").mixing == "round_robin"
+
+
+@pytest.mark.parametrize("values", [{"name": ""}, {"name": "a", "weight": 0}, {"name": "a", "batch_size": 1}])
+def test_values_that_cannot_be(values: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        DataSetSettings.model_validate(values)
+
+
+def test_lengths() -> None:
+    assert DataSettings.model_validate({"max_length": "auto"}).max_length == "auto"
+    for wrong in (2, "long"):
+        with pytest.raises(ValidationError):
+            DataSettings.model_validate({"max_length": wrong})
+
+
+@pytest.mark.parametrize("model", [None, "roberta-large"])
+def test_the_table_alone_is_that_of_the_complete_recipe(model: str | None) -> None:
+    tables = {name: data_settings(name, model=model) for name in recipe_names()}
+    assert tables == {name: resolve_recipe(name, model=model).recipe.data for name in tables}
+    assert len({table.max_length for table in tables.values()}) > 2, "else any table would do"
+
+
+def test_presets_are_applied_and_wrong_ones_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        'name = "mine"\ntitle = "t"\n[data]\nmax_length = 40\nrows = 9\n'
+        '[presets.long.settings]\n"data.max_length" = 90\n"training.epochs" = 2\n'
+        "[presets.fresh.settings]\ndata = { max_length = 7 }\n"
+    )
+    assert data_settings(str(mine)) == DataSettings(max_length=40, rows=9)
+    assert data_settings(f"{mine}:long") == DataSettings(max_length=90, rows=9)
+    assert data_settings(f"{mine}:fresh") == DataSettings(max_length=7)
+    with pytest.raises(UserError, match="did you mean 'long'"):
+        data_settings(f"{mine}:lon")
+    mine.write_text('name = "mine"\ntitle = "t"\n[data]\nmax_lenght = 40\n')
+    with pytest.raises(UserError, match="did you mean 'max_length'"):
+        data_settings(str(mine))
+
+
+@pytest.mark.parametrize(
+    ("layers", "part"), [(None, ""), (0, "embeddings alone"), (1, "first layer"), (2, "first 2 layers")]
+)
+def test_the_used_part_in_words(layers: int | None, part: str) -> None:
+    assert EncoderSettings(layers=layers).part == part
+
+
+def test_adapters_need_all_layers() -> None:
+    with pytest.raises(ValidationError, match="none of its layers can be left out"):
+        EncoderSettings.model_validate({"lora": {}, "layers": 2})
+
+
+def test_in_words() -> None:
+    assert str(Judged()) == ""
+    assert str(Judged(transform="flow")) == "flow fitted on the text that is given"
+    assert str(Judged(trained=False)) == "untrained"
+    assert Judged(transform="flow", fit="target").on_target
+    assert not Judged(fit="target").on_target
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("simcse:bert-base:dropout-0.2", ("simcse", ["bert-base", "dropout-0.2"])),
+        ("a/mine.toml:one:two", ("a/mine.toml", ["one", "two"])),
+        ("C:\\recipes\\mine.toml:one", ("C:\\recipes\\mine.toml", ["one"])),
+        ("a.toml:b/mine.toml:one", ("a.toml:b/mine.toml", ["one"])),
+    ],
+)
+def test_presets_follow_the_recipe_and_colons_of_a_path_are_the_paths(name: str, split: tuple[str, list[str]]) -> None:
+    assert split_name(name) == split
+
+
+@pytest.mark.parametrize("name", ["simcse::bert-base", "mine.toml:one:"])
+def test_an_empty_preset_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="preset's name is missing"):
+        split_name(name)
+
+
+def test_a_recipe_is_read_by_name_or_path(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.toml"
+    copy.write_text(recipe_text("simcse"), encoding="utf-8")
+    assert read_recipe(str(copy)) == read_recipe("simcse")
+    assert "simcse" in recipe_names()
+    assert "backbones" not in recipe_names()
+
+
+def test_what_is_no_toml_is_refused_in_one_line(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("name = \n")
+    with pytest.raises(UserError, match=r"broken.toml: not valid TOML"):
+        read_recipe(str(broken))
+    with pytest.raises(UserError, match="no such recipe file"):
+        read_recipe(str(tmp_path / "none.toml"))
+
+
+BASED = """
+base = "simcse"
+[objective]
+negatives = [{ kind = "in_batch" }, { kind = "gaussian" }]
+[training]
+learning_rate = 1e-4
+"""
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "more.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_without_name_and_title_is_called_after_itself(tmp_path: Path) -> None:
+    recipe = load_recipe(write(tmp_path, '[encoder]\npooling = "cls"\n'))
+    assert (recipe.name, recipe.title) == ("more", "more")
+    named = load_recipe(write(tmp_path, 'name = "mine"\ntitle = "My recipe"\nbase = "simcse"\n'))
+    assert (named.name, named.title) == ("mine", "My recipe")
+
+
+def test_a_file_differs_from_its_base_in_what_it_sets(tmp_path: Path) -> None:
+    based, base = load_recipe(write(tmp_path, BASED)), load_recipe("simcse")
+    changed = {one.key for one in differences(base, based)}
+    assert changed == {"objective.negatives.gaussian", "training.learning_rate"}
+    assert (based.name, based.paper, based.family) == ("more", "", None)
+
+
+def test_every_recipe_can_be_a_base_with_its_presets(tmp_path: Path) -> None:
+    for name in recipe_names():
+        based, base = load_recipe(write(tmp_path, f'base = "{name}"')), load_recipe(name)
+        assert differences(base, based) == []
+        assert based.presets.keys() == base.presets.keys()
+        assert not any(preset.expected or preset.note for preset in based.presets.values())
+
+
+def test_the_file_comes_after_presets_and_before_settings(tmp_path: Path) -> None:
+    file = write(tmp_path, BASED)
+    resolved = resolve_recipe(file, model="opencse-mini")
+    plain = resolve_recipe("simcse", model="opencse-mini")
+    assert resolved.recipe.encoder == plain.recipe.encoder, "the preset of the start"
+    assert resolved.recipe.training.learning_rate == 1e-4
+    assert any(line.startswith("training.learning_rate = 0.0001 (the preset") for line in resolved.replaced)
+    assert load_recipe(file, overrides=["training.learning_rate=1e-6"]).training.learning_rate == 1e-6
+
+
+def test_only_what_the_file_sets_is_chosen_by_the_user(tmp_path: Path) -> None:
+    explicit = resolve_recipe(write(tmp_path, BASED)).explicit
+    assert "training.learning_rate" in explicit
+    assert "encoder.pooling" not in explicit, "a start keeps its pooling, as with the base"
+
+
+def test_the_data_of_a_file_with_a_base_can_be_read_alone(tmp_path: Path) -> None:
+    assert data_settings(write(tmp_path, 'base = "simcse"\n[data]\nmax_length = 77\n')).max_length == 77
+    assert data_settings(write(tmp_path, 'base = "simcse"\n')).max_length == 32
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('base = "simsce"', "base: no recipe 'simsce' (did you mean 'simcse'?)"),
+        ('base = "simcse"\n[presets.a]\n', "remove presets, or base"),
+        ('base = "simcse"\n[objective]\ntemprature = 1\n', "more.toml: unknown key 'objective.temprature'"),
+        ("", 'has no settings; name a recipe to change (base = "simcse")'),
+        ('name = 3\nbase = "simcse"', "more.toml: name"),
+    ],
+)
+def test_a_wrong_file_is_reported_in_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_recipe(write(tmp_path, text))
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,21 +1,25 @@
-"""Recipes described in a few words, and their differences."""
+"""Recipes in a few words, their differences, and which settings make another run."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from opencse.recipes.comparing import OtherSetting, other_setting
+from opencse.recipes.outline import FAMILIES, Outline, outlines
 from opencse.recipes.recipe import load_recipe
-from opencse.recipes.summary import SettingDifference, differences, made_of, published, setting_text, short_paper
+from opencse.recipes.recipe_files import recipe_names
+from opencse.recipes.summary import SettingDifference, differences, made_of, setting_text, short_paper
+from opencse.training.settings import TrainingSettings
 
 
 @pytest.mark.parametrize(
     ("recipe", "parts"),
     [
-        ("simcse++", "dropout + in_batch of clean + dcl + mlp head in training"),
         ("sscl-bert", "dropout + positive of anchors + in_batch of anchors + layers -2,-3 + mlp head in training"),
         ("simcse-supervised", "pair + in_batch + hard + mlp head"),
         ("simcse:two-encoders:no-mlp", "dropout + in_batch + two encoders"),
-        ("pretrain", "dropout + mlm"),
     ],
 )
 def test_made_of(recipe: str, parts: str) -> None:
@@ -27,18 +31,11 @@ def test_made_of(recipe: str, parts: str) -> None:
     [
         ("Gao, Yao, Chen 2021. SimCSE: Simple. arXiv:1", "Gao et al. 2021"),
         ("Li, Wu 2020. Title.", "Li and Wu 2020"),
-        ("Li 2020. Title.", "Li 2020"),
         ("our own; the objective is SimCSE's (Gao 2021. A)", "our own"),
-        ("", ""),
     ],
 )
 def test_short_paper(paper: str, short: str) -> None:
     assert short_paper(paper) == short
-
-
-def test_published_is_empty_without_a_number() -> None:
-    assert published(load_recipe("pretrain").presets) == ""
-    assert published(load_recipe("opencse-mini").presets) == ""
 
 
 class TestDifferences:
@@ -64,30 +61,61 @@ class TestDifferences:
         (removed,) = differences(more, one)
         assert (removed.a, removed.b) == (added.b, "")
 
-    def test_the_second_part_of_a_kind_has_a_number(self) -> None:
-        twice = load_recipe("simcse", overrides=['objective.negatives=[{kind="in_batch"},{kind="in_batch",weight=2}]'])
-        (added,) = differences(load_recipe("simcse"), twice)
-        assert added.key == "objective.negatives.in_batch#2"
-
-    def test_terms_that_come_and_all_negatives_that_go(self) -> None:
-        found = {d.key: (d.a, d.b) for d in self.between("simcse", "dcl-post")}
-        assert found["objective.negatives.in_batch"][1] == ""
-        assert found["objective.terms.dcl"][0] == ""
-        assert found["encoder.head"] == ("mlp(keep=false)", "none(keep=false)")
-
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ({"kind": "pair"}, "pair"),
         ({"kind": "crop", "rate": 0.1, "x": None}, "crop(rate=0.1)"),
-        ([1, 2], "[1, 2]"),
         (list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 20 in all]"),
         (True, "true"),
-        ("mean", "mean"),
         (None, "unset"),
-        ({}, "{}"),
     ],
 )
 def test_shown(value: object, text: str) -> None:
     assert setting_text(value) == text
+
+
+def test_an_outline_has_the_values_of_the_recipe() -> None:
+    for name, outline in outlines().items():
+        recipe = load_recipe(name)
+        assert outline == Outline(str(recipe.family), recipe.title, recipe.paper, recipe.presets)
+        assert outline.family in FAMILIES
+    assert list(outlines()) == recipe_names()
+
+
+def settings_of_recipe(name: str, *overrides: str) -> dict[str, Any]:
+    return load_recipe(name, overrides=overrides).model_dump(mode="json", exclude={"presets"})
+
+
+@pytest.mark.parametrize("name", recipe_names()[::9])
+def test_every_recipe_is_itself_without_a_setting_of_default_value(name: str) -> None:
+    now = settings_of_recipe(name)
+    assert other_setting(now, now) is None
+    defaults = {
+        key for key, value in TrainingSettings().model_dump(mode="json").items() if now["training"][key] == value
+    }
+    assert len(defaults) > 5
+    before = {**now, "training": {key: now["training"][key] for key in now["training"] if key not in defaults}}
+    assert other_setting(before, now) is None
+    changed = {**now, "training": {**now["training"], "log_every": 7}}
+    assert other_setting(before, changed) == OtherSetting("training.log_every", now["training"]["log_every"], 7)
+
+
+def test_what_only_describes_a_recipe_may_differ() -> None:
+    now = settings_of_recipe("simcse")
+    assert other_setting({**now, "title": "", "paper": "", "family": None, "seeds": []}, now) is None
+    assert other_setting({key: now[key] for key in now if key != "family"}, now) is None
+
+
+def test_a_setting_that_this_version_does_not_know_is_another_one() -> None:
+    now = settings_of_recipe("simcse")
+    before = {**now, "training": {**now["training"], "removed": 1}}
+    del before["training"]["patience"]
+    assert other_setting(before, now) == OtherSetting("training.removed", 1, None)
+
+
+def test_settings_within_a_list_of_parts_have_defaults_too() -> None:
+    now = settings_of_recipe("tsdae")
+    assert other_setting({**now, "objective": {**now["objective"], "terms": [{"kind": "denoising"}]}}, now) is None
+    other = {**now, "objective": {**now["objective"], "terms": [{"kind": "denoising", "weight": 2.0}]}}
+    assert str(other_setting(other, now)).startswith("another objective.terms")

@@ -58,23 +58,9 @@ def test_a_text_named_in_the_recipe(tmp_path: Path) -> None:
             [(SENTENCES, "cosent")],
             "data set 2 given sentences: text: the recipe learns from the score",
         ),
-        ("simcse", (), [(SENTENCES, "nowhere")], "unknown recipe 'nowhere'"),
         ("pretrain", (), [(SENTENCES, None)], r"training\.batch_tokens does not go with several data sets"),
-        ("simcse", ('datasets=[{name="a"}, {name="a"}]',), [], "the name 'a' is used twice"),
         ("simcse", ('datasets=[{name="text"}]',), [], r"the name 'text' \(the first data set's\) is used twice"),
         ("simcse", ("mixing=round_robin", 'datasets=[{name="a", weight=2}]'), [], "a has a weight, and in turns"),
-        (
-            "simcse",
-            ('datasets=[{name="a", objective={negatives=[]}}]',),
-            [],
-            "at least one negative source or one term",
-        ),
-        (
-            "weight-perturbation:fgsm-inputs",
-            ('datasets=[{name="a", objective={dual_encoder=true}}]',),
-            [],
-            "the objective of a makes two or none",
-        ),
     ],
 )
 def test_what_cannot_be_mixed(recipe: str, settings: tuple[str, ...], given: list[object], message: str) -> None:
@@ -114,10 +100,3 @@ def test_a_moved_file_is_the_same_run_and_another_text_is_not(
     assert result.verdict.startswith("no dev data")
     plain = TrainJob(text=open_texts(str(first)), model=str(tiny_folder), settings=SETTINGS, dev=None)
     assert plain.prepare(Silent()).plan.identity().recipe["datasets"] is None
-
-
-def test_a_recipe_of_documents_reads_each_text_as_one() -> None:
-    text = open_texts(["It boils. Steam comes out.", "Snow fell. It was cold."])
-    (further,) = further_sets(*with_given_sets(load_recipe("simcse"), [(text, "declutr")]))
-    for read in (TrainJob(text=text, recipe="declutr").training_text, further.text):
-        assert read.read().documents == [0, 0, 1, 1]

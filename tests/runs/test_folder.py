@@ -1,26 +1,32 @@
-"""What may be written to: new folders, and runs and models of ours where that is asked for; nothing else is touched."""
+"""What may be written to, one process at a time; nothing else is touched, and a killed one can be run again."""
 
 from __future__ import annotations
 
-import json
+import errno
 import os
+import re
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from helpers import Run
-from opencse import SentenceEncoder, UserError, train
+from opencse import SentenceEncoder, io, train
+from opencse.errors import UserError
 from opencse.outputs import LOCK
 from opencse.progress import Silent
+from opencse.runs import lock
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import FolderState, RunFolder
 from opencse.runs.job import TrainJob
-from opencse.runs.lock import Owner, held
+from opencse.runs.lock import Owner, held, require_free, was_locked
 from opencse.text.readers import Source
-
-pytestmark = pytest.mark.slow
-
 
 QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_every=1", "encoder.pooling=mean")
 
@@ -47,22 +53,18 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
-FOREIGN = {
-    "weights": "model.safetensors",
-    "card": "README.md",
-    "checkpoint": "checkpoint/mine.txt",
-    "older checkpoint": "checkpoint.old/mine.txt",
-    "start": "start/mine.txt",
-    "last": "last/mine.txt",
-    "log": "metrics.jsonl",
-    "notes": "notes.txt",
-    "hidden": ".git/config",
-    "no run": "run.json",
-}
-
-
-@pytest.mark.parametrize("name", FOREIGN.values(), ids=FOREIGN.keys())
-@pytest.mark.parametrize("option", [(), ("--resume",), ("--overwrite",), ("--dry-run",)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("model.safetensors", ()),
+        ("checkpoint/mine.txt", ("--resume",)),
+        ("last/mine.txt", ("--overwrite",)),
+        (".git/config", ("--dry-run",)),
+        ("run.json", ("--overwrite",)),
+        (".writing-notes/a.txt", ()),
+    ],
+)
 def test_what_is_not_ours_is_left_as_it_is(
     opencse: Run, text: Path, tmp_path: Path, name: str, option: tuple[str, ...]
 ) -> None:
@@ -81,14 +83,7 @@ def test_what_is_not_ours_is_left_as_it_is(
         assert contents(tmp_path) == before, command
 
 
-def test_a_model_of_another_library_is_not_replaced(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny_folder, tmp_path / "theirs")
-    before = contents(tmp_path)
-    with pytest.raises(UserError, match="theirs: is not empty"):
-        trained(text, tmp_path / "theirs", tiny_folder, overwrite=True)
-    assert contents(tmp_path) == before
-
-
+@pytest.mark.slow
 def test_a_model_of_ours_is_replaced_when_asked_and_other_files_stay(
     text: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
@@ -117,6 +112,7 @@ def test_a_model_of_ours_is_replaced_when_asked_and_other_files_stay(
     assert not (out / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_replaced_before_the_new_run_can_begin(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     SentenceEncoder.load(tiny_folder, device="cpu").save(out)
@@ -128,8 +124,8 @@ def test_nothing_is_replaced_before_the_new_run_can_begin(text: Path, tiny_folde
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize("how", ["same", "link", "relative", "inside", "around"])
-@pytest.mark.parametrize("dry", [False, True])
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "dry"), [("link", False), ("relative", True), ("inside", False), ("around", False)])
 def test_the_start_is_never_written_over(
     opencse: Run, finished: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, dry: bool
 ) -> None:
@@ -138,7 +134,6 @@ def test_the_start_is_never_written_over(
     (tmp_path / "link").symlink_to(model)
     monkeypatch.chdir(tmp_path)
     names = {
-        "same": (model, model),
         "link": (model, tmp_path / "link"),
         "relative": (model, Path("model")),
         "inside": (model / "last", model),
@@ -155,30 +150,14 @@ def test_the_start_is_never_written_over(
         assert contents(tmp_path) == before
 
 
-def test_an_empty_name_is_refused(
-    opencse: Run, text: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    commands: list[tuple[object, ...]] = [
-        ("train", text), ("pretrain", text), ("static", text), ("whiten", tiny_folder, text), ("demo",),
-        ("analyze", tiny_folder), ("compare", text, "-r", "simcse", "--data", tmp_path),
-        ("reproduce", "simcse:bert-base", text, "--data", tmp_path),
-    ]  # fmt: skip
-    for command in commands:
-        code, _, err = opencse(*command, "--out", "")
-        assert (code, len(err.strip().splitlines())) == (2, 1), err
-        assert "--out is empty" in err
-    with pytest.raises(UserError, match="the name of the folder to write to is empty"):
-        trained(text, "", tiny_folder)
-    assert not list(tmp_path.iterdir())
-
-
+@pytest.mark.slow
 def test_a_refused_run_leaves_no_folder(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file"):
         trained(tmp_path / "none.txt", tmp_path / "a" / "b", tiny_folder)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_before_any_work(
     opencse: Run, finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
@@ -194,18 +173,9 @@ def test_a_second_process_is_refused_before_any_work(
                 assert f"{folder}: in use by another process (host " in err
                 assert f"process {os.getpid()}, since " in err
             assert contents(folder) == before
-    study = tmp_path / "study"
-    study.mkdir()
-    with held(study / LOCK):
-        code, _, err = opencse("compare", text, "-o", study, "-r", "simcse", "--data", tmp_path / "sts")
-        assert code == 2
-        assert "in use by another process" in err or "no such folder" in err
-        from opencse.studies.running import require_study
-
-        with pytest.raises(UserError, match="in use by another process"):
-            require_study(study)
 
 
+@pytest.mark.slow
 def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
     finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
@@ -229,6 +199,7 @@ def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
     assert {name for name in left if left[name] != before[name]} <= {"run.json"}
 
 
+@pytest.mark.slow
 def test_folders_of_the_users_stay_whatever_they_are_called(
     finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:
@@ -242,15 +213,7 @@ def test_folders_of_the_users_stay_whatever_they_are_called(
     assert [(run / name).read_text() for name in mine] == ["mine"] * len(mine)
 
 
-@pytest.mark.parametrize("name", [".writing-notes/a.txt", ".writing-start/a.txt"])
-def test_a_new_run_goes_into_no_folder_with_folders_of_the_users(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).parent.mkdir()
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(UserError, match="is not empty"):
-        RunFolder(tmp_path).require(resume=False, overwrite=False, start=None)
-    assert (tmp_path / name).read_text() == "mine"
-
-
+@pytest.mark.slow
 def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
     finished: Path, text: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,15 +265,7 @@ def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
     assert FolderState.FOREIGN not in states
 
 
-def test_the_record_reads_back_and_keeps_what_a_later_version_added(finished: Path) -> None:
-    told = json.loads((finished / "run.json").read_text())
-    told["added"] = {"later": 1}
-    (finished / "run.json").write_text(json.dumps(told))
-    folder = RunFolder(finished)
-    folder.write(folder.record())
-    assert json.loads((finished / "run.json").read_text()) == told
-
-
+@pytest.mark.slow
 def test_a_dry_run_asks_the_same_and_writes_nothing(finished: Path, text: Path, tiny_folder: Path) -> None:
     job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=QUICK, dev=None, device="cpu")
     before = contents(finished)
@@ -321,3 +276,95 @@ def test_a_dry_run_asks_the_same_and_writes_nothing(finished: Path, text: Path, 
     with pytest.raises(UserError, match="holds a run already"):
         job.dry_run(finished)
     assert contents(finished) == before
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from opencse.runs.lock import held
+with held(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
+    child = subprocess.Popen([sys.executable, "-c", CHILD, str(file)], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    assert child.stdout.readline() == "held\n"
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
+
+
+@pytest.mark.slow
+def test_the_second_process_is_told_of_the_first_and_a_dead_ones_lock_is_taken_over(tmp_path: Path) -> None:
+    file = tmp_path / "run.lock"
+    with holder(file) as child:
+        who = rf"in use by another process \(host {re.escape(socket.gethostname())}, process {child.pid}, since 20\d\d-"
+        content = file.read_bytes()
+        with pytest.raises(UserError, match=who), held(file):
+            pass
+        with pytest.raises(UserError, match=who):
+            require_free(file)
+        assert file.read_bytes() == content
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        assert was_locked(file)
+        require_free(file)
+        with held(file) as before:
+            assert before is not None
+            assert before.process == child.pid
+            assert Owner.model_validate_json(file.read_bytes()).process == os.getpid()
+            with pytest.raises(UserError, match=f"process {os.getpid()}"), held(file):
+                pass
+    assert not file.exists()
+    with held(file) as before:
+        assert before is None
+
+
+def test_a_file_removed_by_its_holder_is_not_locked_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between opening and locking the holder may have ended: its file has no name any more, and locks nobody out."""
+    file = tmp_path / "run.lock"
+    taken = io.lock
+    removed: list[int] = []
+
+    def late(descriptor: int) -> None:
+        if len(removed) < 2:
+            removed.append(descriptor)
+            file.unlink()
+            if len(removed) == 2:
+                file.touch()  # the next one's
+        taken(descriptor)
+
+    monkeypatch.setattr(lock, "lock", late)
+    with held(file):
+        assert len(removed) == 2
+        assert Owner.model_validate_json(file.read_bytes()).process == os.getpid()
+
+
+@pytest.mark.slow
+def test_without_locks_of_the_system_the_file_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(descriptor: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock, "lock", none)
+    file = tmp_path / "run.lock"
+    for owner in (Owner(), Owner(host="elsewhere", process=1)):
+        file.write_text(owner.model_dump_json())
+        with pytest.raises(UserError, match=rf"process {owner.process}, .* remove .*run\.lock"), held(file):
+            pass
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    file.write_text(Owner(process=dead.pid).model_dump_json())
+    with held(file) as before:
+        assert before is not None
+        assert before.process == dead.pid
+        with pytest.raises(UserError, match="in use"):
+            require_free(file)

@@ -1,26 +1,43 @@
-"""The report of a training run, and a look at a run that is still going."""
+"""What a run tells: its record, its card, its report, its next steps, and callbacks and trackers."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import re
+import shlex
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
+import typer
+from huggingface_hub import ModelCard
 
-from helpers import Stopped
-from opencse.analysis.inspection import Subject
+import opencse
+from helpers import Broken, Run, Stopped
+from opencse.adapting.selection import DevScore, OwnPoolingScore
+from opencse.cli.app import app
+from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
+from opencse.model_folder.layout import THIS_FOLDER
 from opencse.progress import Silent
-from opencse.runs import report
+from opencse.recipes.recipe import load_recipe
 from opencse.runs.best_so_far import open_checkpoint
+from opencse.runs.finish import TrainResult
 from opencse.runs.folder import RunFolder
 from opencse.runs.job import TrainJob
+from opencse.runs.next_steps import INDEX, first_steps, next_steps
+from opencse.runs.record import Identity, Outcome, RunRecord, TextCounts
 from opencse.runs.report import losses_of, open_subjects, write_run_report
+from opencse.text import sample
+from opencse.text.documents import Collection
+from opencse.text.given import DocumentTexts, TextSource
 from opencse.text.readers import Source
+from opencse.training.callbacks import Callback, Record
 from opencse.training.metrics import MetricsLog
 
 SETTINGS = (
@@ -95,13 +112,6 @@ def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJ
 
 
 @pytest.mark.slow
-def test_without_dev_pairs_there_is_a_page_too(job: TrainJob, tmp_path: Path) -> None:
-    plain = TrainJob(text=job.text, recipe=job.recipe, model=job.model, settings=SETTINGS, dev=None)
-    page = write_run_report(plain, plain.run(tmp_path / "run"), Silent())
-    assert "Nearest neighbours" in page.read_text()
-
-
-@pytest.mark.slow
 def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "run", progress=Stopped(2))
@@ -115,31 +125,279 @@ def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: P
     assert (tmp_path / "run" / "modules.json").is_file()
 
 
+RECIPE: dict[str, Any] = {"name": "r", "title": "t", "paper": "p", "training": {"seed": 1}}
+
+
+def identity(**changes: Any) -> Identity:
+    values: dict[str, Any] = {
+        "recipe": RECIPE,
+        "model": "m",
+        "text": "hash",
+        "precision": "float32",
+        "dev": "sample",
+        "start": {"a": "1"},
+        "dev_pairs": "hash",
+        "parts": {"mine": "1"},
+        "models": {"teacher/a": "1"},
+    }
+    return Identity(**(values | changes))
+
+
+def record() -> RunRecord:
+    counts = TextCounts(rows=3, tokens=9, duplicates=0)
+    return RunRecord(identity=identity(), source="x.txt", corpus=counts, steps=10, environment=Environment.here("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({}, None),
+        ({"recipe": {**RECIPE, "title": "another", "paper": "another"}}, None),
+        ({"recipe": {**RECIPE, "training": {"seed": 2}}}, r"another recipe.training.seed (1 then, 2 now)"),
+        ({"parts": {"mine": "2"}}, "other code of the recipe's parts: mine changed after the run was begun"),
+        ({"parts": None}, None),
+        (
+            {"models": {"teacher/a": "2"}},
+            "another model that the recipe names: teacher/a changed after the run was begun",
+        ),
+        ({"text": "other"}, "another text"),
+        ({"model": "n"}, None),
+        ({"start": {"a": "2"}}, "another start (m): these files have changed: a"),
+        ({"start": None, "model": "n"}, "another model ('m' then, 'n' now)"),
+        ({"dev_pairs": "other"}, "other dev data (sample): its content has changed"),
+    ],
+)
+def test_contents_make_a_run_the_same_and_names_do_not(changes: dict[str, Any], part: str | None) -> None:
+    difference = identity().difference(identity(**changes))
+    assert difference is None if part is None else part in str(difference)
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    run = record()
+    run.start, run.given = DevScore(50.0, error=1.0), OwnPoolingScore("mean", 40.0)
+    run.result = Outcome(kept="best", verdict="v", scores={0: 50.0, 5: 60.0}, steps=5, step=5)
+    run.write(tmp_path / "run.json")
+    again = RunRecord.read(tmp_path / "run.json")
+    assert again == run
+    assert again.ended_early, "5 of 10 steps"
+    assert again.result is not None
+    assert again.result.score == 60.0
+
+
+def test_keys_of_a_later_version_stay(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    record().write(file)
+    file.write_text(file.read_text().replace('"steps": 10', '"steps": 10, "later": [1]'))
+    RunRecord.read(file).write(file)
+    assert '"later"' in file.read_text()
+
+
+QUICK = ["training.max_steps=4", "training.batch_size=8", "training.evaluate_every=2", "training.seed=7"]
+
+
+def card_of(folder: Path) -> ModelCard:
+    """The card, after what holds for all of them."""
+    card: ModelCard = ModelCard.load(folder / "README.md")
+    told: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
+    assert told["library_name"] == "sentence-transformers"
+    assert told["pipeline_tag"] == "sentence-similarity"
+    assert "opencse" in told["tags"]
+    assert "base_model" not in told  # a folder of this machine is none
+    assert not re.search(r"\{[a-z_]+\}", re.sub(r"```.*?```", "", card.text, flags=re.DOTALL))
+    encoder = SentenceEncoder.load(folder, device="cpu")
+    for line in (f"{encoder.dimension} dimensions", f"pooling {encoder.pooling}", "## Limits", "opencse calibrate"):
+        assert line in card.text
+    for block in re.findall(r"```python\n(.*?)```", card.text, flags=re.DOTALL):
+        names: dict[str, object] = {}
+        if "sentence_transformers" in block:
+            pytest.importorskip("sentence_transformers")
+        exec(block.replace(THIS_FOLDER, str(folder)), names)
+        assert names["vectors"].shape == (2, encoder.dimension)  # type: ignore[attr-defined]
+    return card
+
+
+def test_of_a_plain_save(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path / "out")
+    card = card_of(tmp_path / "out")
+    assert "Nothing is recorded here of how it was made" in card.text
+    assert "opencse export onnx" in card.text
+
+
+def test_of_a_trained_encoder(tiny_folder: Path, tmp_path: Path) -> None:
+    result = opencse.train(sample.TRAIN, tmp_path / "out", model=tiny_folder, settings=QUICK, dev="sample")
+    card = card_of(tmp_path / "out")
+    assert "| recipe | simcse" in card.text
+    assert result.plan.corpus.fingerprint[:16] in card.text
+    assert f"| start | {result.scores[0]:.2f} |" in card.text
+    assert f"| last, step 4 | {result.scores[4]:.2f} |" in card.text
+    assert "From one run, seed 7." in card.text
+    assert f"| kept | {result.kept}: " in card.text
+    assert "| kept | last: " in card_of(tmp_path / "out" / "last").text
+
+
+def test_only_names_on_the_hub_are_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "base_model: someone/model" in front_matter("onnx", ["onnx"], "someone/model")
+    for no_id in (None, "opencse-mini", "/models/mine", "a/b/c", "../model"):
+        assert "base_model" not in front_matter("onnx", ["onnx"], no_id)
+    monkeypatch.chdir(tmp_path)
+    Path("here/model").mkdir(parents=True)
+    assert "base_model" not in front_matter("onnx", ["onnx"], "here/model")
+
+
+KEPT = [("simcse", "best"), ("simcse", "start"), ("pretrain", "last")]
+
+
+def told(recipe: str, kept: str, text: TextSource | None = None) -> list[tuple[str, str]]:
+    plan: Any = SimpleNamespace(recipe=load_recipe(recipe))
+    job = TrainJob(text=text or Source("my text.txt"), recipe=recipe, model="some/start")
+    return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, plan))
+
+
+@pytest.mark.parametrize(("recipe", "kept"), KEPT)
+def test_every_command_exists_with_its_options(recipe: str, kept: str) -> None:
+    lines = [line for _, command in told(recipe, kept) for line in command.splitlines()]
+    assert lines
+    for line in lines:
+        command: Any = typer.main.get_command(app)
+        words = shlex.split(line)[1:]
+        while hasattr(command, "list_commands") and not words[0].startswith("-"):
+            command, words = command.get_command(cast(Any, None), words[0]), words[1:]
+        parsed = command.make_context("opencse", words).params
+        given = [one for value in parsed.values() for one in (value if isinstance(value, list | tuple) else [value])]
+        assert {"some/start", "a folder", INDEX} & set(map(str, given)), line
+
+
+def test_a_pipe_is_not_named_because_it_cannot_be_read_again() -> None:
+    for text in (Source("-"), DocumentTexts(Collection("-"))):
+        commands = "".join(command for _, command in told("simcse", "start", text))
+        assert "opencse adapt corpus.txt" in commands
+        assert "standard input" not in commands
+
+
+def test_the_text_is_named_with_the_options_by_which_it_was_read() -> None:
+    text = DocumentTexts(Collection("my tickets.csv", fields=("subject", "body"), keep_repeated=True))
+    named = "'my tickets.csv' --fields subject,body --keep-repeated"
+    for kept in ("best", "start"):
+        commands = [line for _, command in told("simcse", kept, text) for line in command.splitlines()]
+        assert any(named in command for command in commands)
+        assert not any("corpus.txt" in command for command in commands)
+
+
+def test_the_readme_says_the_same() -> None:
+    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split())
+    commands = [line for _, command in first_steps() for line in command.splitlines()]
+    assert len(commands) >= 6
+    assert [command for command in commands if command not in readme] == []
+
+
+TRACKED = [
+    "training.max_steps=6",
+    "training.batch_size=8",
+    "training.log_every=2",
+    "training.checkpoint_every=4",
+    "training.evaluate_every=3",
+]
+
+
+class Notes(Callback):
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.lines: list[dict[str, Any]] = []
+        self.others: list[tuple[Any, ...]] = []
+
+    def on_begin(self, step: int) -> None:
+        self.begun.append(step)
+
+    def on_step(self, step: int, record: Record) -> None:
+        assert "loss" in record
+        self.lines.append(dict(record))
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        assert "dev" in record
+        self.lines.append(dict(record))
+
+    def on_checkpoint(self, step: int, folder: Path) -> None:
+        assert (folder / "state.json").is_file() or any(folder.rglob("state.json"))
+        self.others.append((step, "checkpoint"))
+
+    def on_end(self, folder: Path, verdict: str) -> None:
+        assert (folder / "config.json").is_file()
+        self.others.append(("end", verdict))
+
+
+def log_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
 @pytest.mark.slow
-def test_what_weighs_tokens_is_in_the_page_and_in_a_run_that_is_still_going(
-    job: TrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    weighed = replace(job, settings=(*SETTINGS, "encoder.token_weights=idf"))
+def test_callbacks_and_tensorboard(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    notes, out = Notes(), tmp_path / "run"
+    arguments: dict[str, Any] = {"model": tiny_folder, "settings": TRACKED, "dev": "sample", "track": "tensorboard"}
     with pytest.raises(InterruptedRunError):
-        weighed.run(tmp_path / "run", progress=Stopped(2))
-    now = open_checkpoint(tmp_path / "run").token_weights
-    result = weighed.run(tmp_path / "run", resume=True)
-    wanted = result.plan.token_weights
-    assert now is not None
-    assert wanted is not None
-    assert torch.equal(now.weights, wanted.weights)
-    seen: list[SentenceEncoder] = []
-    own = report.subject
-
-    def subject(name: str, encoder: SentenceEncoder) -> Subject:
-        seen.append(encoder)
-        return own(name, encoder)
-
-    monkeypatch.setattr(report, "subject", subject)
-    write_run_report(weighed, result, Silent())
-    assert seen[0].token_weights is None, "the start is the model as it was given"
+        opencse.train(sentences[:80], out, **arguments, callbacks=[notes], progress=Broken(5))
+    assert notes.begun == [0]
+    assert notes.others == [(4, "checkpoint")]
+    result = opencse.train(sentences[:80], out, **arguments, callbacks=[notes], resume=True)
+    assert notes.begun == [0, 4]
+    assert notes.others[1:] == [("end", result.verdict)]
+    lines = log_of(out)
+    assert [line["step"] for line in lines] == [0, 1, 2, 3, 4, 6, 6]
+    assert notes.lines == lines
+    events = EventAccumulator(str(out / "tensorboard"))
+    events.Reload()
+    losses = {event.step: event.value for event in events.Scalars("train/loss")}
+    assert losses == pytest.approx({line["step"]: line["loss"] for line in lines if "loss" in line}, rel=1e-6)
+    dev = {event.step: event.value for event in events.Scalars("dev/dev")}
+    assert dev == pytest.approx({line["step"]: line["dev"] for line in lines if "dev" in line}, rel=1e-6)
 
 
-def test_no_checkpoint_yet(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="holds no checkpoint of a run"):
-        open_checkpoint(tmp_path)
+@pytest.mark.slow
+def test_wandb_offline(
+    opencse: Run,
+    tiny_folder: Path,
+    sentences: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    text = tmp_path / "a.txt"
+    text.write_text("\n".join(sentences[:40]) + "\n")
+    out = tmp_path / "run"
+    settings = [part for setting in TRACKED for part in ("--set", setting)]
+    code, _, err = opencse(
+        "train",
+        text,
+        "--out",
+        out,
+        "--model",
+        tiny_folder,
+        "--dev",
+        "none",
+        "--track",
+        "wandb",
+        "--no-report",
+        *settings,
+    )
+    assert code == 0, err
+    (file,) = (out / "wandb").glob("offline-run-*/*.wandb")
+    content = file.read_bytes()
+    assert (out / "wandb.id").read_text().encode() in content
+    for name in (b"train/loss", b"train/learning_rate", b"objective"):
+        assert name in content
+
+
+def test_what_is_no_callback_or_tracker(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import importlib.util
+
+    with pytest.raises(TypeError, match="callbacks is a list"):
+        opencse.train(["a", "b"], tmp_path / "x", callbacks=[print])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="unknown tracker 'tensorbord'"):
+        opencse.train(["a", "b"], tmp_path / "x", track="tensorbord")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None)
+    with pytest.raises(UserError, match="pip install wandb"):
+        opencse.train(["a", "b"], tmp_path / "x", track="wandb")
+    assert not (tmp_path / "x").exists()

@@ -1,4 +1,4 @@
-"""From records to findings: means, paired differences, the family, pairs, tables and the picture."""
+"""From records to findings: means, paired differences, the family, pairs, grids, tables and the picture."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rich.console import Console
 from scipy import stats
 
-from opencse.analysis.figures import scores_by_recipe
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import spearman
 from opencse.evaluation.record import DataRecord
-from opencse.records import read_record, save_json
 from opencse.runs.record import Outcome
 from opencse.statistics import holm, paired_seeds
 from opencse.studies.comparison import Comparison, compare
 from opencse.studies.files import grid_figure
-from opencse.studies.grid import variants
-from opencse.studies.record import StudyRecord
-from opencse.studies.tables import columns, comparison_table, expected_table, headlines, markdown
+from opencse.studies.grid import find_baseline, parse_grid, variants
+from opencse.studies.record import RECORD, StudyRecord
+from opencse.studies.tables import Grid, columns, comparison_table, expected_table, headlines, markdown
 
 SCORES = {
     "simcse": {1: 60.0, 2: 61.0, 3: 59.5, 4: 60.5, 5: 60.2},
@@ -109,13 +108,6 @@ def test_every_recipe_stands_beside_its_start(records: list[StudyRecord]) -> Non
     assert [cells[5] for cells in headlines(other, "difference").rows[1:]] == ["-"] * 3
 
 
-def test_seeds_are_paired_whatever_their_order(records: list[StudyRecord]) -> None:
-    mixed = [records[0], *reversed(records[1:])]
-    by_recipe = {row.recipe: row.against_baseline for row in compare(mixed, "simcse").rows}
-    for row in compare(records, "simcse").rows:
-        assert by_recipe[row.recipe] == row.against_baseline
-
-
 @pytest.mark.slow
 def test_each_start_has_its_own_baseline() -> None:
     runs = [
@@ -141,8 +133,6 @@ def test_metric_and_baseline_are_checked(records: list[StudyRecord]) -> None:
         compare(records, "simsce")
     without = [r.model_copy(update={"results": {"transfer.mr": 1.0, "transfer.average": 2.0}}) for r in records]
     assert compare(without, "simcse").metric == "transfer.average"
-    few = [r.model_copy(update={"results": {"transfer.mr": 1.0, "transfer.average_of_present": 2.0}}) for r in records]
-    assert compare(few, "simcse").metric == "transfer.average_of_present"
 
 
 def test_over_pairs_agrees_with_the_pairs(records: list[StudyRecord]) -> None:
@@ -177,12 +167,6 @@ def test_over_pairs_agrees_with_the_pairs(records: list[StudyRecord]) -> None:
     assert not compare(records, "simcse", arrays=arrays, resamples=0).rows[1].over_pairs
 
 
-def test_it_reads_back(records: list[StudyRecord], tmp_path: Path) -> None:
-    found = compare(records, "simcse")
-    save_json(tmp_path / "c.json", found.model_dump(mode="json"))
-    assert read_record(Comparison, tmp_path / "c.json") == found
-
-
 def test_tables(records: list[StudyRecord]) -> None:
     found = compare(records, "simcse")
     assert columns(found) == ["sts.average", "transfer.average"]
@@ -197,8 +181,6 @@ def test_tables(records: list[StudyRecord]) -> None:
     assert "    opencse compare text.txt\n" in text
     assert "15 runs, 7.50 h of training" in text
     assert "| a | sscl | 70.28 ± 0.61 |" in text, "task by task"
-    alone = [one.model_copy(update={"results": {"dev.stsb": 70.0}}) for one in records]
-    assert "Task by task" not in markdown(compare(alone, "simcse"), alone, "c"), "the first table has the only score"
     assert expected_table({"sts.average": 61.0, "sts.sts12": 1.0}, found.rows[0].metrics).row_count == 2
 
 
@@ -225,26 +207,10 @@ def test_starts_that_were_kept_are_counted_and_said() -> None:
     assert "| start kept in 2 of 2 | baseline |" in text
     assert "The start was kept in 4 of 4 runs. These scores say nothing about the recipes" in text
     assert "start was kept in 4 of 4" in str(comparison_table(found).caption)
-    best = Outcome(kept="best", verdict="", scores={}, steps=1)
-    some = [start, *runs[:2], *(r.model_copy(update={"outcome": best}) for r in runs[2:])]
-    text = markdown(compare(some, "simcse"), some, "x")
-    assert "The start was kept in 2 of 4 runs.\n" in text
     last = [r.model_copy(update={"judged": "last"}) for r in [start, *runs]]
     found = compare(last, "simcse")
     assert [row.starts_kept for row in found.rows] == [0, 0], "the last encoder is none of them"
     assert "Scored: the encoder of each run's last step." in markdown(found, last, "x")
-
-
-def test_the_picture_has_every_run(records: list[StudyRecord]) -> None:
-    own = {"untrained, cls": 55.0, "as given, mean": 62.0}
-    svg = scores_by_recipe({"a": (SCORES_LISTED, own), "b": (SCORES_LISTED, {})}, "sts.average", "simcse")
-    assert svg.startswith("<svg")
-    assert svg.count("start as given, mean") == svg.count("start untrained, cls") == 1
-    for name in ("simcse", "esimcse", "sscl", "sts.average"):
-        assert name in svg
-
-
-SCORES_LISTED = {recipe: list(scores.values()) for recipe, scores in SCORES.items()}
 
 
 def test_data_order_and_dropout_are_separated() -> None:
@@ -287,3 +253,111 @@ def test_a_grid_has_its_values_and_a_picture() -> None:
         assert f"{60 + score:.2f}" in two
     assert grid_figure(compared("training.batch_size=64", "training.epochs=1", "training.warmup=0,0.1")) is None
     assert grid_figure(compared()) is None
+
+
+NAMES = ["retrieval.manuals.ndcg_at_10", "retrieval.questions.ndcg_at_10", "retrieval.average", "sts.average"]
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_every_name_of_a_score_is_shown_whole(width: int) -> None:
+    head = ["start", "recipe", "seeds", *NAMES, "against the start", "difference"]
+    cells = ["simcse", "3", *["40.12 \u00b1 0.30"] * 4, "+0.5 \u00b1 0.1", "+0.20 (p = .03)"]
+    grid = Grid(head, [["mini", *cells], ["other", *cells]])
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as capture:
+        console.print(grid.rich("scores"))
+    lines = capture.get().splitlines()
+    assert all(len(line) <= width for line in lines)
+    text = "\n".join(lines)
+    for name in NAMES:
+        assert f" {name} " in text
+    assert text.count(" 40.12 \u00b1 0.30 ") == 2 * len(NAMES)
+
+
+def test_the_only_start_is_in_the_title() -> None:
+    grid = Grid(["start", "recipe"], [["mini", "simcse"], ["mini", "esimcse"]])
+    table = grid.rich("scores")
+    assert table.title == "scores; start: mini"
+    assert [str(column.header) for column in table.columns] == ["recipe"]
+    assert grid.markdown()[0] == "| start | recipe |"
+
+
+def test_values_are_split_outside_brackets_and_quotes() -> None:
+    grid = parse_grid(["a.b=1, 2", 'c="x,y",z', "d={ kind = 'k', n = 1 },[1,[2,3]]"])
+    assert grid == {"a.b": ["1", "2"], "c": ['"x,y"', "z"], "d": ["{ kind = 'k', n = 1 }", "[1,[2,3]]"]}
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        (["training.batch_size"], r"--grid training\.batch_size: key\.path=value,value is expected"),
+        (["training.batch_size=64,64"], "a value is there twice"),
+        (["training.batch_siz=64,128"], r"--grid training\.batch_siz=64: .*did you mean '(training\.)?batch_size'"),
+        (
+            ["training.learning_rate=3e-5,0.00003"],
+            r"simcse \(learning_rate=3e-5\) and .* are the same; name each value",
+        ),
+        (["training.seed=1,2"], "training.seed is set by the comparison; choose its seeds with --seeds"),
+        (["training.epochs=1,2"], "training.epochs is in --set and in --grid; leave it out of one"),
+    ],
+)
+def test_mistakes_are_refused(grid: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        variants(["simcse"], grid, ["training.epochs=3"])
+
+
+def test_the_rows_are_all_combinations_in_order() -> None:
+    grid = ["training.batch_size=64,128", "training.learning_rate=1e-5,3e-5"]
+    crossed = variants(["simcse", "dcl-post:bert-base"], grid)
+    assert list(crossed)[:3] == [
+        "simcse (batch_size=64, learning_rate=1e-5)",
+        "simcse (batch_size=64, learning_rate=3e-5)",
+        "simcse (batch_size=128, learning_rate=1e-5)",
+    ]
+    assert len(crossed) == 8
+    last = crossed["dcl-post:bert-base (batch_size=128, learning_rate=3e-5)"]
+    assert (last.recipe, last.settings) == (
+        "dcl-post:bert-base",
+        ("training.batch_size=128", "training.learning_rate=3e-5"),
+    )
+
+
+def test_a_grid_varies_a_part_that_the_settings_bring() -> None:
+    settings = ['objective.negatives=[{kind = "in_batch"}, {kind = "momentum_queue"}]']
+    crossed = variants(["simcse"], ["objective.negatives.momentum_queue.size=64,128"], settings)
+    assert list(crossed) == ["simcse (size=64)", "simcse (size=128)"]
+    with pytest.raises(
+        UserError, match=r"--grid objective\.negatives\.momentum_queue\.size=64: 'momentum_queue' is not"
+    ):
+        variants(["simcse"], ["objective.negatives.momentum_queue.size=64,128"])
+
+
+def test_a_recipe_is_named_once_and_the_baseline_found() -> None:
+    with pytest.raises(UserError, match="the recipe 'simcse' is named twice"):
+        variants(["simcse", "simcse"], [])
+    crossed = variants(["simcse", "dcl-post"], ["training.batch_size=64,128"])
+    assert find_baseline(None, crossed) == "simcse (batch_size=64)"
+    assert find_baseline("dcl-post", crossed) == "dcl-post (batch_size=64)"
+    assert find_baseline("dcl-post (batch_size=128)", crossed) == "dcl-post (batch_size=128)"
+    assert find_baseline("other", crossed) is None
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = StudyRecord(
+        recipe="simcse",
+        start="opencse-mini",
+        seed=1,
+        asked={},
+        judged="kept",
+        environment=Environment.here("cpu"),
+        judge_seconds=1.0,
+        results={"sts.average": 71.5},
+        data={},
+    )
+    assert StudyRecord.read(tmp_path) is None
+    record.write(tmp_path)
+    assert StudyRecord.read(tmp_path) == record
+    assert not record.keeps_start()
+    (tmp_path / RECORD).write_text("{}")
+    with pytest.raises(UserError, match=RECORD):
+        StudyRecord.read(tmp_path)

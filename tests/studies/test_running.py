@@ -1,31 +1,43 @@
-"""Runs are judged alike, kept as they finish, not made twice, and the same in several processes."""
+"""Runs are evaluated the same way, kept as they finish, not made twice, and the same in several processes."""
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers import Heard
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
+from opencse.evaluation import EmbeddingModel, Sts, load_sts
+from opencse.evaluation.models.opening import open_model
+from opencse.evaluation.suite import Options
+from opencse.evaluation.suites import suite_named
+from opencse.evaluation.transforms import postprocessed, refitted_each_call
 from opencse.progress import Progress
+from opencse.recipes.judged import Judged
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.studies import running
 from opencse.studies.comparison import compare
+from opencse.studies.judging import read_arrays
 from opencse.studies.record import StudyRecord
+from opencse.studies.reproduction import reproduced
 from opencse.studies.running import run_study
-from opencse.studies.study import Study, SuiteChoice
+from opencse.studies.study import RunSpec, Study, SuiteChoice
+from opencse.text.readers import Source
 from opencse.training.step import Step
-
-pytestmark = pytest.mark.slow
 
 
 def by_run(records: list[StudyRecord]) -> dict[tuple[str | None, int | None], dict[str, float]]:
     return {(record.recipe, record.seed): record.results for record in records}
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run_study(replace(study, seeds=[1]))
     trained: list[str] = []
@@ -44,6 +56,7 @@ def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.Mo
     assert len(trained) == 2
 
 
+@pytest.mark.slow
 def test_further_seeds_of_dropout_keep_every_run(study: Study) -> None:
     def crossed(*dropout: int) -> Study:
         pairs = dict(enumerate(((order, one) for order in (1, 2) for one in dropout), start=1))
@@ -56,6 +69,7 @@ def test_further_seeds_of_dropout_keep_every_run(study: Study) -> None:
     assert len(compare(records, "simcse").rows[0].scores) == 4
 
 
+@pytest.mark.slow
 def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
     study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,6 +92,7 @@ def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
     assert len(calls) == 5 + 2 + 6, "the second run went on after its first step"
 
 
+@pytest.mark.slow
 def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
     one = by_run(run_study(study))
     told = Heard()
@@ -90,6 +105,7 @@ def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
         assert two[run] == pytest.approx(results, abs=0.5), "threads differ, so rounding may"
 
 
+@pytest.mark.slow
 def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "run_one", lambda *a: pytest.fail("a run was made"))
     with pytest.raises(UserError, match="unknown recipe 'simsce'"):
@@ -100,6 +116,7 @@ def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monk
         run_study(study, workers=0)
 
 
+@pytest.mark.slow
 def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     out.mkdir()
@@ -125,3 +142,178 @@ def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path:
     require_study(killed)
     (killed / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())
     require_study(killed)
+
+
+@pytest.mark.slow
+def test_every_run_leaves_a_record_that_tells_all(study: Study, small_sts: Path) -> None:
+    records = run_study(study)
+    assert [(r.recipe, r.seed) for r in records] == [
+        (None, None), ("simcse", 1), ("esimcse-repetition", 1), ("simcse", 2), ("esimcse-repetition", 2),
+    ]  # fmt: skip
+    record = records[1]
+    assert set(record.results) >= {"sts.sts12", "sts.sickr", "sts.average"}
+    assert record.asked["recipe"]["training"]["seed"] == 1
+    assert record.environment.torch
+    assert record.text
+    assert len(record.data["sts"].sha256["stsb"]) == 64
+    assert record.outcome is not None
+    assert record.outcome.steps == 3
+    assert records[1].results != records[3].results, "seeds differ"
+    assert StudyRecord.read(study.folder(RunSpec("simcse", study.starts[0], 1))) == record
+
+    folder = study.folder(RunSpec("simcse", study.starts[0], 1))
+    arrays = read_arrays(folder, "sts")
+    data = load_sts(small_sts)
+    assert len(arrays) == 14
+    assert np.array_equal(arrays["stsb.gold"], data.tasks["stsb"].parts[0].scores)
+    again = Sts().evaluate(EmbeddingModel("m", SentenceEncoder.load(folder).encode), data).record
+    assert again.values() == pytest.approx(record.results)
+
+
+@pytest.mark.slow
+def test_a_start_is_judged_as_training_begins_and_as_it_was_given(
+    study: Study, tiny_folder: Path, tmp_path: Path
+) -> None:
+    """A folder with mean pooling of its own, trained at [CLS] by one recipe, by its mean by another."""
+    folder, settings = tmp_path / "own", study.settings[:-1]
+    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(folder)
+    study = replace(study, starts=[str(folder)], seeds=[1], recipes=["simcse", "simcse:first-last"], settings=settings)
+    assert [str(reading) for reading in study.readings(str(folder))] == ["as given, mean", "untrained, first_last_0"]
+    forced = replace(study, recipes=["simcse"], settings=(*settings, "encoder.pooling=cls", "encoder.layers=2"))
+    assert [str(reading) for reading in forced.readings(str(folder))] == [
+        "untrained, cls, first 2 layers",
+        "as given, mean",
+    ]
+    records = run_study(forced)
+    assert [(r.recipe, r.reading) for r in records] == [
+        (None, "untrained, cls, first 2 layers"),
+        (None, "as given, mean"),
+        ("simcse", "untrained, cls, first 2 layers"),
+    ]
+    assert records[0].results != records[1].results
+    assert [str(reading) for reading in replace(study, starts=[str(tiny_folder)]).readings(str(tiny_folder))] == [
+        "untrained, cls",
+        "untrained, first_last_0",
+    ], "a plain folder was given without a pooling"
+
+
+@pytest.mark.slow
+def test_a_run_asked_for_otherwise_is_refused(study: Study) -> None:
+    run_study(replace(study, seeds=[1], recipes=["simcse"]))
+    other = replace(study, seeds=[1], recipes=["simcse"], settings=(*study.settings, "objective.temperature=0.1"))
+    with pytest.raises(UserError, match=r"was made with another recipe.objective.temperature .0.05 then, 0.1 now"):
+        run_study(other)
+    with pytest.raises(UserError, match="was made with another judge"):
+        run_study(replace(study, seeds=[1], recipes=["simcse"], judge="last"))
+
+
+@pytest.mark.slow
+def test_a_record_of_an_earlier_version_has_the_defaults_of_settings_it_does_not_know(study: Study) -> None:
+    study = replace(study, seeds=[1], recipes=["simcse"])
+    records = run_study(study)
+    path = study.folder(RunSpec("simcse", study.starts[0], 1)) / "record.json"
+    record = json.loads(path.read_text())
+    for part, key in (
+        ("training", "averages_at_end"),
+        ("training", "average_with_start"),
+        ("objective", "mask_duplicates"),
+    ):
+        del record["asked"]["recipe"][part][key]
+    del record["asked"]["suites"]["sts"]["logistic"]
+    path.write_text(json.dumps(record))
+    assert [one.results for one in run_study(study)] == [one.results for one in records]
+    other = replace(study, settings=(*study.settings, "training.averages_at_end=[0.5]"))
+    with pytest.raises(UserError, match=r"another recipe.training.averages_at_end \(\[\] then, \[0.5\] now\)"):
+        run_study(other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["the text", "the start"])
+def test_what_was_made_of_other_content_is_not_averaged_with_the_new(study: Study, tmp_path: Path, what: str) -> None:
+    start = tmp_path / "start"
+    shutil.copytree(study.starts[0], start)
+    study = replace(study, starts=[str(start)], recipes=["simcse"])
+    run_study(replace(study, seeds=[1]))
+    changed = {
+        "the text": (Path(study.text.location), "a", "o"),
+        "the start": (start / "config.json", '"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'),
+    }
+    file, old, new = changed[what]
+    content = file.read_text()
+    assert old in content
+    file.write_text(content.replace(old, new))
+    before = {path: path.stat().st_mtime_ns for path in study.out.rglob("*")}
+    with pytest.raises(UserError, match=f"{what}.* changed after this run was made"):
+        run_study(study)
+    assert {path: path.stat().st_mtime_ns for path in study.out.rglob("*")} == before
+    file.write_text(content)
+    assert len(run_study(study)) == 3
+
+
+@pytest.mark.slow
+def test_a_run_of_a_part_whose_code_has_changed_is_not_compared_with_new_runs(study: Study, parts_file: Path) -> None:
+    recipe = parts_file.with_suffix(".toml")
+    recipe.write_text(f'base = "simcse"\n[objective]\nterms = [{{ kind = "{parts_file.stem}:Norm" }}]\n')
+    study = replace(study, recipes=["simcse", str(recipe)], seeds=[1])
+    run_study(study)
+    assert len(run_study(study)) == 3
+    parts_file.write_text(parts_file.read_text().replace("mean()", "sum()"))
+    with pytest.raises(
+        UserError, match=rf"the code of the recipe's parts \({parts_file.stem}\) changed after this run"
+    ):
+        run_study(study)
+    assert len(run_study(replace(study, recipes=["simcse"]))) == 2
+
+
+SETTINGS = ("training.max_steps=2", "training.batch_size=8", "training.learning_rate=1e-3", "encoder.pooling=mean")
+
+
+@pytest.fixture
+def published_study(small_sts: Path, tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> Study:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(sentences[:60]) + "\n")
+    return Study(
+        text=Source(str(text)),
+        out=tmp_path / "study",
+        recipes=["simcse"],
+        starts=[str(tiny_folder)],
+        seeds=[1],
+        suites=[SuiteChoice("sts", small_sts)],
+        dev=None,
+        settings=SETTINGS,
+        judge="kept",
+    )
+
+
+def test_a_whitening_after_training_is_fitted_on_the_text(published_study: Study, small_sts: Path) -> None:
+    made = replace(published_study, judged=Judged(transform="whitening"), groupings=("wmean", "over_3"))
+    found = reproduced(run_study(made))
+    trained = open_model(published_study.folder(RunSpec("simcse", published_study.starts[0], 1)))
+    whitened = postprocessed(trained, "whitening", published_study.text)
+    result = Sts().evaluate(whitened, load_sts(small_sts)).record
+    assert found["sts.average"].mean == pytest.approx(result.sts.average)
+    assert found["sts_wmean.sts12"].mean == pytest.approx(result.sts.tasks["sts12"].spearman.wmean)
+    assert found["sts_wmean.average"].mean == pytest.approx(result.sts.mean_over_tasks("spearman", "wmean"))
+    split = result.sts.tasks["sts13"].by_length
+    assert split is not None
+    assert found["sts_over_3.sts13"].mean == pytest.approx(split.over_3.spearman)
+    plain = Sts().evaluate(trained, load_sts(small_sts)).record
+    assert plain.sts.average != result.sts.average
+
+
+@pytest.mark.parametrize("fit", ["text", "target"])
+def test_an_untrained_row_trains_nothing(published_study: Study, small_sts: Path, fit: str) -> None:
+    judged = Judged.model_validate({"trained": False, "transform": "whitening", "fit": fit})
+    how = Options(apart=judged.on_target)
+    records = run_study(replace(published_study, judged=judged, suites=[SuiteChoice("sts", small_sts, how)]))
+    assert [record.recipe for record in records] == [None]
+    assert not (published_study.out / "runs").exists()
+    start = open_model(SentenceEncoder.load(published_study.starts[0], pooling="mean"))
+    model = (
+        postprocessed(start, "whitening", published_study.text)
+        if fit == "text"
+        else refitted_each_call(start, "whitening")
+    )
+    wanted = suite_named("sts").open(small_sts, how).evaluate(model).record.values()
+    assert reproduced(records)["sts.average"].mean == pytest.approx(wanted["sts.average"])
+    assert run_study(replace(published_study, judged=judged, suites=[SuiteChoice("sts", small_sts, how)])) == records

@@ -1,4 +1,4 @@
-"""``opencse compare`` and ``opencse reproduce`` as a person meets them."""
+"""`opencse evaluate`, `compare`, `reproduce` and `calibrate` as a person meets them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,49 @@ from pathlib import Path
 import pytest
 
 from helpers import Run, refused, with_options
+from opencse import SentenceEncoder
 from opencse.api.study_file import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
 
-pytestmark = pytest.mark.slow
+
+def test_retrieval_is_scored(opencse: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "animals"
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text('{"_id": "1", "text": "A dog barks."}\n{"_id": "2", "text": "Rain falls."}\n')
+    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "barking dogs"}\n')
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+    code, stdout, err = opencse("evaluate", "opencse-mini", "--suite", "retrieval", "--data", folder)
+    assert code == 0, err
+    assert "100.0" in stdout
+    code, stdout, err = opencse(
+        "evaluate",
+        "opencse-mini",
+        "--suite",
+        "retrieval",
+        "--data",
+        folder,
+        "--hybrid",
+        "--json",
+        tmp_path / "rows.json",
+    )
+    assert code == 0, err
+    assert "opencse-mini + BM25: weight of the vectors 0.50 (the default)" in err
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["ranked_by"] for row in rows] == ["BM25", "cosine", "0.5 cosine + 0.5 BM25"]
+    assert rows[2]["compared"]["animals"]["n"] == 1
+
+
+def test_rows_of_keywords_belong_to_retrieval(opencse: Run, tmp_path: Path) -> None:
+    for options, message in (
+        (("--suite", "sts", "--hybrid"), "--bm25 and --hybrid are for retrieval"),
+        (("--suite", "retrieval", "--hybrid-weight", 0.3), "--hybrid-weight needs --hybrid"),
+        (("--suite", "retrieval", "--language", "de"), "--language needs --bm25 or --hybrid"),
+        (("--suite", "retrieval", "--bm25", "--language", "klingon"), "no stems for the language 'klingon'"),
+    ):
+        code, _, err = opencse("evaluate", "opencse-mini", "--data", tmp_path, *options)
+        assert code == 2
+        assert message in err
 
 
 QUICK = [
@@ -29,6 +67,7 @@ def data(small_sts: Path) -> Path:
     return small_sts.parent
 
 
+@pytest.mark.slow
 def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     command = [
@@ -60,20 +99,16 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
     assert "4 of 6 runs were finished before" in stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (["--recipes", "simcse,simsce"], "unknown recipe 'simsce'"),
-        (["--baseline", "esimcse"], "the baseline 'esimcse' is not among the recipes"),
-        (["--seeds", "4-2"], "seeds: '4-2' is neither a number nor a range"),
-        (["--suites", "sts,transfre"], "unknown suite 'transfre'"),
         (["--data", "/nowhere"], "no such folder"),
         (["--metric", "sts.averag"], "no score 'sts.averag' (did you mean 'sts.average'?)"),
         (
             ["--metric", "sts.sts12.foo", "--dry-run"],
             "no score 'sts.sts12.foo' (did you mean 'sts.sts12'?); there are: ",
         ),
-        (["--metric", "sts.foo", "--dry-run"], "no score 'sts.foo' (did you mean 'sts.stsb'?); there are: sts.sts12, "),
     ],
 )
 def test_mistakes_are_told_in_one_line(
@@ -86,6 +121,7 @@ def test_mistakes_are_told_in_one_line(
     refused(opencse(*with_options(command, *change)), message)
 
 
+@pytest.mark.slow
 def test_the_command_is_the_same_under_another_name_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +142,7 @@ def test_the_command_is_the_same_under_another_name_of_the_program(
     assert commands == [shlex.join(["opencse", *words])]
 
 
+@pytest.mark.slow
 def test_seeds() -> None:
     assert seeds_of("42") == [42]
     assert seeds_of("1, 5-7,9") == [1, 5, 6, 7, 9]
@@ -114,6 +151,7 @@ def test_seeds() -> None:
             seeds_of(wrong)
 
 
+@pytest.mark.slow
 def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) -> None:
     command = [
         "reproduce", "simcse:bert-base", sample.TRAIN, "--out", tmp_path / "out", "--model", tiny_folder,
@@ -130,25 +168,7 @@ def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) 
     assert f"{got - 76.25:+.2f}" in average
 
 
-def test_where_every_run_keeps_its_start_it_is_said(
-    opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from opencse.adapting.selection import DevScore
-    from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
-
-    scores = iter(range(90, 0, -1))
-    monkeypatch.setattr(GradedPairSelector, "score", lambda self, encoder: DevScore(float(next(scores))))
-    out = tmp_path / "out"
-    code, stdout, stderr = opencse(
-        "compare", sample.TRAIN, "--out", out, "--recipes", "simcse", "--starts", tiny_folder, "--seeds", "1-2",
-        "--data", data, "--kept", *QUICK,
-    )  # fmt: skip
-    assert code == 0, stderr
-    for told in (" ".join(stdout.split()), (out / "comparison.md").read_text()):
-        assert "start was kept in 2 of 2 runs" in told
-    assert json.loads((out / "comparison.json").read_text())["rows"][0]["starts_kept"] == 2
-
-
+@pytest.mark.slow
 def test_a_study_file(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) -> None:
     study = tmp_path / "study.toml"
     study.write_text(
@@ -171,3 +191,35 @@ def test_a_study_file(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Pat
     code, _, stderr = opencse("compare", sample.TRAIN)
     assert code == 2
     assert "--out, --recipes and --data missing" in stderr
+
+
+@pytest.fixture
+def model(tiny_folder: Path, tmp_path: Path) -> Path:
+    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.slow
+def test_a_cosine_gets_a_meaning(opencse: Run, model: Path, tmp_path: Path) -> None:
+    plain = opencse("similarity", model, "The kettle is boiling.", "The kettle is boiling.", "Snow.")[1]
+    assert "random pairs" not in plain
+    code, stdout, stderr = opencse("calibrate", model, sample.TRAIN, "--pairs", sample.DEV, "--cut", "3.5")
+    assert code == 0, stderr
+    assert "random pairs   1 %:" in stdout
+    assert "by best F1: precision" in stdout
+    assert (model / "calibration.json").is_file()
+    code, stdout, stderr = opencse("similarity", model, "The kettle is boiling.", "The kettle is boiling.", "Snow.")
+    assert code == 0, stderr
+    first, second = stdout.splitlines()
+    assert "above 100.0 % of random pairs  similar  The kettle" in first
+    assert "% of random pairs" in second
+
+
+@pytest.mark.slow
+def test_a_calibration_of_another_model_is_refused(opencse: Run, model: Path, tmp_path: Path) -> None:
+    assert opencse("calibrate", model, sample.TRAIN)[0] == 0
+    other = SentenceEncoder.load(model, pooling="cls", device="cpu")
+    other.save(model)
+    code, _, stderr = opencse("similarity", model, "One.", "Two.")
+    assert code == 2
+    assert "calibrate again, or delete the file" in stderr
