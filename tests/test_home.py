@@ -73,17 +73,3 @@ def test_paths_of_settings_recipes_and_the_cache_follow_the_rule(home: Path, mon
     assert split_name("~/mine.toml:small") == (f"{home}/mine.toml", ["small"])
     monkeypatch.setenv("OPENCSE_CACHE", "~/cache")
     assert cache_root() == home / "cache"
-
-
-def test_functions_and_classes_write_to_the_home_folder(home: Path) -> None:
-    (home / "a.txt").write_text("The kettle boils.\nSnow fell.\n")
-    opencse.encode("opencse-mini", "~/a.txt", "~/a.npy")
-    encoder = opencse.SentenceEncoder("opencse-mini", device="cpu")
-    encoder.save("~/model")
-    opencse.Index.build("~/index", ["Rain falls."], encoder).close()
-    with opencse.Index.open("~/index") as index:
-        assert index.info().rows == 1
-    assert opencse.load("~/model").dimension == encoder.dimension
-    assert [hit.text for hit in opencse.query_index("~/index", ["~/rain"], model="~/model")[0]] == ["Rain falls."]
-    assert {path.name for path in home.iterdir()} == {"a.txt", "a.npy", "model", "index"}
-    assert not any(Path().iterdir())

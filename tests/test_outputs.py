@@ -22,7 +22,6 @@ from opencse.crash_safe import (
     GrowingFile,
     ResumableFile,
     append_lines,
-    changed_key,
     folder_versions,
     partial_path,
     read_lines,
@@ -360,11 +359,6 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     with ResumableFile.open(tmp_path / "out", {"rows": 1}, header=b"", row_size=1, say=print):  # noqa: SIM117
         with pytest.raises(UserError, match="another process is writing it"):
             write(tmp_path / "out", 1)
-
-
-def test_the_key_that_changed() -> None:
-    assert changed_key({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2}) is None
-    assert changed_key({"a": 1}, {"a": 1, "b": 2}) == "b"
 
 
 def test_a_journal_without_its_unfinished_line(tmp_path: Path) -> None:

@@ -6,14 +6,12 @@ import ast
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
-import counts
 import pytest
-import words
 
 import opencse
+from helpers import script
 from opencse.analysis.pages import how_to_load
 from opencse.analysis.report import paragraph, write_report
 from opencse.encoder.encoder import SentenceEncoder
@@ -26,9 +24,7 @@ from opencse.text import sample
 from opencse.text.corpus import CorpusFacts
 
 ROOT = Path(__file__).parent.parent
-
-
-sys.path.insert(0, str(ROOT / "tools"))
+counts, words = (script(ROOT / "tools" / f"{name}.py") for name in ("counts", "words"))
 
 
 def repository(folder: Path, **modules: str) -> Path:

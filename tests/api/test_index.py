@@ -78,20 +78,6 @@ def test_added_files_are_read_with_the_columns_of_the_index(tmp_path: Path, monk
     }
 
 
-def test_a_column_of_numbers_is_one_next_to_other_files(tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts/table.csv").write_text("text,size\nA cat.,1000\nA dog.,150\n", encoding="utf-8")
-    (tmp_path / "texts/page.md").write_text("# Cows\n\nA cow.\n", encoding="utf-8")
-    opencse.build_index(tmp_path / "i", "opencse-mini", tmp_path / "texts", metadata=["size"], device="cpu")
-    hits = opencse.query_index(tmp_path / "i", ["cat"], where=["size<200"], device="cpu")[0]
-    assert [hit.text for hit in hits] == ["A dog."]
-    lines = '{"text": "A pig.", "size": 90}\n{"text": "A hen.", "size": "90"}\n'
-    (tmp_path / "texts/more.jsonl").write_text(lines, encoding="utf-8")
-    opencse.build_index(tmp_path / "j", "opencse-mini", tmp_path / "texts", metadata=["size"], device="cpu")
-    hits = opencse.query_index(tmp_path / "j", ["cat"], where=["size<200"], device="cpu")[0]
-    assert sorted(hit.text for hit in hits) == ["A dog.", "A pig."]
-
-
 QUERIES = ["a man with a guitar", "rain in the city"]
 
 

@@ -14,8 +14,6 @@ from helpers import Heard
 from opencse.api import serving
 from opencse.api.serving import KEY_VARIABLE
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.opening import load
-from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -51,22 +49,6 @@ def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: p
             serving._keys(file)
     with pytest.raises(UserError, match="cannot be read"):
         serving._keys(tmp_path / "missing.txt")
-
-
-def test_a_model_without_an_index_gets_the_texts_of_the_first(tmp_path: Path, tiny_folder: Path) -> None:
-    first, second = (SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu") for pooling in ("mean", "cls"))
-    Index.build(tmp_path / "i", [{"text": "A cat sleeps.", "id": "a"}, {"text": "Rain.", "id": "b"}], second).close()
-    reporter = Heard()
-    encoders: dict[str, TextEncoder] = {"x": first, "y": second}
-    opened = [Index.open(tmp_path / "i") for _ in range(2)]
-    indexes = serving._indexes(opened[:1], encoders, {}, tmp_path, reporter)
-    assert list(indexes) == ["y", "x"]
-    assert [(hit.id, hit.text) for hit in indexes["x"].rows()] == [("a", "A cat sleeps."), ("b", "Rain.")]
-    assert "x: has no index, so the 2 texts of the first one are encoded now" in reporter.said
-    with pytest.raises(UserError, match="y has an index already"):
-        serving._indexes(opened, encoders, {}, tmp_path, reporter)
-    for index in indexes.values():
-        index.close()
 
 
 TEXTS = [f"Water number {i} is cold in the cup of the house." for i in range(40)]
@@ -149,26 +131,6 @@ def test_from_labels_to_evaluate_and_adapt(
     assert f"{out}: continues with 40 queries, 40 of them answered" in reporter.said
     assert "1 query added" in reporter.said
     assert "50% of the queries are dev queries, the others are test queries" in reporter.said
-
-
-def test_finished_queries_are_opened_again_for_the_hits_of_another_index(
-    index: Path, served: Callable[..., Any], tmp_path: Path, tiny_folder: Path
-) -> None:
-    queries = [f"cold water number {i} in a cup" for i in range(3)]
-    answers = {query: i for i, query in enumerate(queries)}
-    reporter, out = Heard(), tmp_path / "out"
-    served(answers)
-    opencse.label(index, out, queries=queries, port=0, device="cpu", progress=reporter)
-    rows = [IndexRow(text, str(i)) for i, text in enumerate(TEXTS)]
-    Index.build(tmp_path / "other", rows, load("opencse-mini"), model="opencse-mini").close()
-    seen = served(answers)
-    opencse.label([index, tmp_path / "other"], out, port=0, device="cpu", progress=reporter)
-    assert "3 finished queries have hits that were not shown before; the page opens them again" in reporter.said
-    assert [query["finished"] for query in seen[-1]["queries"]] == [False] * 3
-    assert (seen[-1]["indexes"], seen[-1]["models"]) == (
-        [str(index), str(tmp_path / "other")], [str(tiny_folder), "opencse-mini"],
-    )  # fmt: skip
-    assert reporter.said[-1] == f"next: opencse evaluate {tiny_folder} opencse-mini --suite retrieval --data {out}"
 
 
 def test_what_is_refused(index: Path, tmp_path: Path, served: Callable[..., Any]) -> None:

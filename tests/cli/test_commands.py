@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import importlib.util
 import json
@@ -71,20 +70,6 @@ def test_dry_run_prints_the_plan_and_writes_nothing(opencse: Run, tiny_folder: P
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow
-def test_train_on_columns_and_skip_lines(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-    rows = [f"question number {i}\tanswer number {i}\twrong answer {i}" for i in range(20)]
-    (tmp_path / "t.tsv").write_text("\n".join(rows))
-    (tmp_path / "skip.txt").write_text("1\n3\n")
-    code, stdout, err = opencse(
-        "train", tmp_path / "t.tsv", "-o", tmp_path / "out", "-r", "simcse-supervised", "-m", tiny_folder,
-        "--columns", "1,2,3", "--skip-lines", tmp_path / "skip.txt", *QUICK, "--dry-run",
-    )  # fmt: skip
-    assert code == 0, err
-    assert "18 rows of 3 texts" in stdout
-    assert "negatives  15 per anchor, 1 hard" in stdout
-
-
 @pytest.fixture
 def sts_folder(tmp_path: Path) -> Path:
     """All seven tasks, a few pairs each."""
@@ -120,29 +105,6 @@ def test_evaluate_layer_by_layer(opencse: Run, sts_folder: Path, tiny_folder: Pa
 
 
 @pytest.mark.slow
-def test_evaluate_writes_a_record_for_each_of_several(
-    opencse: Run, sts_folder: Path, tiny_folder: Path, tmp_path: Path
-) -> None:
-    told = ["--data", sts_folder.parent, "--tasks", "stsb", "--json"]
-    names = ["bag-of-words", str(tiny_folder)]
-    assert opencse("evaluate", *names, *told, tmp_path / "two.json")[0] == 0
-    together = json.loads((tmp_path / "two.json").read_text())
-    assert [record["model"] for record in together] == names
-    for name, record in zip(names, together, strict=True):
-        assert opencse("evaluate", name, *told, tmp_path / "one.json")[0] == 0
-        assert json.loads((tmp_path / "one.json").read_text())["sts"] == record["sts"]
-    (sts_folder.parent / "sts-regressor").mkdir()
-    told = ["--data", sts_folder.parent, "--json", tmp_path / "suites.json"]
-    code, _, err = opencse("evaluate", "bag-of-words", "--suite", "sts,sts-regressor", *told)
-    assert code == 2, err
-    assert [set(record) & {"sts"} for record in json.loads((tmp_path / "suites.json").read_text())] == [{"sts"}]
-    told = ["--data", sts_folder, "--tasks", "stsb", "--layers", "3,0", "--json", tmp_path / "layers.json"]
-    assert opencse("evaluate", tiny_folder, *told)[0] == 0
-    layers = [record["model"] for record in json.loads((tmp_path / "layers.json").read_text())]
-    assert layers == [f"{tiny_folder}, layer 3", f"{tiny_folder}, layer 0"]
-
-
-@pytest.mark.slow
 def test_help_of_a_command_loads_little(opencse: Run) -> None:
     program = "import sys; from opencse.cli import main\ntry:\n    main()\nfinally:\n    print(*sys.modules)"
     for words in (["train"], ["index", "build"]):
@@ -150,14 +112,6 @@ def test_help_of_a_command_loads_little(opencse: Run) -> None:
         loaded = subprocess.run(told, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
         assert "typer" in loaded
         assert not {"rich", "torch", "numpy"} & set(loaded), words
-
-
-@pytest.mark.slow
-def test_help_names_arguments_as_its_sentences_do(opencse: Run) -> None:
-    _, shown, _ = opencse("adapt", "--help")
-    assert "opencse adapt [OPTIONS] {CORPUS}" in shown
-    assert "CORPUS is all of it" in " ".join(shown.split())
-    assert "list[" not in shown
 
 
 @pytest.mark.slow
@@ -203,30 +157,6 @@ class TestBadInput:
         shutil.copytree(tiny_folder, folder)
         (folder / "tokenizer.json").unlink()
         refused(self.train(opencse, tmp_path, sample.TRAIN, "--model", folder), "no tokenizer")
-
-    @pytest.mark.usefixtures("not_drawn")
-    def test_full_disk(self, opencse: Run, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The run stops with one line; what was saved before goes on with --resume once there is room."""
-        import safetensors.torch
-
-        whole = safetensors.torch.save_file
-        calls = []
-
-        def full_at_third(tensors: object, path: Path, *more: object) -> None:
-            calls.append(path)
-            if len(calls) == 3:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            whole(tensors, path, *more)
-
-        monkeypatch.setattr(safetensors.torch, "save_file", full_at_third)
-        arguments = ["-m", tiny_folder, "--set", "training.max_steps=8", "--set", "training.checkpoint_every=2"]
-        text = few_texts(tmp_path, 800)
-        refused(self.train(opencse, tmp_path, text, *arguments), "No space left on device", "--resume")
-        state = json.loads((tmp_path / "out" / "checkpoint" / "state.json").read_text())
-        assert state["step"] == 4
-        code, _, err = self.train(opencse, tmp_path, text, *arguments, "--resume")
-        assert code == 0, err
-        assert "resumed at step 4" in err
 
     def test_usage_errors_exit_with_2(self, opencse: Run) -> None:
         assert opencse("train")[0] == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run, refused, with_options
+from helpers import Run
 from opencse import SentenceEncoder
 from opencse.api.study_file import seeds_of
 from opencse.errors import UserError
@@ -41,18 +41,6 @@ def test_retrieval_is_scored(opencse: Run, tmp_path: Path) -> None:
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [row["ranked_by"] for row in rows] == ["BM25", "cosine", "0.5 cosine + 0.5 BM25"]
     assert rows[2]["compared"]["animals"]["n"] == 1
-
-
-def test_rows_of_keywords_belong_to_retrieval(opencse: Run, tmp_path: Path) -> None:
-    for options, message in (
-        (("--suite", "sts", "--hybrid"), "--bm25 and --hybrid are for retrieval"),
-        (("--suite", "retrieval", "--hybrid-weight", 0.3), "--hybrid-weight needs --hybrid"),
-        (("--suite", "retrieval", "--language", "de"), "--language needs --bm25 or --hybrid"),
-        (("--suite", "retrieval", "--bm25", "--language", "klingon"), "no stems for the language 'klingon'"),
-    ):
-        code, _, err = opencse("evaluate", "opencse-mini", "--data", tmp_path, *options)
-        assert code == 2
-        assert message in err
 
 
 QUICK = [
@@ -97,28 +85,6 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
     code, _, stderr = opencse(*wider)
     assert code == 0, stderr
     assert "4 of 6 runs were finished before" in stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (["--data", "/nowhere"], "no such folder"),
-        (["--metric", "sts.averag"], "no score 'sts.averag' (did you mean 'sts.average'?)"),
-        (
-            ["--metric", "sts.sts12.foo", "--dry-run"],
-            "no score 'sts.sts12.foo' (did you mean 'sts.sts12'?); there are: ",
-        ),
-    ],
-)
-def test_mistakes_are_told_in_one_line(
-    opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path, change: list[str], message: str
-) -> None:
-    command = [
-        "compare", sample.TRAIN, "--out", tmp_path / "out", "--recipes", "simcse", "--starts", tiny_folder,
-        "--seeds", "1", "--data", data, *QUICK,
-    ]  # fmt: skip
-    refused(opencse(*with_options(command, *change)), message)
 
 
 @pytest.mark.slow
@@ -213,13 +179,3 @@ def test_a_cosine_gets_a_meaning(opencse: Run, model: Path, tmp_path: Path) -> N
     first, second = stdout.splitlines()
     assert "above 100.0 % of random pairs  similar  The kettle" in first
     assert "% of random pairs" in second
-
-
-@pytest.mark.slow
-def test_a_calibration_of_another_model_is_refused(opencse: Run, model: Path, tmp_path: Path) -> None:
-    assert opencse("calibrate", model, sample.TRAIN)[0] == 0
-    other = SentenceEncoder.load(model, pooling="cls", device="cpu")
-    other.save(model)
-    code, _, stderr = opencse("similarity", model, "One.", "Two.")
-    assert code == 2
-    assert "calibrate again, or delete the file" in stderr

@@ -15,7 +15,6 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from helpers import Run
-from opencse.analysis.calibration import calibrate
 from opencse.api.index import build_index
 from opencse.cli.nearest import nearest
 from opencse.cli.passages import LINES, best_start, blocks
@@ -128,19 +127,6 @@ def test_bad_input_is_one_line(opencse: Run, built: Path, arguments: tuple[objec
 
 
 @pytest.mark.slow
-def test_negatives_of_a_file(opencse: Run, built: Path) -> None:
-    lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:60]
-    Path("pairs.tsv").write_text("\n".join(["anchor\tpositive", *(f"{line[:-1]}\t{line}" for line in lines)]))
-    assert opencse("index", "build", "s", "opencse-mini", "pairs.tsv", "--fields", "positive")[0] == 0
-    code, out, err = opencse("index", "negatives", "s", "pairs.tsv", "--out", "t.jsonl", "--count", 2)
-    assert (code, err) == (0, "")
-    assert out.startswith("t.jsonl: 1")
-    first = json.loads(Path("t.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    assert first.keys() == {"anchor", "positive", "negative"}
-    assert first["negative"] in lines
-
-
-@pytest.mark.slow
 def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("manual").mkdir()
@@ -159,22 +145,6 @@ def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, m
     assert "manual: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata" in err
     code, _, err = opencse("check", "manual")
     assert code == 0, err
-
-
-@pytest.mark.slow
-def test_the_weight_of_hybrid_search_is_tuned_and_named(opencse: Run, tmp_path: Path) -> None:
-    lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:160]
-    texts = [f"{one} {other}" for one, other in zip(lines[::2], lines[1::2], strict=True)]
-    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
-    index = tmp_path / "tuned"
-    assert opencse("index", "build", index, "opencse-mini", tmp_path / "texts.txt")[0] == 0
-    code, stdout, err = opencse("index", "tune", index, "--json", tmp_path / "tuned.json")
-    assert code == 0, err
-    record = json.loads((tmp_path / "tuned.json").read_text())
-    weight = f"weight of the vectors {record['weight']:.2f} ({record['source']})"
-    assert weight in stdout
-    assert weight in opencse("index", "info", index)[1]
-    assert weight in opencse("index", "query", index, "a man", "--hybrid")[2]
 
 
 LONG = " ".join(f"word{number}" for number in range(200)) + " Kettles are descaled with vinegar. " + "rest " * 200
@@ -286,24 +256,6 @@ def test_bad_input_is_told_before_anything_is_encoded(corpus: Path, tmp_path: Pa
     assert "no such file" in refusal_of("opencse-mini", "--corpus", tmp_path / "no.txt", "-q", "x")
     assert "a query is blank" in refusal_of("opencse-mini", *column, "-q", " ")
     assert run("opencse-mini", *column, "-q", "x", "-k", 0).exit_code == 2
-
-
-@pytest.mark.slow
-def test_a_calibrated_model_tells_what_its_cosines_mean(corpus: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
-    encoder.save(model)
-    calibration = calibrate(encoder, corpus.read_text(encoding="utf-8").splitlines())
-    calibration.save(model)
-    asked = ("--corpus", corpus, "--columns", 2, "--query", "A cat sleeps.", "--json", tmp_path / "n.json")
-    result = run(model, "opencse-mini", *asked)
-    assert result.exit_code == 0, result.output
-    found = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))["queries"][0]["models"]
-    for one in found[str(model)]:
-        assert one["percentile"] == calibration.percentile_of(one["score"])
-    alone = " ".join(run(model, *asked).stdout.replace("│", " ").split())
-    assert all(f", above {one['percentile']:.1f} % of random pairs)" in alone for one in found[str(model)])
-    assert [one["percentile"] for one in found["opencse-mini"]] == [None] * 3
 
 
 @pytest.mark.slow

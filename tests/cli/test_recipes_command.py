@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 
 from helpers import Run, refused
-from opencse.recipes.outline import FAMILIES
 from opencse.recipes.recipe import load_recipe
-from opencse.recipes.recipe_files import recipe_names, recipe_text
+from opencse.recipes.recipe_files import recipe_text
 
 
 def rows(table: str) -> list[list[str]]:
@@ -34,26 +32,6 @@ def whole_rows(table: str) -> dict[str, list[str]]:
                 found[name] = ["\n".join(filter(None, both)) for both in zip(found[name], cells, strict=True)]
         begins = line[:1] != "│"
     return found
-
-
-@pytest.mark.slow
-def test_the_list_has_one_line_per_recipe_grouped_by_family(opencse: Run) -> None:
-    code, stdout, _ = opencse("recipes")
-    assert code == 0
-    lines = stdout.splitlines()
-    row_of = {line.split()[0]: number for number, line in enumerate(lines) if line.strip()}
-    headings = {
-        heading: row for row, line in enumerate(lines) for heading in FAMILIES.values() if heading == line.strip()
-    }
-    families = [family for family, heading in FAMILIES.items() if heading in headings]
-    for family, following in zip_longest(families, families[1:]):
-        stop = len(lines) if following is None else headings[FAMILIES[following]]
-        members = [name for name in recipe_names() if headings[FAMILIES[family]] < row_of[name] < stop]
-        assert members == [name for name in recipe_names() if load_recipe(name).family == family]
-        assert members
-    assert lines[row_of["esimcse"]].split()[-5:] == ["78.27", "Wu", "et", "al.", "2022"]
-    assert "67.10 (STS-B dev)" in lines[row_of["next-sentence"]]
-    assert lines[-1].endswith("opencse recipes presets NAME")
 
 
 @pytest.mark.slow

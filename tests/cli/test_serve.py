@@ -102,24 +102,6 @@ def test_scores(opencse: Run, index: Path, tmp_path: Path, encoder: SentenceEnco
     assert opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")[0] == 0
 
 
-def test_what_is_refused(opencse: Run, index: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "file.txt").write_text("mine\n")
-    (tmp_path / "empty.txt").write_text("")
-    for arguments, message in (
-        (("--out", tmp_path / "mine"), "is not empty"),
-        (("--out", tmp_path / "out", "--json", tmp_path / "a.json"), "--json is for scores"),
-        (("--out", tmp_path / "out", "--queries", tmp_path / "empty.txt"), "empty.txt"),
-    ):
-        code, _, err = opencse("label", index, *arguments, "--port", 0, "--no-open", "--device", "cpu")
-        assert code == 2, arguments
-        assert message in err.splitlines()[-1]
-    assert (tmp_path / "mine" / "file.txt").read_text() == "mine\n"
-    assert not (tmp_path / "out").exists()
-    code, _, err = opencse("label", tmp_path / "nothing", "--out", tmp_path / "out")
-    assert code == 2
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 def test_a_killed_server_loses_nothing(index: Path, tmp_path: Path, forked: Forks) -> None:
@@ -179,18 +161,3 @@ def test_questions_are_written_and_what_follows_is_said(
     assert {json.loads(line)["answer"] for line in out.read_text().splitlines()} == set(TEXTS)
     assert rule.bodies[0]["top_p"] == 0.5
     assert "temperature" not in rule.bodies[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--endpoint", "http://127.0.0.1:9/v1"], "cannot be reached"),
-        (["--endpoint", "http://127.0.0.1:9", "--body", "top_p=1"], "--body top_p=1: is no JSON object"),
-    ],
-)
-def test_bad_input_is_one_line(opencse: Run, corpus: Path, tmp_path: Path, options: list[str], message: str) -> None:
-    code, _, stderr = opencse("questions", corpus, "--model", "rule", "--out", tmp_path / "p.jsonl", *options)
-    assert code == 2
-    assert message in stderr.splitlines()[-1]
-    assert "Traceback" not in stderr
-    assert not (tmp_path / "p.jsonl").exists()

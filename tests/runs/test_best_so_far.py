@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -24,8 +23,6 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
-from opencse.model_folder.hybrid_weight import read_hybrid_weight
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.objective.objective import Objective
 from opencse.outputs import LOCK
 from opencse.progress import Silent
@@ -132,34 +129,6 @@ def test_a_stopped_run_leaves_a_model_and_still_continues_bit_for_bit(job: Train
     assert np.isfinite(left.encode(TEXTS)).all()
     job.run(run.path, resume=True)
     assert files(run.path) == files(tmp_path / "whole")
-
-
-def test_a_stopped_run_does_not_keep_the_hybrid_weight_of_its_start(job: TrainJob, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(job.model, pooling="mean", device="cpu")
-    encoder.hybrid_weight = HybridWeight(0.9, "queries")
-    encoder.save(tmp_path / "start")
-    assert read_hybrid_weight(tmp_path / "start") == HybridWeight(0.9, "queries")
-    stopped(replace(job, model=str(tmp_path / "start")), tmp_path / "run", 3)
-    assert read_hybrid_weight(tmp_path / "run") is None
-    write_best_so_far(RunFolder(tmp_path / "run"), last=True)
-    assert read_hybrid_weight(tmp_path / "run" / "last") is None
-
-
-@pytest.mark.slow
-def test_the_kept_step_is_the_best_one_that_was_evaluated(job: TrainJob, tmp_path: Path) -> None:
-    told = stopped(job, tmp_path / "run", 5)
-    checkpoint = load_checkpoint(RunFolder(tmp_path / "run").checkpoint)
-    assert checkpoint is not None
-    history = History({int(k): DevScore(**v) for k, v in checkpoint.values["history"]["found"].items()})
-    start = history.scores[0]
-    left = load_file(tmp_path / "run" / "model.safetensors")
-    better = history.scores[history.best_step] > start
-    expected = checkpoint.of("best") if better else None
-    assert ("the best model so far is that of step" in told) is better
-    if expected is None:
-        given = SentenceEncoder.load(job.model, pooling="mean", device="cpu").backbone.state_dict()
-        expected = {f"backbone.{name}": tensor for name, tensor in given.items()}
-    assert all(torch.equal(tensor, expected[f"backbone.{name}"]) for name, tensor in left.items())
 
 
 @pytest.mark.slow
@@ -374,19 +343,6 @@ def test_weights_of_the_last_step_that_are_kept_are_on_the_disk_once(tiny_folder
     run.share_weights()
     shutil.rmtree(run.last)
     assert fingerprint(SentenceEncoder.load(run.path)) == before, "deleting one leaves the other"
-
-
-def test_a_file_system_without_links_has_copies(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError("no links here")
-
-    monkeypatch.setattr(os, "link", refuse)
-    run = without_dev(tiny_folder, tmp_path / "out")
-    assert not (run.path / "model.safetensors").samefile(run.last / "model.safetensors")
-    assert fingerprint(SentenceEncoder.load(run.path)) == fingerprint(SentenceEncoder.load(run.last))
-    assert not list(run.path.rglob(".writing-*"))
 
 
 def test_only_pretraining_keeps_the_masked_lm_head() -> None:

@@ -24,9 +24,7 @@ from opencse.progress import Silent
 from opencse.runs import lock
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import FolderState, RunFolder
-from opencse.runs.job import TrainJob
 from opencse.runs.lock import Owner, held, require_free, was_locked
-from opencse.text.readers import Source
 
 QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_every=1", "encoder.pooling=mean")
 
@@ -200,20 +198,6 @@ def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
 
 
 @pytest.mark.slow
-def test_folders_of_the_users_stay_whatever_they_are_called(
-    finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    mine = (".writing-notes/a.txt", "last/.writing-notes/a.txt", ".writing-start/a.txt", ".writing-2024-notes.txt")
-    for name in mine:
-        (run / name).parent.mkdir(exist_ok=True)
-        (run / name).write_text("mine")
-    trained(text, run, tiny_folder, resume=True)
-    assert [(run / name).read_text() for name in mine] == ["mine"] * len(mine)
-
-
-@pytest.mark.slow
 def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
     finished: Path, text: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,19 +247,6 @@ def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
     assert not killed
     assert kill_at > 8
     assert FolderState.FOREIGN not in states
-
-
-@pytest.mark.slow
-def test_a_dry_run_asks_the_same_and_writes_nothing(finished: Path, text: Path, tiny_folder: Path) -> None:
-    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=QUICK, dev=None, device="cpu")
-    before = contents(finished)
-    assert job.dry_run(finished, resume=True).steps == 2
-    other = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=("training.max_steps=3",), dev=None)
-    with pytest.raises(UserError, match="cannot resume with another"):
-        other.dry_run(finished, resume=True)
-    with pytest.raises(UserError, match="holds a run already"):
-        job.dry_run(finished)
-    assert contents(finished) == before
 
 
 CHILD = """

@@ -5,21 +5,17 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from helpers import filled
-from opencse.adapting.preset_names import CHOSEN
-from opencse.adapting.selection import Selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.locate import BUILTIN
 from opencse.objective.vectors.generator import random_state, restore, seeded
-from opencse.processes import Processes, gpu_of, joined
+from opencse.processes import Processes, gpu_of
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs import job as job_module
@@ -27,7 +23,7 @@ from opencse.runs.bounds import Sizes, bounded_settings
 from opencse.runs.job import TrainJob, device_of_process
 from opencse.runs.opened import longest_text, near_duplicates
 from opencse.runs.plan import Plan
-from opencse.runs.resolving import require_settings, resolve_for_run
+from opencse.runs.resolving import resolve_for_run
 from opencse.text import sample
 from opencse.text.given import GivenTexts, open_texts
 from opencse.text.readers import Source
@@ -68,16 +64,6 @@ def test_shuffled_lines_are_a_doubt_where_their_order_is_read(recipe: str, doubt
     shown = [one for one in plan.lines() if one.startswith("doubt ")]
     assert len(shown) == doubted
     assert all("lines: the lines seem to be shuffled" in one for one in shown)
-
-
-def test_the_optimizer_and_the_encoder_that_is_kept(plan: Plan) -> None:
-    assert line(plan, "rate").startswith("rate       3e-05, linear schedule, seed 42")
-    recipe = load_recipe("ct:rmsprop:better")
-    dev = SimpleNamespace(name="pairs", size="3 pairs")
-    other = replace(plan, recipe=recipe, dev=cast(Selector, dev))
-    rates = "1e-05, from step 502 8e-06, from step 1,002 6e-06, from step 1,502 4e-06, from step 2,002 2e-06"
-    assert line(other, "rate") == f"rate       {rates}, constant schedule, RMSprop, seed 42"
-    assert line(other, "selection") == "selection  best of both encoders on pairs (3 pairs), every 500 steps"
 
 
 PREPARED = ("training.batch_size=4", "training.precision=float32")
@@ -228,16 +214,6 @@ def test_a_recipe_made_in_python_is_taken_as_it_is() -> None:
         resolve_for_run(recipe, settings=("training.epochs=3",))
 
 
-def test_settings_have_to_suit_one_of_the_presets_that_may_be_chosen() -> None:
-    """The view `dropout`, which loose sentences get, has a setting that the view of pairs lacks."""
-    settings = ("objective.view.rates=[0.1, 0.2]",)
-    require_settings("adapt", presets=CHOSEN, settings=settings, model=BUILTIN)
-    with pytest.raises(UserError, match="rates"):
-        require_settings("adapt", settings=settings, model=BUILTIN)
-    with pytest.raises(UserError, match=r"did you mean 'epochs'"):
-        require_settings("adapt", presets=CHOSEN, settings=("training.epoch=2",), model=BUILTIN)
-
-
 TWELVE = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)))
 
 
@@ -307,19 +283,3 @@ def test_processes_share_gpus_where_there_are_fewer(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     assert [gpu_of(Processes(rank=n, count=4, local=n, on_machine=4)) for n in range(4)] == expected
-
-
-@pytest.mark.parametrize(("gpus", "backend"), [(2, "nccl"), (1, "gloo")])
-def test_processes_that_share_a_gpu_exchange_by_gloo(gpus: int, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[str] = []
-    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda number: begun.append(f"GPU {number}"))
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: False)
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda name, timeout: begun.append(name))
-    monkeypatch.setattr(torch.distributed, "new_group", lambda backend, timeout: None)
-    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
-    with joined("cuda") as world:
-        assert world.count == 2
-    assert begun == [f"GPU {gpus - 1}", backend]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from html import unescape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -80,21 +79,6 @@ def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> N
     assert all(0 <= line["dev_alignment"] <= 4 and line["dev_uniformity"] < 0 for line in dev)
     spearman = told["findings"]["subjects"][0]["spearman"]
     assert spearman == pytest.approx(dev[0]["dev"]), "the start is judged as the run judged it"
-
-
-@pytest.mark.slow
-def test_questions_that_selected_come_before_the_general_pairs(
-    job: TrainJob, tmp_path: Path, sentences: list[str]
-) -> None:
-    text = tmp_path / "documents.txt"
-    text.write_text("".join("\n".join(sentences[n : n + 12]) + "\n\n" for n in range(0, 1_200, 12)))
-    asked = TrainJob(text=Source(str(text)), recipe="next-sentence", model=job.model, settings=SETTINGS, dev="text")
-    result = asked.run(tmp_path / "run")
-    page = unescape(write_run_report(asked, result, Silent()).read_text())
-    told = page.index(f'class="verdict">{result.verdict[0].upper()}{result.verdict[1:]}')
-    assert told < page.index("On general pairs, which selected nothing: trained is")
-    assert page.count('class="verdict') == 1
-    assert "ndcg@10 x 100 by step" in page.lower()
 
 
 def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJob, tmp_path: Path) -> None:
@@ -182,14 +166,6 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert again.ended_early, "5 of 10 steps"
     assert again.result is not None
     assert again.result.score == 60.0
-
-
-def test_keys_of_a_later_version_stay(tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    record().write(file)
-    file.write_text(file.read_text().replace('"steps": 10', '"steps": 10, "later": [1]'))
-    RunRecord.read(file).write(file)
-    assert '"later"' in file.read_text()
 
 
 QUICK = ["training.max_steps=4", "training.batch_size=8", "training.evaluate_every=2", "training.seed=7"]

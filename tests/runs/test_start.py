@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,7 @@ from opencse.recipes.recipe import load_recipe
 from opencse.runs.forward import choose_forward
 from opencse.runs.job import TrainJob
 from opencse.runs.new_start import GivenEncoder, NewBackbone, NewStart, RenewedBackbone
-from opencse.runs.start import build_encoder, load_start, load_with_own_pooling, weigh_tokens
+from opencse.runs.start import build_encoder, weigh_tokens
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.given import open_texts
@@ -81,11 +80,6 @@ class TestSettle:
         assert taken(foreign, "simcse", 'encoder={ pooling = "cls" }') == ("cls", "none", False)
         assert taken(foreign, "simcse:first-last") == ("first_last_0", "none", False)
 
-    def test_who_sets_the_head_gets_the_head(self, foreign: Path) -> None:
-        assert taken(foreign, "simcse:mlp-kept") == ("mean", "mlp", True)
-        assert taken(foreign, "sscl-bert:dimension-128") == ("mean", "linear", True)
-        assert taken(foreign, "simcse", "encoder.head.kind=mlp") == ("mean", "mlp", False)
-
     def test_a_recipe_file_or_object_is_the_users_own_word(self, foreign: Path, tmp_path: Path) -> None:
         mine = tmp_path / "mine.toml"
         mine.write_text('name = "mine"\ntitle = "t"\n[encoder]\npooling = "cls"\nhead = { kind = "mlp" }\n')
@@ -106,24 +100,6 @@ class TestSettle:
             in TrainJob(text=TEXT, recipe="simcse-supervised", model=str(tmp_path)).start().reason
         )
 
-    def test_an_own_pooling_that_is_not_supported_is_refused_unless_replaced(
-        self, foreign: Path, tmp_path: Path
-    ) -> None:
-        import shutil
-
-        odd = tmp_path / "odd"
-        shutil.copytree(foreign, odd)
-        (odd / "1_Pooling" / "config.json").write_text(
-            json.dumps({"word_embedding_dimension": 32, "pooling_mode": ["cls", "max"]})
-        )
-        with pytest.raises(UserError, match="pooling cls \\+ max is not supported here"):
-            taken(odd)
-        assert taken(odd, "simcse", "encoder.pooling=mean")[0] == "mean"
-        start = TrainJob(
-            text=TEXT, recipe="simcse", model=str(odd), preset=None, settings=("encoder.pooling=mean",)
-        ).start()
-        assert load_with_own_pooling(start.recipe, start.model) is None
-
 
 @pytest.mark.slow
 def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, tmp_path: Path) -> None:
@@ -131,39 +107,6 @@ def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, 
     for folder in (result.folder, result.folder / "last"):
         for name in ("modules.json", "1_Pooling/config.json", "2_Dense/config.json"):
             assert (folder / name).read_text() == (foreign / name).read_text(), name
-
-
-@pytest.mark.slow
-def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
-    """Trained at [CLS], the start is scored at [CLS]; its own mean is scored beside it and guards what is kept."""
-    said: list[str] = []
-
-    class Ears(Silent):
-        def say(self, line: str) -> None:
-            said.append(line)
-
-    job = TrainJob(
-        text=TEXT,
-        recipe="simcse",
-        model=str(foreign),
-        preset=None,
-        settings=(*QUICK, "encoder.pooling=cls", "training.learning_rate=1e-9"),
-    )
-    start = job.start()
-    given = load_with_own_pooling(start.recipe, start.model, "cpu")
-    assert given is not None
-    assert given.pooling is Pooling.MEAN
-    assert load_start(start.recipe, start.model, "cpu").pooling is Pooling.CLS
-    result = job.run(tmp_path / "run", progress=Ears())
-    record = json.loads((result.folder / "run.json").read_text())
-    assert record["given"]["pooling"] == "mean"
-    assert record["given"]["value"] != record["start"]["value"] == result.scores[0]
-    assert f"with its own pooling mean {record['given']['value']:.2f}" in result.verdict
-    assert any(line.startswith("as given") and "own pooling mean" in line for line in said)
-    assert (
-        load_with_own_pooling(TrainJob(text=TEXT, recipe="simcse", model=str(foreign)).start().recipe, str(foreign))
-        is None
-    )
 
 
 @pytest.mark.slow
@@ -321,7 +264,7 @@ WEIGHED = (IDF, "training.max_steps=4", "training.evaluate_every=2", "training.c
 
 @pytest.fixture
 def own_start(encoder: SentenceEncoder, tmp_path: Path) -> Path:
-    """A own_start with a pooling of its own, mean."""
+    """A start with a pooling of its own, mean."""
     encoder.save(tmp_path / "start")
     return tmp_path / "start"
 
@@ -344,7 +287,7 @@ def test_the_weights_are_those_of_the_text(own_start: Path, tmp_path: Path, caps
 def test_the_folder_holds_the_best_candidate_and_the_verdict_names_it(
     own_start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, best: str
 ) -> None:
-    """A own_start that is kept has exactly the vectors of the model that was given."""
+    """A start that is kept has exactly the vectors of the model that was given."""
     given = SentenceEncoder.load(own_start)
     texts = ["A dog runs in the snow.", "Rain fell."]
 
@@ -365,8 +308,8 @@ def test_the_folder_holds_the_best_candidate_and_the_verdict_names_it(
     assert last.token_weights is not None, "what was trained had them"
     assert np.array_equal(kept.encode(texts), given.encode(texts)) == (best == "start")
     expected = {
-        "start": "the own_start is kept unchanged",
-        "weights": "the untrained own_start with token weights is kept",
+        "start": "the start is kept unchanged",
+        "weights": "the untrained start with token weights is kept",
     }
     assert expected.get(best, "the best model is kept") in result.verdict
     same = torch.equal(kept.backbone.state_dict()[LAYER], given.backbone.state_dict()[LAYER])

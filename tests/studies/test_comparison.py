@@ -274,14 +274,6 @@ def test_every_name_of_a_score_is_shown_whole(width: int) -> None:
     assert text.count(" 40.12 \u00b1 0.30 ") == 2 * len(NAMES)
 
 
-def test_the_only_start_is_in_the_title() -> None:
-    grid = Grid(["start", "recipe"], [["mini", "simcse"], ["mini", "esimcse"]])
-    table = grid.rich("scores")
-    assert table.title == "scores; start: mini"
-    assert [str(column.header) for column in table.columns] == ["recipe"]
-    assert grid.markdown()[0] == "| start | recipe |"
-
-
 def test_values_are_split_outside_brackets_and_quotes() -> None:
     grid = parse_grid(["a.b=1, 2", 'c="x,y",z', "d={ kind = 'k', n = 1 },[1,[2,3]]"])
     assert grid == {"a.b": ["1", "2"], "c": ['"x,y"', "z"], "d": ["{ kind = 'k', n = 1 }", "[1,[2,3]]"]}
