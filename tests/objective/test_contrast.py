@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -13,14 +12,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import Tensor
 
 from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
-from opencse.objective.left_out import LeftOut
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.noise import standard_normal
@@ -355,17 +352,6 @@ def build(**data: Any) -> Objective:
     return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
-def naive(anchor: Tensor, positive: Tensor, hard: Tensor, length: int) -> Tensor:
-    """SimCSE's eq. 5 of vectors cut to ``length``, pair by pair."""
-    losses = []
-    for i in range(len(anchor)):
-        a = anchor[i, :length]
-        columns = [positive[j, :length] for j in range(len(anchor))] + [hard[j, :length] for j in range(len(anchor))]
-        logits = torch.stack([a @ c / (a.norm() * c.norm()) / 0.05 for c in columns])
-        losses.append(torch.logsumexp(logits, 0) - logits[i])
-    return torch.stack(losses).mean()
-
-
 @pytest.mark.parametrize(
     ("nested", "words"),
     [
@@ -427,71 +413,6 @@ def test_a_head_that_is_dropped_is_refused(
 
 def directed(**settings: Any) -> Objective:
     return Objective.from_settings(validate(ObjectiveSettings, {"temperature": TAU, **settings}, "test"))
-
-
-def both_ways(keys: list[list[int]] | None = None, seed: int = 0) -> Representations:
-    random = torch.Generator().manual_seed(seed)
-    anchor, positive, hard = (torch.randn(N, D, generator=random, dtype=torch.float64) for _ in range(3))
-    reps = Representations.of(anchor, positive, hard.unsqueeze(1))
-    layer = torch.randn(2 * N, D, generator=random, dtype=torch.float64)
-    texts = reps.keys if keys is None else torch.tensor(keys)
-    return Representations(anchor, positive, reps.hard, texts, {Layer(-2): layer}, noise_seed=0)
-
-
-def cosine(a: Tensor, b: Tensor) -> float:
-    x, y = a.tolist(), b.tolist()
-    product: float = sum(p * q for p, q in zip(x, y, strict=True))
-    return product / (math.hypot(*x) * math.hypot(*y))
-
-
-def loops(reps: Representations, directions: str, partition: str, own_side: bool, hard: bool) -> float:
-    """The mean loss, example by example."""
-    sides = {"rows": (reps.anchor, reps.positive), "columns": (reps.positive, reps.anchor)}
-    names = ["rows", "columns"] if directions == "both" else [directions]
-    total = 0.0
-    for i in range(N):
-        positive = math.exp(cosine(reps.anchor[i], reps.positive[i]) / TAU)
-        sums = []
-        for name in names:
-            left, right = sides[name]
-            negatives = 0.0
-            for j in range(N):
-                same = set(reps.keys[i, :2].tolist()) & set(reps.keys[j, :2].tolist())
-                if j != i and not same:
-                    negatives += math.exp(cosine(left[i], right[j]) / TAU)
-                    negatives += math.exp(cosine(left[i], left[j]) / TAU) if own_side else 0.0
-                if hard and name == "rows" and int(reps.keys[j, 2]) not in reps.keys[i, :2].tolist():
-                    negatives += math.exp(cosine(left[i], reps.hard[j, 0]) / TAU)
-            sums.append(negatives)
-        if partition == "joint":
-            sums = [sum(sums)]
-        total += sum(-math.log(positive / (positive + negatives)) for negatives in sums) / len(sums)
-    return total / N
-
-
-@pytest.mark.parametrize("tile_bytes", [2**24, 80], ids=["at once", "in tiles"])
-@pytest.mark.parametrize("own_side", [False, True])
-def test_one_softmax_is_sentence_transformers_with_the_positive_once_per_direction(
-    own_side: bool, tile_bytes: int
-) -> None:
-    reps = both_ways()
-    sides = [side.clone().requires_grad_() for side in (reps.anchor, reps.positive)]
-    loss = MultipleNegativesRankingLoss(
-        model=None,
-        scale=1 / TAU,
-        directions=("query_to_doc", "doc_to_query", *(["query_to_query", "doc_to_doc"] if own_side else [])),
-        partition_mode="joint",
-    )
-    theirs = loss.compute_loss_from_embeddings(sides, torch.empty(0))
-    negatives = [{"kind": "in_batch", "columns": "positives_and_anchors" if own_side else "positives"}]
-    settings: dict[str, Any] = {"directions": "both", "partition": "joint", "negatives": negatives}
-    settings |= {"tile_bytes": tile_bytes}
-    some = Representations(sides[0], sides[1], reps.hard[:, :0], reps.keys[:, :2], noise_seed=0)
-    ours = directed(positive={"copies": 2}, **settings)(some).total
-    torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-    gradients = [torch.autograd.grad(total, sides) for total in (ours, theirs)]
-    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
-    assert directed(**settings)(some).total < ours - 1e-3, "once"
 
 
 LAYERS: dict[str, Any] = {"kind": "layers", "views": "anchor"}
@@ -563,23 +484,3 @@ def test_a_text_compared_with_itself_is_refused_where_the_positive_is_another_te
         made_of(view={"kind": view}, positive={"of": {"kind": kind}})
     made_of(view={"kind": "repeat_subwords"}, positive={"of": {"kind": kind}})  # as SSCL-BERT of single sentences
     made_of(view={"kind": view}, negatives=[], terms=[{"kind": "dcl"}])
-
-
-def test_what_is_set_is_counted_once() -> None:
-    everywhere = torch.tensor([[True, False, False], [False, False, True]])
-    own = (torch.tensor([[0], [1]]), torch.tensor([[0], [1]]))
-    rows, same = torch.tensor([1]), torch.tensor([[True, False, True]])
-    wanted = {"everywhere": [(0, 0), (1, 2)], "own": [(0, 0), (1, 1)], "same": [(1, 0), (1, 2)]}
-    for names in itertools.product([False, True], repeat=3):
-        chosen = dict(zip(wanted, names, strict=True))
-        out = LeftOut(
-            own if chosen["own"] else None,
-            rows if chosen["same"] else None,
-            same if chosen["same"] else None,
-            everywhere if chosen["everywhere"] else None,
-        )
-        cells = {cell for name, is_chosen in chosen.items() if is_chosen for cell in wanted[name]}
-        matrix = torch.zeros(2, 3)
-        out.set(matrix, 7.0)
-        assert {tuple(cell) for cell in matrix.nonzero().tolist()} == cells
-        assert out.counts(matrix).tolist() == [float(sum(row == r for row, _ in cells)) for r in range(2)]

@@ -1,28 +1,205 @@
-"""Fused layers against the plain ones and transformers' own: states, gradients, dropout, weights that change."""
+"""Fused layers and Triton's kernels against plain and double-precision ones: values, gradients, dropout."""
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from devices import DEVICE, use_triton
 
 use_triton()
 
-from opencse.kernels.fused import SLOTS, Copies, Setting, copied, fused_layer  # noqa: E402
+from opencse.kernels import triton_rows  # noqa: E402
+from opencse.kernels.fused import SLOTS, Setting, copied, fused_layer  # noqa: E402
 from opencse.kernels.packed import Block, pack  # noqa: E402
 from opencse.kernels.padded import FUSED, LayerWeights, Rates, layer_states, padded_states  # noqa: E402
+from opencse.kernels.triton_attention import attention, attention_gradients  # noqa: E402
+from opencse.kernels.triton_dropout import SeededDropout  # noqa: E402
+from opencse.kernels.triton_rows import (  # noqa: E402
+    added_norm,
+    added_norm_gradients,
+    gelu,
+    gelu_gradients,
+)
 
-ROWS, LENGTH, HIDDEN, HEADS = 3, 16, 32, 2
+ROWS, HEADS = 3, 2
+SEEDS = torch.tensor([7, 2**50 + 9], device=DEVICE)
+
+
+def inputs(length: int, size: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor, Tensor]:
+    """The joined queries, keys and values, their biases, and a mask with texts of all, half and one of the ids."""
+    torch.manual_seed(length)
+    joined = torch.randn(ROWS, length, 3 * HEADS * size, device=DEVICE).to(dtype)
+    lengths = torch.tensor([length, max(1, length // 2), 1], device=DEVICE)
+    return joined, torch.randn(3 * HEADS * size, device=DEVICE), torch.arange(length, device=DEVICE) < lengths[:, None]
+
+
+def expected(joined: Tensor, biases: Tensor, mask: Tensor, queries: int, kept: Tensor | None, rate: float) -> Tensor:
+    size = joined.shape[2] // 3 // HEADS
+    parts = (joined + biases).chunk(3, dim=2)
+    rows = []
+    for row in range(ROWS):
+        heads = []
+        for head in range(HEADS):
+            q, k, v = (part[row, :, head * size : (head + 1) * size] for part in parts)
+            scores = (q[:queries] @ k.T) / size**0.5
+            weights = scores.masked_fill(~mask[row], -torch.inf).softmax(dim=1)
+            if kept is not None:
+                weights = weights * kept[row, head, :queries] / (1 - rate)
+            heads.append(weights @ v)
+        rows.append(torch.cat(heads, dim=1))
+    return torch.stack(rows)
+
+
+def kept_weights(length: int, size: int, rate: float) -> Tensor:
+    """(ROWS, HEADS, length, length), 1 where dropout keeps a weight: weights are equal, and value j is 1 at j alone."""
+    joined = torch.zeros(ROWS, length, 3, HEADS, size, device=DEVICE)
+    joined[:, :, 2] = torch.eye(length, size, device=DEVICE)[:, None]
+    flat = joined.view(ROWS, length, -1)
+    draws = SeededDropout(rate, SEEDS, 1)
+    mask = torch.ones(ROWS, length, device=DEVICE)
+    mixed = attention(flat, torch.zeros(flat.shape[2], device=DEVICE), mask, HEADS, draws, length)
+    return (mixed.view(ROWS, length, HEADS, size)[..., :length] > 0).transpose(1, 2).double()
+
+
+@pytest.mark.parametrize(
+    ("length", "size", "rate", "first"),
+    [
+        (1, 16, 0.0, False),
+        (8, 32, 0.0, False),
+        (13, 16, 0.3, False),
+        (13, 24, 0.3, True),
+        (32, 64, 0.1, False),
+        (32, 64, 0.0, True),
+        (40, 8, 0.0, False),
+    ],
+)
+def test_values_and_gradients(length: int, size: int, rate: float, first: bool) -> None:
+    joined, biases, mask = inputs(length, size)
+    queries = 1 if first else length
+    kept = kept_weights(length, size, rate) if rate else None
+    if kept is not None:
+        assert abs(float(kept.mean()) - (1 - rate)) < 4 * (rate * (1 - rate) / kept.numel()) ** 0.5
+        assert not torch.equal(kept[0, 0], kept[0, 1])
+        assert not torch.equal(kept[0], kept[1])
+    exact = [one.double().requires_grad_() for one in (joined, biases)]
+    wanted = expected(exact[0], exact[1], mask, queries, kept, rate)
+    gradient = torch.randn_like(wanted)
+    of_joined, of_biases = torch.autograd.grad(wanted, exact, gradient)
+    draws = SeededDropout(rate, SEEDS if rate else None, 1)
+    found = attention(joined, biases, mask, HEADS, draws, queries)
+    torch.testing.assert_close(found.double(), wanted, atol=3e-6, rtol=1e-5)
+    ours, sums = attention_gradients(gradient.float(), joined, biases, mask, HEADS, draws)
+    torch.testing.assert_close(ours.double(), of_joined, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(sums.double(), of_biases, atol=5e-5, rtol=1e-5)
+    assert float(of_joined.abs().max()) > 0.1
+
+
+ROWS_TRITON_DROPOUT, WIDTH = 64, 256
+
+
+def kept(rate: float, seeds: list[int], place: int = 0) -> Tensor:
+    """(ROWS, WIDTH), true where dropout keeps: of a row of zeros and constants LayerNorm raises the constants."""
+    zeros, ones = torch.zeros(WIDTH, device=DEVICE), torch.ones(WIDTH, device=DEVICE)
+    change = torch.ones(ROWS_TRITON_DROPOUT, WIDTH, device=DEVICE)
+    draws = SeededDropout(rate, torch.tensor(seeds, device=DEVICE), place)
+    return added_norm(torch.zeros_like(change), change, zeros, ones, zeros, 1e-12, draws)[0] > 0
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_the_share_is_the_rate_in_all_rows_and_columns(rate: float) -> None:
+    mask = kept(rate, [123456789012345678]).double()
+    spread = (rate * (1 - rate)) ** 0.5
+    assert abs(float(mask.mean()) - (1 - rate)) < 4 * spread / (ROWS_TRITON_DROPOUT * WIDTH) ** 0.5
+    assert float((mask.mean(dim=1) - (1 - rate)).abs().max()) < 4.5 * spread / WIDTH**0.5
+    assert float((mask.mean(dim=0) - (1 - rate)).abs().max()) < 4.5 * spread / ROWS_TRITON_DROPOUT**0.5
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    """Of two masks, in standard errors."""
+    a, b = (one.double().flatten() for one in (a, b))
+    return math.sqrt(len(a)) * torch.corrcoef(torch.stack([a, b]))[0, 1].item()
+
+
+def test_masks_of_other_seeds_places_and_cells_are_independent() -> None:
+    seeds = [2**61 + 5, 2**61 + 6, 5, 2**33 + 5]
+    masks = [kept(0.3, seeds, place) for place in range(len(seeds))]
+    assert torch.equal(masks[1], kept(0.3, [seeds[1]]))
+    for number, one in enumerate(masks):
+        for other in masks[:number]:
+            assert abs(correlation(one, other)) < 4
+        for shift in (1, 2, 32, WIDTH):
+            flat = one.flatten()
+            assert abs(correlation(flat[shift:], flat[:-shift])) < 4
+
+
+SEEDS_TRITON_ROWS = torch.tensor([3, 2**40 + 1], device=DEVICE)
+EPS = 1e-5
+
+
+def close(found: Tensor, wanted: Tensor, atol: float = 1e-5) -> None:
+    assert float(wanted.detach().abs().max()) > 0.1
+    torch.testing.assert_close(found.double(), wanted, atol=atol, rtol=1e-5)
+
+
+def few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that compute several tiles each, the last of which is not full."""
+    monkeypatch.setattr(triton_rows, "NORM_CELLS", 256)
+    monkeypatch.setattr(triton_rows, "NORM_PROGRAMS", 3)
+    monkeypatch.setattr(triton_rows, "GELU_ROWS", 4)
+    monkeypatch.setattr(triton_rows, "GELU_PROGRAMS", 3)
+
+
+@pytest.mark.parametrize(("rows", "width", "rate"), [(29, 48, 0.0), (29, 48, 0.25), (1, 64, 0.0), (7, 320, 0.25)])
+def test_the_norm_of_a_sum(rows: int, width: int, rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_tiles(monkeypatch)
+    torch.manual_seed(rows)
+    x, change, gradient = (torch.randn(rows, width, device=DEVICE) + 0.5 for _ in range(3))
+    change_bias, weight, bias = (torch.randn(width, device=DEVICE) for _ in range(3))
+    draws = SeededDropout(rate, SEEDS_TRITON_ROWS if rate else None, 1)
+    ones, zeros = torch.ones(width, device=DEVICE), torch.zeros(width, device=DEVICE)
+    raised = added_norm(torch.zeros_like(x), torch.ones_like(x), zeros, ones, zeros, EPS, draws)[0] > 0
+    kept = raised.double() / (1 - rate) if rate else torch.ones(rows, width, device=DEVICE, dtype=torch.double)
+    assert not rate or abs(float(raised.double().mean()) - (1 - rate)) < 0.1
+    exact = [one.double().requires_grad_() for one in (x, change, weight, bias, change_bias)]
+    total = exact[0] + kept * (exact[1] + exact[4])
+    wanted = functional.layer_norm(total, (width,), exact[2], exact[3], EPS)
+    of_exact = torch.autograd.grad(wanted, exact, gradient.double())
+    found, statistics = added_norm(x, change, change_bias, weight, bias, EPS, draws)
+    close(found, wanted)
+    of_x, of_change, sums = added_norm_gradients(gradient, x, change, change_bias, weight, statistics, draws)
+    assert (of_x is of_change) is (rate == 0)
+    for one, exactly in zip((of_x, of_change, *sums), of_exact, strict=True):
+        close(one, exactly, atol=5e-5)
+    again = added_norm_gradients(gradient, x, change, change_bias, weight, statistics, draws)
+    assert torch.equal(again[2], sums)
+
+
+@pytest.mark.parametrize(("rows", "width"), [(29, 48), (1, 200)])
+def test_gelu(rows: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    few_tiles(monkeypatch)
+    torch.manual_seed(rows)
+    product, gradient = 2 * torch.randn(rows, width, device=DEVICE), torch.randn(rows, width, device=DEVICE)
+    bias = torch.randn(width, device=DEVICE)
+    exact = [one.double().requires_grad_() for one in (product, bias)]
+    wanted = functional.gelu(exact[0] + exact[1])
+    of_exact = torch.autograd.grad(wanted, exact, gradient.double())
+    close(gelu(product, bias), wanted)
+    for one, exactly in zip(gelu_gradients(gradient, product, bias), of_exact, strict=True):
+        close(one, exactly, atol=5e-5)
+
+
+ROWS_FUSED, LENGTH, HIDDEN, HEADS_FUSED = 3, 16, 32, 2
 KINDS = {"bert": (BertConfig, BertModel), "roberta": (RobertaConfig, RobertaModel)}
 
 
@@ -33,7 +210,7 @@ def backbone(kind: str = "bert", layers: int = 2) -> Any:
         "vocab_size": 90,
         "hidden_size": HIDDEN,
         "num_hidden_layers": layers,
-        "num_attention_heads": HEADS,
+        "num_attention_heads": HEADS_FUSED,
         "intermediate_size": 48,
         "max_position_embeddings": 60,
     }
@@ -46,7 +223,7 @@ def backbone(kind: str = "bert", layers: int = 2) -> Any:
 def batch(model: Any, length: int = LENGTH) -> tuple[Tensor, Tensor]:
     lengths = torch.tensor([length, 3, length // 2], device=DEVICE)
     mask = torch.arange(length, device=DEVICE) < lengths[:, None]
-    ids = torch.randint(5, 90, (ROWS, length), device=DEVICE)
+    ids = torch.randint(5, 90, (ROWS_FUSED, length), device=DEVICE)
     return ids.masked_fill(~mask, model.config.pad_token_id), mask.long()
 
 
@@ -61,7 +238,7 @@ def parameters(of: Block) -> list[Tensor]:
 
 def setting(mask: Tensor, hidden: float = 0.0, attention: float = 0.0) -> Setting:
     seeds = torch.arange(5, 5 + SLOTS, device=DEVICE) * 2**35 if hidden or attention else None
-    return Setting(mask, HEADS, hidden, attention, 1e-12, seeds)
+    return Setting(mask, HEADS_FUSED, hidden, attention, 1e-12, seeds)
 
 
 def states(of: Block, x: Tensor, mask: Tensor, first: bool = False, **rates: float) -> Tensor:
@@ -71,13 +248,13 @@ def states(of: Block, x: Tensor, mask: Tensor, first: bool = False, **rates: flo
 
 def plain(of: Block, x: Tensor, mask: Tensor, first: bool = False) -> Tensor:
     bias = torch.zeros(mask.shape, device=DEVICE).masked_fill(mask == 0, -torch.inf)[:, None, None]
-    return layer_states(x, bias, LayerWeights.of(of), Rates(HEADS, 0.0, 0.0, 1e-12), first)
+    return layer_states(x, bias, LayerWeights.of(of), Rates(HEADS_FUSED, 0.0, 0.0, 1e-12), first)
 
 
 def layer_inputs() -> tuple[Block, Tensor, Tensor]:
     of = block()
     _, mask = batch(backbone())
-    return of, torch.randn(ROWS, LENGTH, HIDDEN, device=DEVICE, requires_grad=True), mask
+    return of, torch.randn(ROWS_FUSED, LENGTH, HIDDEN, device=DEVICE, requires_grad=True), mask
 
 
 def assert_close(found: Sequence[Tensor | None], wanted: Sequence[Tensor | None], share: float = 1e-4) -> None:
@@ -121,40 +298,6 @@ def test_frozen_weights_and_inputs_have_no_gradient_and_change_no_other() -> Non
     assert not states(of, x, mask).requires_grad
     with torch.no_grad():
         assert_close([states(of, x.requires_grad_(), mask)], [states(of, x, mask).detach()], 0)
-
-
-def test_copies_are_of_the_current_weights() -> None:
-    model = backbone()
-    ids, mask = batch(model)
-    before = padded_states(model, ids, mask, [2], fused=True)[2]
-    with torch.no_grad():
-        model.encoder.layer[1].attention.self.key.weight.mul_(3)
-        model.encoder.layer[0].attention.self.query.bias.add_(1)
-        after = padded_states(model, ids, mask, [2], fused=True)[2]
-        wanted = padded_states(model, ids, mask, [2])[2]
-    assert_close([after[mask.bool()]], [wanted[mask.bool()]], 1e-5)
-    assert float((after - before.detach()).abs().max()) > 0.01
-    copies = copied(pack(model).blocks, torch.bfloat16)
-    for made, of in zip(copies, pack(model).blocks, strict=True):
-        joined = torch.cat([part.weight for part in (of.query, of.key, of.value)])
-        biases = torch.cat([part.bias for part in (of.query, of.key, of.value)])
-        whole = Copies(biases, *(one.bfloat16() for one in (joined, *(part.weight for part in of.linears[3:]))))
-        assert all(torch.equal(a, b) for a, b in zip(made, whole, strict=True))
-
-
-def test_gradients_of_several_forwards_add_up() -> None:
-    model = backbone()
-    (ids, mask), (more, other) = batch(model), batch(model, 8)
-
-    def gradients(fused: bool) -> list[Tensor]:
-        model.zero_grad()
-        one = padded_states(model, ids, mask, [2], fused=fused)[2][mask.bool()].pow(3).sum()
-        two = padded_states(model, more, other, [2], fused=fused, first_only=True)[2].pow(3).sum()
-        torch.autograd.backward(one + two)
-        torch.autograd.backward(padded_states(model, more, other, [1], fused=fused)[1][other.bool()].pow(3).sum())
-        return [weight.grad for weight in model.encoder.parameters()]
-
-    assert_close(gradients(True), gradients(False))
 
 
 @pytest.mark.parametrize("first", [False, True])
@@ -201,24 +344,6 @@ def test_states_and_gradients_are_those_of_transformers(kind: str, length: int) 
     of_ours = torch.autograd.grad(first.pow(3).sum(), weights, allow_unused=True)
     of_theirs = torch.autograd.grad(theirs[2][:, :1].pow(3).sum(), weights, allow_unused=True)
     assert_close(of_ours, of_theirs)
-
-
-def test_dropout_is_drawn_again_each_time_and_at_the_models_rates() -> None:
-    model = backbone()
-    ids, mask = batch(model)
-    torch.manual_seed(3)
-    drawn = [padded_states(model, ids, mask, [2], dropout=True, fused=True)[2].detach() for _ in range(6)]
-    torch.manual_seed(3)
-    assert torch.equal(padded_states(model, ids, mask, [2], dropout=True, fused=True)[2], drawn[0])
-    assert all(float((one - other).abs().max()) > 0.1 for one, other in pairwise(drawn))
-    expected = padded_states(model, ids, mask, [2])[2].detach()
-    mean = torch.stack(drawn).mean(dim=0)
-    assert (mean - expected)[mask.bool()].norm() < 0.7 * (drawn[0] - expected)[mask.bool()].norm()
-    model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = 0.0
-    assert torch.equal(
-        padded_states(model, ids, mask, [2], dropout=True, fused=True)[2],
-        padded_states(model, ids, mask, [2], fused=True)[2],
-    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -1,0 +1,543 @@
+"""Differences of systems and their verdicts: bootstrap, seeds, means, Williams, variances, against loops and scipy."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from statistics import stdev
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from opencse.arrays import Floats
+from opencse.errors import UserError
+from opencse.evaluation import spearman
+from opencse.statistics import (
+    AfterHolm,
+    Difference,
+    PairedBootstrap,
+    PairedBootstrapTasks,
+    after_holm,
+    bootstrap,
+    brief,
+    holm,
+    paired_bootstrap,
+    paired_bootstrap_tasks,
+    paired_queries,
+    paired_seeds,
+    summary,
+    verdict,
+    williams,
+)
+from opencse.statistics.grouped import grouped_difference
+from opencse.statistics.means import intervals_of_means
+from opencse.statistics.student import quantile, two_sided_p
+from opencse.statistics.two_way import two_way
+
+Triple = tuple[Floats, Floats, Floats]
+
+
+def judged(n: int, seed: int, *, ties: bool) -> Triple:
+    """Gold in steps of a fifth, as STS has it, a nearer system, and one further off."""
+    rng = np.random.default_rng(seed)
+    gold = np.round(rng.uniform(0, 5, n) * 5) / 5
+    a, b = gold + rng.normal(size=n), gold + 2 * rng.normal(size=n)
+    return (gold, np.round(a), np.round(b)) if ties else (gold, a, b)
+
+
+def naive_ranks(values: list[float]) -> list[float]:
+    return [1 + sum(o < v for o in values) + (sum(o == v for o in values) - 1) / 2 for v in values]
+
+
+def naive_spearman(x: list[float], y: list[float]) -> float:
+    one, two = naive_ranks(x), naive_ranks(y)
+    middle = (len(x) + 1) / 2
+    top = sum((p - middle) * (q - middle) for p, q in zip(one, two, strict=True))
+    below = sum((p - middle) ** 2 for p in one) * sum((q - middle) ** 2 for q in two)
+    return top / math.sqrt(below) if below > 0 else 0.0
+
+
+@pytest.mark.slow
+@given(st.lists(st.tuples(*[st.integers(-2, 2)] * 3), min_size=2, max_size=12))
+def test_any_ties_equal_the_naive_loops(rows: list[tuple[int, int, int]]) -> None:
+    gold, a, b = (np.array(side, dtype=np.float64) for side in zip(*rows, strict=True))
+    draws = np.random.default_rng(len(rows)).integers(0, len(rows), size=(4, len(rows)))
+    found = bootstrap.spearman_of_draws([gold, a, b], draws)
+    for row, drawn in enumerate(draws):
+        for system, values in enumerate((a, b)):
+            expected = naive_spearman(values[drawn].tolist(), gold[drawn].tolist())
+            assert found[system, row] == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_whole_bootstrap_equals_naive_loops() -> None:
+    gold, a, b = judged(40, 3, ties=True)
+    found = paired_bootstrap(gold, a, b, resamples=99, seed=5)
+    rng = np.random.default_rng(5)
+    differences = []
+    for _ in range(99):
+        drawn = [int(i) for i in rng.integers(0, 40, 40)]
+        g = [float(gold[i]) for i in drawn]
+        differences.append(100 * (naive_spearman([a[i] for i in drawn], g) - naive_spearman([b[i] for i in drawn], g)))
+    observed = 100 * (spearman(a, gold) - spearman(b, gold))
+    assert found.difference == pytest.approx(observed, abs=1e-10)
+    hits = sum(abs(d - observed) >= abs(observed) for d in differences)
+    assert found.p == (1 + hits) / 100
+    ordered = sorted(differences)
+    lower = ordered[2] + 0.45 * (ordered[3] - ordered[2])  # place .025 * 98 = 2.45
+    upper = ordered[95] + 0.55 * (ordered[96] - ordered[95])
+    assert found.interval == pytest.approx((lower, upper), abs=1e-10)
+    assert len({round(d, 6) for d in differences}) > 90
+
+
+def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    gold, a, b = judged(37, 0, ties=True)
+    whole = paired_bootstrap(gold, a, b, resamples=50)
+    for block in (1, 38, 37 * 7):
+        monkeypatch.setattr(bootstrap, "BLOCK", block)
+        assert paired_bootstrap(gold, a, b, resamples=50) == whole
+
+
+def tasks() -> dict[str, Triple]:
+    return {"sts12": judged(60, 7, ties=False), "sickr": judged(25, 8, ties=True), "stsb": judged(40, 9, ties=False)}
+
+
+@pytest.mark.slow
+def test_tasks_are_averaged_and_resampled_within_themselves() -> None:
+    data = tasks()
+    gold, a, b = ({task: sides[i] for task, sides in data.items()} for i in range(3))
+    found = paired_bootstrap_tasks(gold, a, b, resamples=80, seed=3)
+    sources = np.random.SeedSequence(3).spawn(3)
+    each = []
+    for (task, (g, x, y)), source in zip(data.items(), sources, strict=True):
+        rng = np.random.default_rng(source)
+        draws = [rng.integers(0, len(g), len(g)) for _ in range(80)]
+        each.append([100 * (spearman(x[d], g[d]) - spearman(y[d], g[d])) for d in draws])
+        alone = found.tasks[task]
+        assert alone.difference == pytest.approx(100 * (spearman(x, g) - spearman(y, g)), abs=1e-10)
+        assert alone.interval == pytest.approx(tuple(np.quantile(each[-1], [0.025, 0.975])), abs=1e-10)
+        assert alone.n == len(g)
+    averages = [sum(column) / 3 for column in zip(*each, strict=True)]
+    observed = sum(part.difference for part in found.tasks.values()) / 3
+    assert found.difference == pytest.approx(observed, abs=1e-10)
+    assert found.interval == pytest.approx(tuple(np.quantile(averages, [0.025, 0.975])), abs=1e-10)
+    assert found.p == (1 + sum(abs(d - observed) >= abs(observed) for d in averages)) / 81
+    assert (found.n, found.over()) == (125, "125 pairs of 3 tasks")
+    assert found.interval is not None
+    assert all(found.interval != part.interval for part in found.tasks.values())
+
+
+def test_faults() -> None:
+    gold, a, b = judged(5, 0, ties=False)
+    with pytest.raises(ValueError, match=r"three \(n,\) arrays of one length"):
+        paired_bootstrap(gold, a[:4], b)
+    with pytest.raises(ValueError, match="three"):
+        paired_bootstrap(gold[:1], a[:1], b[:1])
+    with pytest.raises(ValueError, match="NaN"):
+        paired_bootstrap(gold, a, np.full(5, np.nan))
+    with pytest.raises(ValueError, match="resamples is 0"):
+        paired_bootstrap(gold, a, b, resamples=0)
+    with pytest.raises(ValueError, match="same tasks"):
+        paired_bootstrap_tasks({"x": gold}, {"x": a}, {"y": b})
+    with pytest.raises(ValueError, match="same tasks"):
+        paired_bootstrap_tasks({}, {}, {})
+
+
+class Plain(Difference):
+    def over(self) -> str:
+        return "something"
+
+
+def plain(p: float | None, difference: float = 1.0) -> Plain:
+    return Plain(difference=difference, interval=None, p=p)
+
+
+def test_holm_by_hand() -> None:
+    assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
+        {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
+    )
+    # The example of pingouin's documentation.
+    assert list(holm(dict(zip("abcde", [0.5, 0.003, 0.32, 0.054, 0.0003], strict=True))).values()) == pytest.approx(
+        [0.64, 0.012, 0.64, 0.162, 0.0015]
+    )
+
+
+def test_holm_leaves_out_none_and_its_place_in_the_family() -> None:
+    assert holm({"a": None, "b": 0.02, "c": None, "d": 0.04}) == pytest.approx({"b": 0.04, "d": 0.04})
+    assert holm({"a": None}) == {}
+    assert holm({"only": 0.03}) == {"only": 0.03}
+    assert list(holm({"z": 0.2, "y": 0.9, "x": 0.1})) == ["z", "y", "x"]
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
+def test_holm_refuses_what_is_no_p(p: float) -> None:
+    with pytest.raises(ValueError, match="b: p is"):
+        holm({"a": 0.5, "b": p})
+
+
+def test_after_holm_keeps_the_comparisons_and_adds_the_adjusted_p() -> None:
+    family = {"one": plain(0.01), "none": plain(None), "two": plain(0.04)}
+    found = after_holm(family)
+    assert list(found) == ["one", "none", "two"]
+    assert found["none"] == family["none"]
+    assert found["one"].p == 0.01
+    assert found["one"].holm == AfterHolm(p=0.02, comparisons=2)
+    assert found["two"].holm == AfterHolm(p=0.04, comparisons=2)
+    assert family["one"].holm is None
+    assert after_holm({}) == {}
+
+
+def test_verdict_of_a_system_that_is_better() -> None:
+    scores = {1: 76.2, 2: 76.9, 3: 77.4, 4: 75.9, 5: 76.4}
+    base = {1: 74.8, 2: 75.3, 3: 75.2, 4: 75.1, 5: 75.0}
+    better, worse = paired_seeds(scores, base), paired_seeds(base, scores)
+    assert verdict(better) == "+1.48 (95% interval +0.86 to +2.10) over 5 paired seeds; p = .003: better"
+    assert verdict(worse) == "-1.48 (95% interval -2.10 to -0.86) over 5 paired seeds; p = .003: worse"
+    family = after_holm({"x": better, **{str(i): plain(0.5) for i in range(30)}})
+    assert verdict(family["x"]).endswith("p = .085 after Holm over 31 comparisons: no difference shown")
+
+
+def test_two_seeds_give_no_verdict_however_small_their_p() -> None:
+    two = paired_seeds({1: 76.0, 2: 75.1}, {1: 75.0, 2: 74.0})
+    assert two.p is not None
+    assert two.p < 0.05
+    assert two.direction() is None
+    told = "+1.05 (95% interval +0.41 to +1.69) over 2 paired seeds: too few seeds to tell, at least 3 are needed"
+    assert verdict(two) == told
+    assert brief(two) == "+1.05 ± 0.64"
+    three = paired_seeds({1: 76.0, 2: 75.1, 3: 70.9}, {1: 75.0, 2: 74.0, 3: 69.9})
+    family = after_holm({"two": two, "three": three})
+    assert verdict(family["two"]) == told
+    assert family["two"].holm is None
+    assert family["three"].holm == AfterHolm(p=three.p or 0.0, comparisons=1), (
+        "what decides nothing is not adjusted for"
+    )
+    assert family["three"].direction() == "better"
+
+
+def test_in_brief() -> None:
+    better = paired_seeds({1: 76.2, 2: 76.9, 3: 77.4, 4: 75.9, 5: 76.4}, {1: 74.8, 2: 75.3, 3: 75.2, 4: 75.1, 5: 75.0})
+    assert brief(better) == "+1.48 ± 0.62 (p = .003)"
+    assert brief(after_holm({"x": better, "y": plain(0.5)})["x"]) == "+1.48 ± 0.62 (p = .005)"
+    assert brief(paired_seeds({1: 50.0}, {1: 51.0})) == "-1.00"
+
+
+def test_verdict_where_nothing_can_be_told() -> None:
+    three = paired_seeds({1: 76.0, 2: 75.0, 3: 74.0}, {1: 74.0, 2: 75.5, 3: 74.9})
+    assert verdict(three) == (
+        "+0.20 (95% interval -3.70 to +4.10) over 3 paired seeds; p = .846: too few to tell at this spread"
+    )
+    few = "too few seeds to tell, at least 3 are needed"
+    assert verdict(paired_seeds({1: 76.0}, {1: 75.0})) == f"+1.00 over 1 paired seed: {few}"
+    same = paired_seeds({1: 76.0, 2: 75.0, 3: 77.0}, {1: 75.0, 2: 74.0, 3: 76.0})
+    assert verdict(same) == ("+1.00 over 3 paired seeds: the same at every seed, so there is no spread to test against")
+    zero = paired_seeds({1: 76.0, 2: 75.0, 3: 74.0}, {1: 76.0, 2: 75.0, 3: 74.0})
+    assert verdict(zero) == "+0.00 over 3 paired seeds: no difference shown"
+    assert verdict(williams(0.5, -0.5, -1.0, 50)) == (
+        "+100.00 over 50 pairs (Williams test): the test is not defined for these correlations"
+    )
+
+
+def test_verdict_over_pairs() -> None:
+    pairs = PairedBootstrap(difference=-0.004, interval=(-0.5, 0.4), p=0.97, n=1379, resamples=9, seed=0)
+    assert verdict(pairs) == "+0.00 (95% interval -0.50 to +0.40) over 1,379 pairs; p = .970: no difference shown"
+    tasks = PairedBootstrapTasks(
+        difference=1, interval=(0.4, 1.5), p=0.0001, n=18850, resamples=9999, seed=0, tasks={"a": pairs, "b": pairs}
+    )
+    assert verdict(tasks) == "+1.00 (95% interval +0.40 to +1.50) over 18,850 pairs of 2 tasks; p < .001: better"
+    assert verdict(williams(0.5, 0.4, 0.9, 1379)).startswith("+10.00 over 1,379 pairs (Williams test); p < .001: b")
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (0.0009999, "< .001"),
+        (0.001, "= .001"),
+        (0.0496, "= .0496"),
+        (0.05, "= .0500"),
+        (0.0503, "= .0503"),
+        (0.9999, "= 1.000"),
+    ],
+)
+def test_p_is_shown_so_that_the_level_is_visible(p: float, text: str) -> None:
+    assert verdict(plain(p)) == f"+1.00 over something; p {text}: {'better' if p < 0.05 else 'no difference shown'}"
+
+
+SYSTEM = {1: 76.2, 2: 75.1, 3: 77.4, 4: 76.0, 5: 75.9}
+BASELINE = {1: 74.8, 2: 75.3, 3: 75.2, 4: 74.1, 5: 75.0}
+
+
+def naive_sign_flip(differences: list[float]) -> float:
+    observed = abs(sum(differences))
+    flips = list(itertools.product([-1, 1], repeat=len(differences)))
+    hits = sum(abs(sum(e * d for e, d in zip(f, differences, strict=True))) >= observed - 1e-9 for f in flips)
+    return hits / len(flips)
+
+
+def test_summary_of_one_value_has_no_spread_and_of_equal_values_no_interval() -> None:
+    assert summary([74.8]).model_dump() == {"mean": 74.8, "sd": None, "n": 1, "interval": None}
+    assert summary([74.8, 74.8, 74.8]).model_dump() == {"mean": 74.8, "sd": 0.0, "n": 3, "interval": None}
+    assert summary([74.8, 74.8, 74.81]).interval is not None
+
+
+def test_paired_seeds_equal_the_formulas_and_scipy() -> None:
+    found = paired_seeds(SYSTEM, BASELINE)
+    differences = [SYSTEM[seed] - BASELINE[seed] for seed in SYSTEM]
+    mean, sd = sum(differences) / 5, stdev(differences)
+    assert found.difference == pytest.approx(mean, abs=1e-12)
+    assert found.sd == pytest.approx(sd, abs=1e-12)
+    expected = stats.ttest_rel(list(SYSTEM.values()), list(BASELINE.values()))
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-9)
+    assert found.p is not None
+    assert 0.001 < found.p < 0.1
+    assert found.interval == pytest.approx(
+        (mean - 2.776445105 * sd / math.sqrt(5), mean + 2.776445105 * sd / math.sqrt(5)), abs=1e-8
+    )
+    assert found.sign_flip_p == 4 / 32 == naive_sign_flip(differences)
+    assert (found.seeds, found.left_out, found.over()) == ((1, 2, 3, 4, 5), (), "5 paired seeds")
+
+
+def test_only_common_seeds_are_used_and_the_others_named() -> None:
+    found = paired_seeds({**SYSTEM, 9: 10.0}, {**BASELINE, 7: 99.0, 8: 98.0})
+    plain = paired_seeds(SYSTEM, dict(reversed(BASELINE.items())))
+    assert found.left_out == (7, 8, 9)
+    assert found.model_copy(update={"left_out": ()}) == plain
+
+
+def test_one_seed_has_neither_interval_nor_p() -> None:
+    found = paired_seeds({1: 76.0}, {1: 75.0})
+    assert (found.difference, found.sd, found.interval, found.p, found.sign_flip_p) == (1.0, None, None, None, None)
+    assert found.over() == "1 paired seed"
+
+
+@pytest.mark.parametrize("shift", [0.0, -1.1])
+def test_differences_that_do_not_vary_have_no_t_test(shift: float) -> None:
+    # 75.3 - 75.0 and the like differ in their last bits; that is rounding, not spread.
+    baseline = {1: 74.1, 2: 75.7, 3: 78.3, 4: 71.9}
+    found = paired_seeds({seed: score + shift for seed, score in baseline.items()}, baseline)
+    assert found.difference == pytest.approx(shift, abs=1e-9)
+    assert (found.sd, found.interval, found.p) == (0.0, None, None)
+    assert found.sign_flip_p == (1.0 if shift == 0 else 2 / 16)
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-160])
+def test_differences_too_small_to_be_squared_have_no_t_test(unit: float) -> None:
+    found = paired_seeds({1: unit, 2: 3 * unit, 3: 2 * unit}, {1: 0.0, 2: 0.0, 3: 0.0})
+    assert (found.difference, found.sd, found.interval, found.p) == (0.0, 0.0, None, None)
+    assert summary([unit, 3 * unit]).interval is None
+    assert "no difference shown" in found.undecided()
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e140])
+def test_the_t_test_does_not_depend_on_the_unit(unit: float) -> None:
+    found = paired_seeds({seed: score * unit for seed, score in SYSTEM.items()}, dict.fromkeys(SYSTEM, 0.0))
+    plain = paired_seeds(SYSTEM, dict.fromkeys(SYSTEM, 0.0))
+    assert found.p == pytest.approx(plain.p, rel=1e-9)
+    assert found.p is not None
+    assert found.sd == pytest.approx(unit * (plain.sd or 0.0), rel=1e-9)
+
+
+@given(st.lists(st.integers(-5, 5), min_size=2, max_size=9))
+def test_sign_flips_equal_the_listing_of_all_flips(differences: list[int]) -> None:
+    # Tenths are not exact in binary: sums that are equal on paper must count as equal.
+    baseline = {seed: 70.0 + 3.7 * seed for seed in range(len(differences))}
+    found = paired_seeds({seed: baseline[seed] + d / 10 for seed, d in enumerate(differences)}, baseline)
+    assert found.sign_flip_p == naive_sign_flip([float(d) for d in differences])
+
+
+def test_twenty_seeds_are_flipped_and_twenty_one_are_not() -> None:
+    twenty = {seed: 1.0 + seed % 2 for seed in range(20)}
+    zeros = dict.fromkeys(range(21), 0.0)
+    assert paired_seeds(twenty, zeros).sign_flip_p == 2**-19
+    beyond = paired_seeds({**twenty, 20: 1.0}, zeros)
+    assert beyond.sign_flip_p is None
+    assert beyond.p is not None
+
+
+def test_faults_are_told_in_one_line() -> None:
+    with pytest.raises(UserError, match=r"no seed in common \(system: 1, 2; baseline: 3\); run both at the same seeds"):
+        paired_seeds({2: 1.0, 1: 2.0}, {3: 1.0})
+    with pytest.raises(UserError, match="the baseline, seed 4: the score is nan; a finite number is expected"):
+        paired_seeds({3: 1.0}, {3: 1.0, 4: math.nan})
+    with pytest.raises(UserError, match="the scores, value 1: the score is inf"):
+        summary([1.0, math.inf])
+    with pytest.raises(UserError, match=r"the scores, value 1: the score is 1e\+200; at most 1e\+150 is expected"):
+        summary([1.0, 1e200])
+    for empty in (lambda: summary([]), lambda: paired_seeds({}, {1: 1.0})):
+        with pytest.raises(UserError, match="no score is there"):
+            empty()
+
+
+def test_intervals_and_tests_are_those_of_scipy() -> None:
+    random = np.random.default_rng(0)
+    for n in (2, 18, 300):
+        a, b = random.normal(50, 10, size=n), random.normal(52, 10, size=n)
+        difference, wanted = paired_queries(a, b), stats.ttest_rel(a, b)
+        assert difference.p == pytest.approx(wanted.pvalue)
+        assert difference.interval == pytest.approx(tuple(wanted.confidence_interval(0.95)))
+        single = intervals_of_means({"a": a})["a"]
+        assert single is not None
+        low, high = stats.ttest_1samp(a, 0).confidence_interval(0.95)
+        assert single == pytest.approx((max(0, low), min(100, high)))
+
+
+def test_an_interval_stays_within_the_measure() -> None:
+    assert intervals_of_means({"x": np.array([0.0, 0.0, 100.0])}) == {"x": (0.0, 100.0)}
+
+
+def test_equal_systems_are_not_told_apart() -> None:
+    values = np.random.default_rng(0).normal(size=40)
+    difference = paired_queries(values, values)
+    assert (difference.difference, difference.interval, difference.p, difference.direction()) == (0, None, None, None)
+    assert verdict(difference) == "+0.00 over 40 queries: no difference shown"
+
+
+def test_few_queries_decide_nothing() -> None:
+    for n in (2, 7, 19):
+        difference = paired_queries(np.linspace(60, 70, n), np.full(n, 50.0))
+        assert difference.interval is not None
+        assert difference.direction() is None
+        assert verdict(difference).endswith(f"over {n} queries: too few queries to tell, at least 20 are needed")
+    assert paired_queries(np.linspace(60, 70, 20), np.full(20, 50.0)).direction() == "better"
+
+
+def test_a_single_query_has_no_interval() -> None:
+    assert intervals_of_means({"ndcg": np.array([50.0])}) == {"ndcg": None}
+    difference = paired_queries(np.array([50.0]), np.array([20.0]))
+    assert (difference.difference, difference.interval, difference.p) == (30, None, None)
+    with pytest.raises(ValueError, match="one length"):
+        paired_queries(np.ones(2), np.ones(3))
+
+
+def test_williams_equals_published_values() -> None:
+    # Outputs of R's psych (r.test: 103 and 187 cases), bruceR (100) and cocor (70, 177).
+    for r_ga, r_gb, r_ab, n, t, p, digits in [
+        (0.4, 0.5, 0.1, 103, -0.89, 0.37, 2),
+        (-0.11, 0.06, 0.41, 187, -2.15, 0.033, 2),
+        (0.20, 0.45, 0.80, 100, -4.56, 1e-5, 2),
+        (0.5447, 0.8, 0.0729, 70, -2.8114, 0.0065, 3),
+        (0.8066, 0.2383, 0.2255, 177, 9.3823, 0.0000, 3),
+    ]:
+        found = williams(r_ga, r_gb, r_ab, n)
+        assert found.statistic == pytest.approx(t, abs=0.6 * 10**-digits)
+        assert found.p == pytest.approx(p, abs=0.005 if p == 0.37 else 5e-4)
+        assert (found.df, found.n, found.interval) == (n - 3, n, None)
+        assert found.difference == pytest.approx(100 * (r_ga - r_gb))
+
+
+def test_it_equals_the_formula_written_out() -> None:
+    a, b, c, n = 0.71, 0.64, 0.83, 40
+    determinant = float(np.linalg.det(np.array([[1, a, b], [a, 1, c], [b, c, 1]])))
+    mean = (a + b) / 2
+    t = (a - b) * math.sqrt((n - 1) * (1 + c) / (2 * (n - 1) / (n - 3) * determinant + mean**2 * (1 - c) ** 3))
+    assert williams(a, b, c, n).statistic == pytest.approx(t, rel=1e-12)
+
+
+def test_equal_correlations_have_p_one_even_where_the_formula_is_zero_by_zero() -> None:
+    for r, r_ab in [(0.6, 0.3), (0.6, 1.0), (1.0, 1.0), (0.0, -1.0), (0.0, 0.0)]:
+        found = williams(r, r, r_ab, 50)
+        assert (found.difference, found.statistic, found.p) == (0.0, 0.0, 1.0)
+
+
+def test_extremes_without_a_test_have_none() -> None:
+    opposite = williams(0.5, -0.5, -1.0, 50)
+    assert (opposite.statistic, opposite.p, opposite.difference) == (None, None, 100.0)
+    assert opposite.undecided() == "the test is not defined for these correlations"
+    still = williams(1.0, 0.5, 0.5, 50).statistic
+    assert still == pytest.approx(0.5 * math.sqrt(49 * 1.5 / (0.75**2 * 0.5**3)))
+
+
+def test_what_williams_refuses() -> None:
+    with pytest.raises(ValueError, match="3 pairs; the test needs at least 4"):
+        williams(0.5, 0.4, 0.3, 3)
+    with pytest.raises(ValueError, match=r"no three variables have the correlations 0\.9, -0\.9 and 0\.9"):
+        williams(0.9, -0.9, 0.9, 50)
+    with pytest.raises(ValueError, match="no three variables"):
+        williams(1.1, 1.1, 0.9, 50)
+    with pytest.raises(ValueError, match="no three variables"):
+        williams(math.nan, 0.5, 0.9, 50)
+
+
+def test_the_components_are_those_of_naive_loops() -> None:
+    table = np.random.default_rng(0).normal(70, 2, size=(3, 4))
+    layout = two_way({(10 + i, 20 + j): table[i, j] for i in range(3) for j in range(4)})
+    rows = [sum(table[i, j] for j in range(4)) / 4 for i in range(3)]
+    columns = [sum(table[i, j] for i in range(3)) / 3 for j in range(4)]
+    mean = sum(rows) / 3
+    of_rows = 4 * sum((row - mean) ** 2 for row in rows) / 2
+    of_columns = 3 * sum((column - mean) ** 2 for column in columns) / 3
+    rest = sum((table[i, j] - rows[i] - columns[j] + mean) ** 2 for i in range(3) for j in range(4)) / 6
+    assert (layout.data_seeds, layout.dropout_seeds) == ((10, 11, 12), (20, 21, 22, 23))
+    assert layout.scores == table.tolist()
+    assert layout.mean == pytest.approx(mean, abs=1e-10)
+    assert layout.sd_over_data == pytest.approx(np.sqrt(of_rows / 4), abs=1e-10)
+    assert layout.sd_over_dropout == pytest.approx(np.sqrt(of_columns / 3), abs=1e-10)
+    assert layout.variance_of_data == pytest.approx(max(0, (of_rows - rest) / 4), abs=1e-10)
+    assert layout.variance_of_dropout == pytest.approx(max(0, (of_columns - rest) / 3), abs=1e-10)
+    assert layout.variance_of_rest == pytest.approx(rest, abs=1e-10)
+
+
+def test_one_row_has_a_spread_of_columns_alone() -> None:
+    layout = two_way({(1, 1): 70.0, (1, 2): 72.0})
+    assert (layout.mean, layout.sd_over_data, layout.variance_of_data) == (71.0, None, None)
+    assert layout.sd_over_dropout == pytest.approx(2**0.5)
+
+
+def test_a_table_with_a_gap_is_refused() -> None:
+    with pytest.raises(UserError, match=r"no score for data order and dropout \[\(2, 1\)\]"):
+        two_way({(1, 1): 1.0, (1, 2): 1.0, (2, 2): 1.0})
+
+
+def test_the_error_of_independent_questions_is_the_usual_one() -> None:
+    random = np.random.default_rng(1)
+    before, after = random.uniform(size=50), random.uniform(size=50)
+    difference = grouped_difference(before, after, np.arange(50))
+    differences = after - before
+    assert difference.value == pytest.approx(differences.mean())
+    assert difference.error == pytest.approx(differences.std(ddof=1) / math.sqrt(50))
+    low, high = difference.interval
+    assert (low + high) / 2 == pytest.approx(difference.value)
+
+
+def test_copies_of_a_question_are_no_new_evidence() -> None:
+    random = np.random.default_rng(2)
+    before, after = random.uniform(size=30), random.uniform(size=30)
+    once = grouped_difference(before, after, np.arange(30))
+    thrice = grouped_difference(np.repeat(before, 3), np.repeat(after, 3), np.repeat(np.arange(30), 3))
+    assert thrice.error == pytest.approx(once.error)
+    assert grouped_difference(before, after, np.zeros(30, dtype=np.int64)).error == math.inf
+
+
+def test_the_distance_between_kinds_is_no_error() -> None:
+    random = np.random.default_rng(3)
+    kinds, groups = np.repeat([0, 1], [20, 60]), np.arange(80)
+    after = random.uniform(size=80) + 100 * kinds
+    difference = grouped_difference(np.zeros(80), after, groups, kinds)
+    assert difference.value == pytest.approx(after.mean())
+    variances = [20 * after[:20].var(), 60 * after[20:].var()]
+    assert difference.error == pytest.approx(math.sqrt(80 / 79 * sum(variances)) / 80)
+    assert difference.error < 0.1 < grouped_difference(np.zeros(80), after, groups).error
+
+
+@pytest.mark.parametrize("df", [1, 2, 5, 18, 99, 50_000])
+def test_it_is_the_distribution_of_scipy(df: int) -> None:
+    for t in (0.0, 1e-6, 0.3, 1.96, -2.5, 6.0, 40.0):
+        assert two_sided_p(t, df) == pytest.approx(2 * stats.t.sf(abs(t), df), abs=1e-10)
+    for level in (0.05, 0.01, 0.5):
+        assert quantile(df, level) == pytest.approx(stats.t.ppf(1 - level / 2, df), rel=1e-9)
+
+
+DRAWS = 1000
+
+
+@pytest.mark.parametrize("n", [2, 20])
+def test_few_queries_claim_little_that_is_noise(n: int) -> None:
+    """nDCG of two systems: many queries are equal, the others differ by chance."""
+    rng = np.random.default_rng(n)
+    claims = 0
+    for _ in range(DRAWS):
+        differences = np.where(rng.random(n) < 0.35, 0, rng.normal(0, 25, n))
+        claims += paired_queries(differences, np.zeros(n)).direction() is not None
+    assert claims <= 0.09 * DRAWS
