@@ -22,7 +22,7 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.record import DataRecord
 from opencse.evaluation.sts.result import StsResult, StsScores
 from opencse.objective.registry import built_in
-from opencse.recipes.recipe import load_recipe, resolve_recipe
+from opencse.recipes.recipe import load_recipe
 from opencse.recipes.recipe_files import recipe_names, recipe_text
 from opencse.records import save_json
 from opencse.studies.record import StudyRecord
@@ -177,26 +177,6 @@ def test_it_is_gathered_from_a_report_and_the_logs(
     assert len(build_figures.pictures(record)) == 3
 
 
-def test_paths_are_gathered_from_the_logs_of_finished_runs(build_figures: ModuleType, tmp_path: Path) -> None:
-    log = [
-        {"step": 0, "dev": 50.0, "dev_alignment": 0.1, "dev_uniformity": -1.0},
-        {"step": 5, "loss": 2.0},
-        {"step": 10, "dev": 61.234, "dev_alignment": 0.2, "dev_uniformity": -2.00004},
-    ]
-    run = tmp_path / "simcse_learning_rate_4e-4_" / "42"
-    run.mkdir(parents=True)
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), encoding="utf-8")
-    with pytest.raises(ValueError, match="the run is not finished"):
-        build_figures.gather_paths(tmp_path)
-    StudyRecord(
-        recipe="simcse (learning_rate=4e-4)", start="m", seed=42, asked={}, judged="last", judge_seconds=1.0,
-        environment=Environment.here("cpu"), data={}, results={"dev.stsb": 1.0},
-    ).write(run)  # fmt: skip
-    assert build_figures.gather_paths(tmp_path) == {
-        "simcse": {"path": [[-1.0, 0.1], [-2.0, 0.2]], "dev": [50.0, 61.23]}
-    }
-
-
 build_methods = helpers.script_of_docs("build_methods")
 
 
@@ -277,24 +257,6 @@ def test_every_row_is_a_recipe_and_most_have_published_numbers(
     dropout = published["tables"][0]
     values = [build_papers.of_paper(dropout, recipe) for _, recipe in dropout["rows"]]
     assert values == [71.1, 72.6, 81.1, 82.5, 81.4, 80.5, 71.0, 43.6]
-
-
-@pytest.mark.parametrize("file", sorted(STUDIES.glob("papers-sweeps*.toml")), ids=lambda file: file.stem)
-def test_the_settings_of_a_study_leave_its_presets_alone(file: Path) -> None:
-    """A setting given with a preset wins, so a study must not set what its rows differ in."""
-    study = study_of({**tomllib.loads(file.read_text()), **GIVEN})
-    for name in study.recipes:
-        changed = resolve_recipe(name, overrides=study.options()["settings"]).recipe
-        preset = name.partition(":")[2]
-        for key, value in changed.presets[preset].settings.items() if preset else ():
-            if key.startswith("encoder.") or key == "training.batch_size":
-                part: object = changed
-                for step in key.split("."):
-                    part = getattr(part, step)
-                expected = resolve_recipe(name).recipe
-                for step in key.split("."):
-                    expected = getattr(expected, step)
-                assert part == expected, f"{name}: {key} = {value}"
 
 
 def test_it_is_gathered_from_records(build_papers: ModuleType, published: dict[str, Any], tmp_path: Path) -> None:

@@ -82,15 +82,6 @@ def test_pairs_with_their_documents_and_a_record(rule: ChatRule, corpus: Path, t
         opencse.questions(corpus, out, rule.url, "rule")
 
 
-def test_a_dry_run_sends_and_writes_nothing(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
-    before = sorted(tmp_path.iterdir())
-    plan = opencse.questions(corpus, tmp_path / "pairs.jsonl", rule.url, "rule", documents=5, dry_run=True)
-    assert plan.requests == 5
-    assert "Title: All about" in plan.prompt
-    assert rule.prompts == []
-    assert sorted(tmp_path.iterdir()) == before
-
-
 def test_other_filters_and_more_documents_ask_nothing_twice(rule: ChatRule, corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "pairs.jsonl"
     opencse.questions(corpus, out, rule.url, "rule", documents=4)

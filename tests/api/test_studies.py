@@ -163,19 +163,6 @@ def test_a_value_at_the_end_of_those_tried_is_told() -> None:
     assert told("3e-5", "256", "mean").startswith("; training.learning_rate=3e-5, training.batch_size=256 is at")
 
 
-def test_values_are_chosen_by_a_seed_and_a_score_of_their_own(small_sts: Path, tmp_path: Path) -> None:
-    def refused(message: str, **options: object) -> None:
-        tune = ["training.batch_size=4,6"]
-        with pytest.raises(UserError, match=message):
-            opencse.compare(TEXTS, tmp_path / "out", ["simcse"], small_sts, **({"tune": tune} | options))  # type: ignore[arg-type]
-
-    refused(r"--tune chooses by dev.stsb, which is not of the suites sts; .* add the suite: --suites dev,sts$")
-    refused("--tune-seeds: 2 is among --seeds too", seeds=[1, 2], tune_seeds=[2, 7], suites=["dev", "sts"])
-    refused("--tune and --grid both give values", grid=["training.epochs=1,2"], suites=["dev", "sts"])
-    refused("the baseline 'simsce' is not among", baseline="simsce", tune_metric="sts.average")
-    assert not (tmp_path / "out").exists()
-
-
 WHOLE = """
 text = "wiki.txt"
 out = "table"
@@ -204,11 +191,6 @@ def test_what_it_says_and_what_it_leaves_out(file: Path) -> None:
     assert options["settings"] == ('encoder.pooling="cls"', "training.max_steps=100", "training.learning_rate=0.0001")
     assert (options["starts"], options["suites"]) == (("opencse-mini",), ("sts",))
     assert (options["dev"], options["kept"]) == ("sample", False)
-
-
-def test_what_is_given_beside_it_wins(file: Path) -> None:
-    study = read_study(file, {"out": "elsewhere", "seeds": "7"})
-    assert (study.out, study.options()["seeds"], study.text) == ("elsewhere", (7,), "wiki.txt")
 
 
 def test_a_setting_given_beside_it_leaves_the_others_as_they_are(file: Path) -> None:

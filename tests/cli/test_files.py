@@ -204,15 +204,6 @@ def test_titles_without_a_text_are_used_and_counted(opencse: Run, tmp_path: Path
     assert hits["d3"] == "The title of work 3\nWork 3 tells one thing. Then it ends."
 
 
-def test_code_is_kept_on_request(opencse: Run, tmp_path: Path) -> None:
-    for kind in ("markdown", "html", "stack exchange"):
-        path = written(tmp_path, FILES[kind])
-        fields = sentences_of(path, FILES[kind])
-        for keep, count in (((), 0), (("--keep-code",), 1)):
-            _, out, _ = opencse("encode", "opencse-mini", path, *fields, *keep, "--out", "-", "--device", "cpu")
-            assert min(out.count("x = 1"), 1) == count
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "said"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import json
 import os
 import re
@@ -57,22 +56,6 @@ def test_a_full_disk_behind_stdout_is_one_line(arguments: tuple[str, ...]) -> No
     assert err.decode().splitlines() == [
         "opencse: the standard output cannot be written ([Errno 28] No space left on device); make room there"
     ]
-
-
-@pytest.mark.slow
-def test_terminals_of_few_characters_show_the_others_by_number(
-    opencse: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("Ünïcödé 漢字\nEin Bär.\n", encoding="utf-8")
-    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    code, _, err = opencse("nearest", "opencse-mini", "--corpus", path, "--query", "Löwe", "--device", "cpu")
-    assert code == 0, err
-    terminal.flush()
-    shown = terminal.buffer.getvalue()
-    assert b"\\xdcn\\xefc\\xf6d\\xe9 \\u6f22\\u5b57" in shown
-    assert b"Ein B\\xe4r." in shown
 
 
 @pytest.mark.slow
@@ -397,21 +380,6 @@ def test_texts_and_names_of_the_commands(tiny_folder: Path, tmp_path: Path, smal
         assert quiet(out), command[0]
         assert quiet(err), command[0]
         assert "x1b" in out or command[0] == "evaluate", "a long name is broken over lines there"
-
-
-def test_the_reporter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from opencse.progress import Terminal
-
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich draws its bar
-    progress = Terminal()
-    progress.say(HOSTILE)
-    assert capsys.readouterr().err == SHOWN + "\n"
-    progress.start(f"[/x]{HOSTILE}", 3)
-    progress.advance(1, "[/note]")
-    progress.finish()
-    drawn = capsys.readouterr().err
-    assert "[/x]a\\x1b[31m" in drawn.replace("\n", "")
-    assert not any(c in drawn for c in "\x07\x9b\u202e\x7f")
 
 
 OUTSIDE = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")}

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -21,7 +20,7 @@ from opencse.recipes.recipe import load_recipe
 from opencse.runs import job as job_module
 from opencse.runs.bounds import Sizes, bounded_settings
 from opencse.runs.job import TrainJob, device_of_process
-from opencse.runs.opened import longest_text, near_duplicates
+from opencse.runs.opened import longest_text
 from opencse.runs.plan import Plan
 from opencse.runs.resolving import resolve_for_run
 from opencse.text import sample
@@ -113,16 +112,6 @@ def test_a_run_cuts_its_texts_there(tiny_folder: Path, tmp_path: Path) -> None:
     assert plan.corpus.at_limit == 12
 
 
-def test_near_duplicates_are_looked_for_only_where_the_recipe_says_so() -> None:
-    rows = tuple((f"Sentence number {n} is short.",) for n in range(12))
-    text = GivenTexts((*rows, rows[0]))
-    assert near_duplicates(text, load_recipe("simcse"), Silent()) is None
-    pytest.importorskip("rensa")
-    near = near_duplicates(text, load_recipe("simcse", overrides=["data.near_duplicates=0.99"]), Silent())
-    assert near is not None
-    assert np.flatnonzero(near).tolist() == [12]
-
-
 SIZES: dict[str, Any] = {
     "examples": 1_280,
     "batches_per_epoch": 20,
@@ -197,13 +186,6 @@ def test_word_vectors_are_trained_at_their_rate_under_any_name(tiny_folder: Path
     assert (more.preset, more.recipe.training.epochs) == ("opencse-mini:crop-10", 3)
     assert more.recipe.training.learning_rate == builtin.recipe.training.learning_rate > 1e-4
     assert resolve_for_run("simcse", model=str(tiny_folder)).preset is None
-
-
-def test_a_start_that_the_run_writes_itself_is_not_looked_into(tmp_path: Path) -> None:
-    missing = str(tmp_path / "start")
-    assert resolve_for_run("simcse", model=missing, is_new=True).preset is None
-    with pytest.raises(UserError, match="start: no such folder"):
-        resolve_for_run("simcse", model=missing)
 
 
 def test_a_recipe_made_in_python_is_taken_as_it_is() -> None:

@@ -18,7 +18,6 @@ import opencse
 from helpers import Broken, Run, Stopped
 from opencse.adapting.selection import DevScore, OwnPoolingScore
 from opencse.cli.app import app
-from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
@@ -209,15 +208,6 @@ def test_of_a_trained_encoder(tiny_folder: Path, tmp_path: Path) -> None:
     assert "From one run, seed 7." in card.text
     assert f"| kept | {result.kept}: " in card.text
     assert "| kept | last: " in card_of(tmp_path / "out" / "last").text
-
-
-def test_only_names_on_the_hub_are_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "base_model: someone/model" in front_matter("onnx", ["onnx"], "someone/model")
-    for no_id in (None, "opencse-mini", "/models/mine", "a/b/c", "../model"):
-        assert "base_model" not in front_matter("onnx", ["onnx"], no_id)
-    monkeypatch.chdir(tmp_path)
-    Path("here/model").mkdir(parents=True)
-    assert "base_model" not in front_matter("onnx", ["onnx"], "here/model")
 
 
 KEPT = [("simcse", "best"), ("simcse", "start"), ("pretrain", "last")]

@@ -17,8 +17,7 @@ from opencse.evaluation import spearman
 from opencse.evaluation.record import DataRecord
 from opencse.runs.record import Outcome
 from opencse.statistics import holm, paired_seeds
-from opencse.studies.comparison import Comparison, compare
-from opencse.studies.files import grid_figure
+from opencse.studies.comparison import compare
 from opencse.studies.grid import find_baseline, parse_grid, variants
 from opencse.studies.record import RECORD, StudyRecord
 from opencse.studies.tables import Grid, columns, comparison_table, expected_table, headlines, markdown
@@ -234,25 +233,6 @@ def test_data_order_and_dropout_are_separated() -> None:
     assert "## Data order and dropout" in text
     assert "Seeds of the data order 1, 2, 3; of dropout 8, 9" in text
     assert f"| {base.two_way.variance_of_data:.3f} | {base.two_way.variance_of_dropout:.3f} |" in text
-
-
-def test_a_grid_has_its_values_and_a_picture() -> None:
-    def compared(*grid: str) -> Comparison:
-        crossed = variants(["simcse", "dcl-post"], grid)
-        runs = [record(name, 1, {"sts.average": 60.0 + number}) for number, name in enumerate(crossed)]
-        return compare(runs, next(iter(crossed)), variants=crossed)
-
-    one = compared("training.batch_size=64,128")
-    assert [(row.base, row.values) for row in one.rows][1] == ("simcse", {"training.batch_size": "128"})
-    curve = grid_figure(one)
-    assert curve is not None
-    assert "sts.average by training.batch_size" in curve
-    two = grid_figure(compared("training.batch_size=64,128", "training.learning_rate=1e-5,3e-5"))
-    assert two is not None
-    for score in range(8):
-        assert f"{60 + score:.2f}" in two
-    assert grid_figure(compared("training.batch_size=64", "training.epochs=1", "training.warmup=0,0.1")) is None
-    assert grid_figure(compared()) is None
 
 
 NAMES = ["retrieval.manuals.ndcg_at_10", "retrieval.questions.ndcg_at_10", "retrieval.average", "sts.average"]
