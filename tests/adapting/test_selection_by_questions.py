@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from opencse import SentenceEncoder
+from opencse.adapting.guard import Guard
 from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.adapting.trained_texts import TrainedTexts
@@ -27,6 +28,7 @@ class Fixed:
     units: Integers = field(default_factory=lambda: np.arange(4))
     kinds: Integers = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
     left_out: None = None
+    own_words: bool = False
     unknown: str = "nothing is known"
 
     def held_out(self) -> list[str]:
@@ -99,18 +101,39 @@ def test_the_start_is_kept_where_it_answers_best() -> None:
     )
 
 
-def test_what_forgets_is_not_kept_however_much_it_gained() -> None:
-    history = History()
-    history.add(0, DevScore(50.0, guard=60.0))
-    assert not history.add(5, DevScore(90.0, guard=20.0, forgets=True))
-    assert QuestionSelector(Fixed()).choose(history, 5, None, never).kept == "start"
-    assert "forgot general English (general questions 60.00 before, 20.00 after)" in verdict_of(
-        QuestionSelector(Fixed()), history
+def test_what_loses_in_other_words_is_not_kept_however_much_it_gained() -> None:
+    chooser = QuestionSelector(Fixed())
+    history = History({0: DevScore(50.0, guard=60.0)})
+    assert not history.add(5, DevScore(90.0, guard=20.0, guard_error=1.0, forgets=True))
+    assert chooser.choose(history, 5, None, never).kept == "start"
+    assert (
+        "lost in other words (general English questions that share few words with their answers) (60.00 before, 20"
+        in (verdict_of(chooser, history))
     )
-    assert history.add(10, DevScore(55.0, guard=59.0))
+    assert history.add(10, DevScore(55.0, guard=59.0, guard_error=1.0, share=0.5)), "an average that does not lose"
     assert not history.add(15, DevScore(80.0, guard=30.0, forgets=True))
     assert history.best_step == 10
-    assert "on general English questions 60.00 before, 59.00 now" in verdict_of(QuestionSelector(Fixed()), history)
+    verdict = verdict_of(chooser, history)
+    assert verdict.startswith("the model of step 10, averaged with the start (50% trained), is kept: ")
+    assert (
+        "with their answers) 60.00 before, 59.00 now (-1.00, 95% interval -2.96 to +0.96, so it may be noise)"
+        in verdict
+    )
+
+
+def test_a_text_that_asks_about_itself_is_not_believed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Guard.of_pairs((f"question {n}", f"answer {n}") for n in range(9))
+    general = np.arange(9.0)
+    monkeypatch.setattr(Guard, "values", lambda guard, encoder: general + float(encoder[1]))
+    for own_words, change, kept in ((True, -1.0, "start"), (True, 1.0, "best"), (False, -1.0, "best")):
+        for guard in (watch, None):
+            chooser = QuestionSelector(Fixed(own_words=own_words), guard)
+            history = History({0: chooser.begin(as_encoder(10, 20, 30, 40))})
+            history.add(5, chooser.score(as_encoder(40, 20 + change, 30, 40)))
+            choice = chooser.choose(history, 5, None, never)
+            assert choice.kept == (kept if guard else "best")
+            assert ("in other words" in choice.verdict) == (guard is not None)
+            assert ("from nowhere, in its words" in choice.verdict) == own_words
 
 
 def test_the_models_own_pooling_is_held_against_training_too() -> None:

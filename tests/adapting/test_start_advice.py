@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import opencse
 from helpers import Heard
-from opencse.adapting.start_advice import advice_for, advice_for_builtin, language_of_documents
+from opencse.adapting.holdout import hold_nothing_out
+from opencse.adapting.question_sets import QuestionSet
+from opencse.adapting.start_advice import advice_for, advice_for_builtin, advice_on_words, language_of_documents
 from opencse.adapting.text_questions import TextQuestions, text_questions
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.documents import Document
-from opencse.text.readers import Source
+from opencse.text.readers import Source, Texts
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,20 @@ def test_the_language_decides_what_is_advised() -> None:
     assert "multilingual-e5-small" in advice_for_builtin("german")
     for language in (None, "english"):
         assert "all-MiniLM-L6-v2" in advice_for_builtin(language)
+
+
+def test_questions_that_words_alone_answer_are_told() -> None:
+    queries = [f"which number is {n}" for n in range(9)]
+
+    def asked(candidates: list[str], *, from_pairs: bool = False) -> str | None:
+        one = QuestionSet("crops", "questions", queries, candidates, np.arange(9), np.arange(9))
+        held = hold_nothing_out(Texts([(query,) for query in queries], None, ""))
+        return advice_on_words(TextQuestions((one,), held, from_pairs=from_pairs))
+
+    own = [f"{n} is the number" for n in range(9)]
+    assert "BM25 alone has 100.0 on the questions from the text itself (nDCG@10 x 100)" in str(asked([*own, *queries]))
+    assert asked(own, from_pairs=True) is None
+    assert asked([f"answer {chr(97 + n)}" for n in range(9)]) is None
 
 
 def test_the_line_comes_after_the_score_of_a_weak_start(tiny_folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.preset_names import ASKED, DOUBLED, LOOSE, RECIPE, WHOLE
 from opencse.adapting.selection import Selector
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
-from opencse.adapting.start_advice import advice_for_builtin, language_of_documents
+from opencse.adapting.start_advice import advice_for_builtin, advice_on_words, language_of_documents
 from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.written_questions import WrittenRow, numbers_of_documents
 from opencse.errors import UserError
@@ -92,6 +92,9 @@ def plan_adaptation(
         progress.say(advice_for_builtin(language_of_documents(texts.documents)))
     selector: DevChoice = dev
     if by_text and material.questions is not None:
+        on_words = advice_on_words(material.questions)
+        if on_words is not None:
+            progress.say(on_words)
         selector = guarded(material.questions)
     elif by_text:
         _require_graded(texts.source, str(dev), metric)

@@ -12,6 +12,8 @@ from opencse.adapting.holdout import HeldOut, fraction
 from opencse.arrays import Integers
 from opencse.evaluation.embedding import Embedded
 from opencse.ranking import answer_ranks
+from opencse.search.keyword_index import KeywordIndex
+from opencse.text.languages import language_of_texts
 from opencse.text.readers import Texts
 from opencse.text.scripts import first_words, joined, normalised, pieces_of, search_words
 
@@ -57,10 +59,23 @@ class QuestionSet:
 
     def ranks(self, embedded: Embedded) -> Integers:
         """(n,) rank of each answer; see `answer_ranks`."""
-        row_of = {text: row for row, text in enumerate(self.candidates)}
-        own_rows = np.array([row_of.get(query, -1) for query in self.queries], dtype=np.int64)
         queries, candidates = embedded.queries.of(self.queries), embedded.of(self.candidates)
-        return answer_ranks(queries, candidates, self.answers, own_rows, embedded.similarity)
+        return answer_ranks(queries, candidates, self.answers, self._own_rows(), embedded.similarity)
+
+    def ranks_by_words(self) -> Integers:
+        """(n,) rank of each answer by BM25; of equal scores, the answer comes last."""
+        index = KeywordIndex.of(self.candidates, language_of_texts(self.candidates))
+        ranks = []
+        for query, answer, own_row in zip(self.queries, self.answers, self._own_rows(), strict=True):
+            scores = index.scores(query)
+            ahead = scores >= scores[answer]
+            ranks.append(int(ahead.sum()) - int(own_row >= 0 and ahead[own_row]))
+        return np.array(ranks, dtype=np.int64)
+
+    def _own_rows(self) -> Integers:
+        """(n,) row of each query among the candidates; -1 where it is not one."""
+        row_of = {text: row for row, text in enumerate(self.candidates)}
+        return np.array([row_of.get(query, -1) for query in self.queries], dtype=np.int64)
 
 
 def neighbours(texts: Texts, held: HeldOut) -> QuestionSet:

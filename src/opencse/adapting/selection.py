@@ -27,7 +27,8 @@ class DevScore:
         alignment: of graded pairs of high score (see `opencse.analysis.alignment`); None where there are none.
         uniformity: of the first sentences of graded pairs; None where there are none.
         error: standard error of the value's difference from the start's; None where it is not known.
-        guard: nDCG@10 x 100 of the general questions that guard against forgetting; None without a guard.
+        guard: nDCG@10 x 100 of general questions, which ask in other words than their answers; None without a guard.
+        guard_error: standard error of its difference from the start's.
         agreement: how well similarities of held-out texts agree with the start's
             (`opencse.adapting.similarity_guard`); None where the text is English, which questions guard.
         forgets: whether a guard refuses this encoder.
@@ -46,6 +47,7 @@ class DevScore:
     uniformity: float | None = None
     error: float | None = None
     guard: float | None = None
+    guard_error: float | None = None
     agreement: float | None = None
     forgets: bool = False
     parts: dict[str, float] = field(default_factory=dict)

@@ -1,7 +1,8 @@
-"""Selects the encoder that answers questions best, compared with the start, and refuses one that forgot too much.
+"""Selects the encoder that answers questions best, compared with the start, and refuses one that lost what it knew.
 
 The rule: the trained step with the highest mean value is kept if it is above the start's, however little. A gain that
-may be noise is reported as such and kept all the same. A step that the guard refuses is never kept.
+may be noise is reported as such and kept all the same. A step that the guard refuses is never kept: where a text asks
+about itself, one that finds less in other words, beyond noise (`Guard.refuses`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from opencse.statistics.grouped import MeanDifference, grouped_difference
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
+_OTHER_WORDS = "in other words (general English questions that share few words with their answers)"
+
 
 class Questions(Protocol):
     """Questions with known answers.
@@ -34,6 +37,7 @@ class Questions(Protocol):
         units: (n,) document that each question comes from; questions of one document are not independent.
         kinds: (n,) number of the kind of each question, from 0.
         left_out: (M,) rows of the training text that must not be trained on; None where there are none.
+        own_words: whether a text asks them about itself, so that they share its words.
         unknown: what these questions cannot show, in a clause.
     """
 
@@ -57,6 +61,9 @@ class Questions(Protocol):
 
     @property
     def left_out(self) -> Flags | None: ...  # noqa: D102
+
+    @property
+    def own_words(self) -> bool: ...  # noqa: D102
 
     @property
     def unknown(self) -> str: ...  # noqa: D102
@@ -177,18 +184,21 @@ class QuestionSelector:
         )
 
     def _compared(self, before: _Values, after: _Values) -> DevScore:
-        forgotten = agreement = None
+        general = change = agreement = None
+        refused = False
         if self.guard is not None and before.general is not None and after.general is not None:
-            forgotten = self.guard.compare(before.general, after.general)
+            general, change = float(after.general.mean()), self.guard.compare(before.general, after.general)
+            refused = self.guard.refuses(change, own_words=self.questions.own_words)
         if self.language_guard is not None and before.similarities is not None and after.similarities is not None:
             agreement = self.language_guard.agreement(before.similarities, after.similarities)
         error = grouped_difference(before.questions, after.questions, self.questions.units, self.questions.kinds).error
         return DevScore(
             float(after.questions.mean()),
             error=error if math.isfinite(error) else None,
-            guard=None if forgotten is None else forgotten.value,
+            guard=general,
+            guard_error=None if change is None else change.error,
             agreement=agreement,
-            forgets=(forgotten is not None and forgotten.too_much) or self._moved_too_far(agreement),
+            forgets=refused or self._moved_too_far(agreement),
             parts=self.questions.parts(after.questions),
         )
 
@@ -206,7 +216,10 @@ class QuestionSelector:
         del steps, is_worse
         start, step = history.by_step[0], history.best_step
         before = start.value if own_pooling is None else max(start.value, own_pooling.value)
-        measured = f"{self.questions.measure} of {len(self.questions.units):,} questions from {self.questions.source}"
+        words = ", in its words," if self.questions.own_words else ""
+        measured = (
+            f"{self.questions.measure} of {len(self.questions.units):,} questions from {self.questions.source}{words}"
+        )
         with_own = ""
         if own_pooling is not None:
             with_own = f" (with its own pooling {own_pooling.pooling} {own_pooling.value:.2f})"
@@ -215,22 +228,18 @@ class QuestionSelector:
             scores = f"{measured}: start {start.value:.2f}{with_own}"
             return Choice(untrained, self._refusal(history, before, scores, start_kept(untrained, own_pooling)))
         best = history.by_step[step]
-        gain = f"{best.value - start.value:+.2f}"
-        if best.error is None:
-            gain += ", all from one document, so it may be noise"
-        else:
-            low, high = MeanDifference(best.value - start.value, best.error).interval
-            gain += f", 95% interval {low:+.2f} to {high:+.2f}{'' if low > 0 else ', so it may be noise'}"
+        gain = _with_interval(best.value - start.value, best.error)
         general = ""
         if best.guard is not None and start.guard is not None:
-            general = f"; on general English questions {start.guard:.2f} before, {best.guard:.2f} now"
+            change = _with_interval(best.guard - start.guard, best.guard_error)
+            general = f"; {_OTHER_WORDS} {start.guard:.2f} before, {best.guard:.2f} now ({change})"
         if best.agreement is not None:
             general += f"; {self._similarities} agree to {best.agreement:.0f} % with the start's"
             general += "" if self._language_known else ", which knows little of their language"
         return Choice(
             "best",
             f"{best.named(step)} is kept: {measured} {start.value:.2f} before{with_own}, "
-            f"{best.value:.2f} now ({gain}{_by_kind(start, best)}{general}); {self.questions.unknown}",
+            f"{best.value:.2f} now ({gain}{_by_kind(start, best)}){general}; {self.questions.unknown}",
         )
 
     def _moved_too_far(self, agreement: float | None) -> bool:
@@ -252,8 +261,17 @@ class QuestionSelector:
         if self._moved_too_far(best.agreement):
             why = f"moved too far: {self._similarities} agree to {best.agreement:.0f} % with the start's"
         else:
-            why = f"forgot general English (general questions {start.guard:.2f} before, {best.guard:.2f} after)"
+            why = f"lost {_OTHER_WORDS} ({start.guard:.2f} before, {best.guard:.2f} after)"
         return f"{kept}: training gained ({scores}) but {why}; try a lower training.learning_rate"
+
+
+def _with_interval(change: float, error: float | None) -> str:
+    """A change in words, with its interval."""
+    if error is None:
+        return f"{change:+.2f}, all from one document, so it may be noise"
+    low, high = MeanDifference(change, error).interval
+    noise = ", so it may be noise" if low <= 0 <= high else ""
+    return f"{change:+.2f}, 95% interval {low:+.2f} to {high:+.2f}{noise}"
 
 
 def _by_kind(before: DevScore, after: DevScore) -> str:

@@ -87,6 +87,11 @@ class TextQuestions:
         return np.repeat(np.arange(len(self.sets), dtype=np.int64), [len(one) for one in self.sets])
 
     @property
+    def own_words(self) -> bool:
+        """Whether the text asks all of them about itself."""
+        return not self.from_pairs
+
+    @property
     def unknown(self) -> str:
         """What these questions cannot show."""
         if self.from_pairs:
@@ -94,7 +99,7 @@ class TextQuestions:
                 "other questions like these should gain about as much; for other kinds, measure with your own queries "
                 "(--dev FOLDER)"
             )
-        return "your users may ask other questions than these: measure with your own queries (--dev FOLDER)"
+        return "which of the two people ask like, no text can tell: measure with your own queries (--dev FOLDER)"
 
     def held_out(self) -> list[str]:
         """Questions and answers, each text once; none of them is trained on in this form."""
@@ -117,8 +122,11 @@ class TextQuestions:
 
     def values(self, encoder: SentenceEncoder) -> Floats:
         """(n,) the measure of each question, kind after kind, scaled so that their mean is that of the kinds."""
-        by_kind = answered(encoder, self.sets, self.metric)
-        return np.concatenate([values * scale for values, scale in zip(by_kind, self._scales(), strict=True)])
+        return self._scaled(answered(encoder, self.sets, self.metric))
+
+    def by_words(self) -> float:
+        """The score of BM25."""
+        return float(self._scaled([self.metric.of_ranks(one.ranks_by_words()) for one in self.sets]).mean())
 
     def parts(self, values: Floats) -> dict[str, float]:
         """The mean of each kind."""
@@ -127,6 +135,9 @@ class TextQuestions:
             one.kind.replace(",", "").replace(" ", "_"): float(part.mean() / scale)
             for one, part, scale in zip(self.sets, np.split(values, ends), self._scales(), strict=True)
         }
+
+    def _scaled(self, by_kind: Sequence[Floats]) -> Floats:
+        return np.concatenate([values * scale for values, scale in zip(by_kind, self._scales(), strict=True)])
 
     def _scales(self) -> list[float]:
         total = sum(len(one) for one in self.sets)

@@ -87,6 +87,11 @@ class UserQueries:
         return
 
     @property
+    def own_words(self) -> bool:
+        """False: people asked them."""
+        return False
+
+    @property
     def unknown(self) -> str:
         """What a selection by these queries cannot show."""
         return "the model was selected by these same queries, so other queries may gain a little less"
