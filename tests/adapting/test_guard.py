@@ -8,7 +8,7 @@ import torch
 
 from opencse import SentenceEncoder
 from opencse.adapting.dev_choice import load_selector
-from opencse.adapting.guard import TOLERANCE, Guard
+from opencse.adapting.guard import OF_OWN_WORDS, TOLERANCE, Guard
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -21,7 +21,8 @@ def test_what_is_lost_beyond_noise_is_refused_and_some_is_tolerated_for_what_peo
     noisier[:16] = 100 - noisier[:16]
     noisier[16:22] = 0
     assert good.mean() - noisier.mean() > TOLERANCE, "more than is tolerated, but no more than noise"
-    cases = [(good, 0, 0), (0 * good, 1, 1), (noisier, 0, 0), (good - TOLERANCE, 1, 0), (good - 2 * TOLERANCE, 1, 1)]
+    cases = [(good, 0, 0), (0 * good, 1, 1), (noisier, 0, 0)]
+    cases += [(good - lost, lost > OF_OWN_WORDS, lost > TOLERANCE) for lost in (0.5, 2, 3)]
     for after, by_text, by_people in cases:
         change = watch.compare(good, after)
         assert watch.refuses(change, own_words=True) == by_text

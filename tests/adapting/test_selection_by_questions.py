@@ -125,7 +125,7 @@ def test_a_text_that_asks_about_itself_is_not_believed_alone(monkeypatch: pytest
     watch = Guard.of_pairs((f"question {n}", f"answer {n}") for n in range(9))
     general = np.arange(9.0)
     monkeypatch.setattr(Guard, "values", lambda guard, encoder: general + float(encoder[1]))
-    for own_words, change, kept in ((True, -1.0, "start"), (True, 1.0, "best"), (False, -1.0, "best")):
+    for own_words, change, kept in ((True, -2, "start"), (True, -0.5, "best"), (True, 1, "best"), (False, -2, "best")):
         for guard in (watch, None):
             chooser = QuestionSelector(Fixed(own_words=own_words), guard)
             history = History({0: chooser.begin(as_encoder(10, 20, 30, 40))})
@@ -134,6 +134,8 @@ def test_a_text_that_asks_about_itself_is_not_believed_alone(monkeypatch: pytest
             assert choice.kept == (kept if guard else "best")
             assert ("in other words" in choice.verdict) == (guard is not None)
             assert ("from nowhere, in its words" in choice.verdict) == own_words
+            told = choice.kept == "best" and guard is not None and change < 0
+            assert ("queries in other words than your documents' may find less" in choice.verdict) == told
 
 
 def test_the_models_own_pooling_is_held_against_training_too() -> None:

@@ -2,7 +2,7 @@
 
 The rule: the trained step with the highest mean value is kept if it is above the start's, however little. A gain that
 may be noise is reported as such and kept all the same. A step that the guard refuses is never kept: where a text asks
-about itself, one that finds less in other words, beyond noise (`Guard.refuses`).
+about itself, less of other words may be lost (`Guard.refuses`); the verdict gives both scores.
 """
 
 from __future__ import annotations
@@ -232,6 +232,8 @@ class QuestionSelector:
         general = ""
         if best.guard is not None and start.guard is not None:
             change = _with_interval(best.guard - start.guard, best.guard_error)
+            less = best.guard < start.guard and "noise" not in change
+            change += ": queries in other words than your documents' may find less" if less else ""
             general = f"; {_OTHER_WORDS} {start.guard:.2f} before, {best.guard:.2f} now ({change})"
         if best.agreement is not None:
             general += f"; {self._similarities} agree to {best.agreement:.0f} % with the start's"
