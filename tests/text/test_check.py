@@ -13,7 +13,9 @@ from opencse.cli.check import lines_of_check
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.check import check_corpus, script_shares
+from opencse.text.documents import read_documents
 from opencse.text.readers import Texts
+from opencse.text.text_to_check import read_to_check
 from opencse.text.tokenizer import Tokenizer
 
 PLAIN = [f"Sentence number {number} tells something plain about the weather." for number in range(1200)]
@@ -83,54 +85,7 @@ def test_long_texts_are_truncated(tokenizer: Tokenizer) -> None:
     assert check_corpus(texts(rows), tokenizer, max_length=64).cut == 0
 
 
-def test_a_language_the_model_does_not_know(tokenizer: Tokenizer) -> None:
-    rows = [f"日本語の文章 {n} は まったく 別 の 文字 です" for n in range(1200)]
-    found = check_corpus(texts(rows), tokenizer)
-    assert found.unknown is not None
-    assert found.unknown > 0.02
-    assert "unknown to the model's vocabulary" in found.advice[0]
-
-
 ENGLISH = "The function returns the rows of the table that the caller asks for, in their order."
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "if (rows[i] > best[j]) { best[j] = rows[i]; }",
-        "def total_of(self, kept_rows: list[int]) -> dict[str, int]:",
-        "<T> Map<String, List<T>> groupBy(List<T> items, Function<T, String> keyOf)",
-        "$ jq '.items[] | {id, name}' < data.json | sort",
-        "the rate rises \u2191\u2191 then falls \u2193\u2193 \U0001f600\U0001f600",
-        "the \u03b1 of the \u03b2 sheet { } [ ] is high in the cells of the second group",
-    ],
-)
-def test_unknown_signs_in_text_of_a_known_language_are_no_other_language(code: str, tokenizer: Tokenizer) -> None:
-    found = check_corpus(texts([row for n in range(600) for row in (f"{n} {ENGLISH}", f"{code} {n}")]), tokenizer)
-    assert found.unknown is not None
-    assert found.unknown > 0.02, "the test would show nothing"
-    assert found.unknown_words == 0
-    assert not any("of this language" in line for line in found.advice)
-    (line,) = [line for line in found.advice if "most of them signs" in line]
-    assert found.unknown_signs[0] in code
-    assert found.unknown_signs[0] in line
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "\u042d\u0442\u043e \u043f\u0440\u0435\u0434\u043b\u043e\u0436\u0435\u043d\u0438\u0435 { x[0] > y }",
-        "\u4f60\u597d\uff0c\u4e16\u754c\u3002",
-        "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35 \u0e04\u0e23\u0e31\u0e1a",
-        "\uc548\ub155\ud558\uc138\uc694 \uc138\uacc4 print(rows[0])",
-    ],
-)
-def test_unknown_words_are_another_language_with_and_without_code(line: str, tokenizer: Tokenizer) -> None:
-    found = check_corpus(texts([f"{line} {n}" for n in range(1200)]), tokenizer)
-    assert found.unknown_words is not None
-    assert found.unknown_words > 0.3
-    assert "start from a model of this language" in found.advice[0]
-    assert not any("most of them signs" in each for each in found.advice)
 
 
 def test_scripts() -> None:
@@ -142,25 +97,6 @@ def test_scripts() -> None:
     assert any("several scripts (Latin" in line for line in mixed.advice)
 
 
-def test_running_text_and_small_text() -> None:
-    found = check_corpus(texts(PLAIN[:100], [n // 10 for n in range(100)]))
-    assert found.documents == 10
-    assert any("--recipe next-sentence" in line for line in found.advice)
-    assert any("100 examples are few" in line for line in found.advice)
-
-
-def test_documents_of_one_sentence_are_no_running_text() -> None:
-    found = check_corpus(texts(PLAIN[:100], list(range(100))))
-    assert found.documents == 100
-    assert not any("next-sentence" in line for line in found.advice)
-
-
-def test_the_sample_says_how_many_were_looked_at() -> None:
-    found = check_corpus(texts([f"{n} words here" for n in range(25_000)]))
-    assert found.sampled == 20_000
-    assert found.rows == 25_000
-
-
 def test_lines_say_what_they_count() -> None:
     latin = "Greek letters such as those are rare here. " * 40
     lines = lines_of_check(check_corpus(texts([f"{latin} alpha \u03b1", f"{latin} \u4f60\u597d " * 2])), "a model")
@@ -169,18 +105,6 @@ def test_lines_say_what_they_count() -> None:
     assert words == "words       at most 325 in 1% of the texts, 402 in 25%, 483 in 50%, 564 in 75%, 641 in 99%"
     (scripts,) = (line for line in lines if line.startswith("scripts"))
     assert scripts == "scripts     Latin 99.9%, CJK 0.1%"
-
-
-@pytest.mark.parametrize(
-    ("documents", "said"),
-    [
-        (None, "3 rows of 1 text, no blank lines, so adapt takes each line as a document"),
-        ([0, 0, 1], "3 rows of 1 text, 2 documents"),
-    ],
-)
-def test_lines_without_blank_lines_are_documents(documents: list[int] | None, said: str) -> None:
-    found = check_corpus(texts(PLAIN[:3], documents), read_as=["read as one text per line, UTF-8"])
-    assert f"text        text.txt: {said}" in lines_of_check(found, "a model")
 
 
 @pytest.mark.slow
@@ -215,19 +139,78 @@ removes it.
 """
 
 
-@pytest.mark.parametrize(
-    ("text", "advised"),
-    [
+def test_unknown_signs_are_no_other_language_and_unknown_words_are(tokenizer: Tokenizer) -> None:
+    for code in ("if (rows[i] > best[j]) { best[j] = rows[i]; }", "the \u03b1 of the \u03b2 sheet { } [ ] is high"):
+        found = check_corpus(texts([row for n in range(600) for row in (f"{n} {ENGLISH}", f"{code} {n}")]), tokenizer)
+        assert found.unknown is not None
+        assert found.unknown > 0.02, "the test would show nothing"
+        assert found.unknown_words == 0
+        assert not any("of this language" in line for line in found.advice)
+        (line,) = [line for line in found.advice if "most of them signs" in line]
+        assert found.unknown_signs[0] in code
+        assert found.unknown_signs[0] in line
+    for line in ("Это предложение { x[0] > y }", "你好，世界。"):
+        found = check_corpus(texts([f"{line} {n}" for n in range(1200)]), tokenizer)
+        assert found.unknown_words is not None
+        assert found.unknown_words > 0.3
+        assert "start from a model of this language" in found.advice[0]
+        assert not any("most of them signs" in each for each in found.advice)
+
+
+def test_documents_are_running_text_and_the_sample_says_its_size() -> None:
+    found = check_corpus(texts(PLAIN[:100], [n // 10 for n in range(100)]))
+    assert found.documents == 10
+    assert any("--recipe next-sentence" in line for line in found.advice)
+    assert any("100 examples are few" in line for line in found.advice)
+    assert not any("next-sentence" in line for line in check_corpus(texts(PLAIN[:100], list(range(100)))).advice)
+    lines = lines_of_check(check_corpus(texts(PLAIN[:3]), read_as=["read as one text per line, UTF-8"]), "a model")
+    assert any("no blank lines, so adapt takes each line as a document" in line for line in lines)
+    many = check_corpus(texts([f"{n} words here" for n in range(25_000)]))
+    assert (many.sampled, many.rows) == (20_000, 25_000)
+
+
+def test_lines_broken_at_a_width_are_recognised(tmp_path: Path) -> None:
+    """Each line alone would be half a sentence; in a folder, lines of a paragraph are joined."""
+    file = tmp_path / "kettle.txt"
+    for text, advised in (
         (WRAPPED, True),
         (WRAPPED.replace("\n", " ").replace(". ", ".\n"), False),
-        (WRAPPED.lower().replace(".", ""), False),  # short texts without marks, one per line
+        (WRAPPED.lower().replace(".", ""), False),
+    ):
+        file.write_text(text)
+        assert any("continue in the next one" in line for line in opencse.check(file).advice) == advised
+        assert not any("continue in the next one" in line for line in opencse.check(tmp_path).advice)
+
+
+def test_a_folder_of_tables_is_read_as_adapt_reads_it(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("Title;Text\nKettles;Fill it. Switch it on.\n")
+    (tmp_path / "c.xlsx").write_text("something")
+    read = read_to_check(str(tmp_path))
+    assert read.texts.documents == [0, 0, 1, 1]
+    assert [row[0] for row in read.texts.rows] == [one for doc in read_documents(tmp_path) for one in doc.sentences]
+    assert read.command == f"opencse adapt {tmp_path} --out adapted"
+    assert [line.partition(";")[0] for line in read.read_as] == [
+        "read as a table (separated by semicolons), UTF-8",
+        "left out 1 file of a kind that is not read (.xlsx",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "scored"),
+    [
+        ("a.tsv", "4\tThe pump leaks\tThe pump drips\n0\tThe pump leaks\tIt rains\n", True),
+        ("a.csv", "sentence1,sentence2,score\nThe pump leaks.,The pump drips.,4\nThe pump leaks.,It rains.,0\n", True),
+        ("a.csv", "premise,hypothesis,label\nThe pump leaks.,Water drips.,0\nThe pump leaks.,It rains.,2\n", False),
+        ("a.csv", "anchor,positive\nThe pump leaks.,Water drips.\nA cat.,A kitten.\n", False),
     ],
-    ids=["wrapped", "sentences", "lower case"],
 )
-def test_lines_broken_at_a_width_are_recognised(tmp_path: Path, text: str, advised: bool) -> None:
-    """Each line alone would be half a sentence; in a folder, lines of a paragraph are joined."""
-    (tmp_path / "pages").mkdir()
-    (tmp_path / "pages" / "kettle.txt").write_text(text)
-    found = opencse.check(tmp_path / "pages" / "kettle.txt")
-    assert any("continue in the next one" in line for line in found.advice) == advised
-    assert not any("continue in the next one" in line for line in opencse.check(tmp_path / "pages").advice)
+def test_pairs_with_a_score_are_rows_for_a_recipe_of_scores(
+    name: str, content: str, scored: bool, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(content)
+    read = read_to_check(str(tmp_path / name))
+    assert ("--recipe cosent" in read.command) == scored
+    if scored:
+        assert (read.texts.width, len(read.texts.rows)) == (2, 2)
+        assert "pairs with a score" in read.read_as[0]

@@ -1,3 +1,9 @@
+import errno
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -6,23 +12,19 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import WhitespaceSplit
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
+from corpora import TEXT, folders, repaired, same
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_module
+from opencse.text import corpus as corpus_room
+from opencse.text import sample, tokenising
 from opencse.text.column_prompts import ColumnPrompts
-from opencse.text.corpus import text_key, tokenise
+from opencse.text.corpus import Corpus, cache_root, describe_cache, text_key, tokenise
+from opencse.text.files.formats import RawRow
 from opencse.text.readers import Source
+from opencse.text.tokenising import GrowingArray, Piece, Tokenising
 from opencse.text.tokenizer import Tokenizer
-
-TEXT = "The bread rises.\nA  cat sleeps\tin the sun.\n\nA cat sleeps in the sun.\n\n" + "word " * 30 + "\nThe end.\n"
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Source:
-    path = tmp_path / "a.txt"
-    path.write_text(TEXT)
-    return Source(str(path))
 
 
 def words(count: int) -> Tokenizer:
@@ -47,20 +49,14 @@ def test_ids_offsets_keys_and_documents(source: Source, tokenizer: Tokenizer, ti
     keys = corpus.keys[:, 0].tolist()
     assert keys[1] == keys[2]
     assert len(set(keys)) == 4
-
-
-def test_facts(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
-    corpus = tokenise(source, tokenizer, 12, cache=cache)
     facts = corpus.facts
     assert (facts.source, facts.fingerprint) == (source.location, source.fingerprint())
-    assert (facts.rows, facts.width, facts.max_length) == (5, 1, 12)
-    assert (facts.duplicates, facts.documents) == (1, 3)
-    assert facts.tokens == np.diff(corpus.offsets).sum() == len(corpus.ids)
-    uncut = sorted(len(tokenizer.hf(text)["input_ids"]) for text in TEXT.splitlines() if text)
-    assert facts.at_limit == sum(length >= 12 for length in uncut) == 3
-    for limit in (uncut[-1], uncut[-1] + 1):
-        reached = tokenise(source, tokenizer, limit, cache=cache).facts.at_limit
-        assert reached == (1 if limit == uncut[-1] else 0)
+    assert (facts.rows, facts.width, facts.max_length, facts.duplicates, facts.documents) == (5, 1, 12, 1, 3)
+    assert facts.tokens == len(corpus.ids)
+    uncut = [len(tokenizer.hf(text)["input_ids"]) for text in texts]
+    assert facts.at_limit == sum(length >= 12 for length in uncut)
+    for limit, reached in ((max(uncut), 1), (max(uncut) + 1, 0)):
+        assert tokenise(source, tokenizer, limit, cache=cache).facts.at_limit == reached
 
 
 def test_rows_of_three_and_no_documents(tmp_path: Path, tokenizer: Tokenizer, cache: Path) -> None:
@@ -80,19 +76,6 @@ def test_keys_are_the_same_everywhere_and_blind_to_white_space() -> None:
     assert text_key("A cat sleeps.") == -5577966672486710948
     assert text_key(" A\tcat \u00a0\n sleeps.") == text_key("A cat sleeps.")
     assert len({text_key(text) for text in ("A cat sleeps.", "a cat sleeps.", "A cat sleeps", "Acat sleeps.")}) == 4
-
-
-def test_arrays_are_memory_mapped_and_texts_are_copies(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
-    corpus = tokenise(source, tokenizer, 12, cache=cache)
-    for array in (corpus.ids, corpus.offsets, corpus.keys, corpus.documents):
-        assert isinstance(array, np.memmap)
-        assert not array.flags.writeable
-    ids = corpus.text_ids(0, 0)
-    assert ids.dtype == np.int32
-    assert type(ids) is np.ndarray
-    assert ids.flags.writeable
-    ids[:] = 0
-    assert corpus.text_ids(0, 0).all()
 
 
 def test_the_smallest_whole_number_that_holds_the_ids(tmp_path: Path, cache: Path) -> None:
@@ -142,22 +125,306 @@ def test_text_without_a_token(tmp_path: Path, cache: Path) -> None:
     assert list((cache / "corpora").iterdir()) == []
 
 
-@pytest.mark.parametrize(("prompt", "own"), [("w5 w6 ", 2), ("w5 w6", 1)])
 def test_a_prompt_comes_before_every_text_and_is_none_of_its_words(
-    prompt: str, own: int, source: Source, tokenizer: Tokenizer, cache: Path
+    source: Source, tokenizer: Tokenizer, cache: Path
 ) -> None:
     plain = tokenise(source, tokenizer, 64, words=True, cache=cache)
-    prompted = tokenise(source, tokenizer, 64, prompts=ColumnPrompts(prompt), words=True, cache=cache)
+    prompted = tokenise(source, tokenizer, 64, prompts=ColumnPrompts("w5 w6 "), words=True, cache=cache)
     texts = [" ".join(line.split()) for line in TEXT.splitlines() if line]
     assert [prompted.text_ids(row, 0).tolist() for row in range(5)] == [
-        ids.tolist() for ids in tokenizer.encode([prompt + text for text in texts], 64)
+        ids.tolist() for ids in tokenizer.encode(["w5 w6 " + text for text in texts], 64)
     ]
     assert prompted.keys.tolist() == plain.keys.tolist()
     for row in range(5):
         with_prompt, without = prompted.text(row, 0).words, plain.text(row, 0).words
         assert with_prompt is not None
         assert without is not None
-        assert with_prompt.max() == without.max(), "the words of the text have the numbers they had"
         assert (with_prompt == -1).sum() > (without == -1).sum()
-        if own == 2:
-            assert with_prompt[with_prompt >= 0].tolist() == without[without >= 0].tolist()
+        assert with_prompt[with_prompt >= 0].tolist() == without[without >= 0].tolist()
+
+
+def test_the_cache_serves_equal_content_under_its_own_name(
+    source: Source, tokenizer: Tokenizer, tiny_folder: Path, cache: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    first = tokenise(source, tokenizer, 12, cache=cache)
+    tokenizer.encode(["some other use of the tokenizer"], 5)
+    copy = tmp_path / "copy.txt"
+    copy.write_text(TEXT)
+    request.getfixturevalue("no_reading")
+    calls: list[tuple[int, int]] = []
+    again = tokenise(
+        source, Tokenizer.load(tiny_folder), 12, cache=cache, progress=lambda done, total: calls.append((done, total))
+    )
+    assert same(again, first)
+    assert calls == []
+    assert tokenise(Source(str(copy)), tokenizer, 12, cache=cache).facts.source == str(copy)
+    assert len(folders(cache)) == 1
+
+
+def test_another_length_tokenizer_or_text_is_another_corpus(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
+    tokenise(source, tokenizer, 12, cache=cache)
+    assert tokenise(source, tokenizer, 13, cache=cache).facts.max_length == 13
+    other = Tokenizer(ByT5Tokenizer())
+    assert (
+        tokenise(source, other, 12, cache=cache).text_ids(0, 0).tolist()
+        == other.encode(["The bread rises."], 12)[0].tolist()
+    )
+    assert len(tokenise(Source(source.location, skip_lines=frozenset({1})), tokenizer, 12, cache=cache)) == 4
+    assert len(folders(cache)) == 4
+
+
+def told(source: Source, tokenizer: Tokenizer, cache: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        tokenise(source, tokenizer, 12, cache=cache)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_full_disk(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(array: GrowingArray, values: np.ndarray) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(GrowingArray, "add", full)
+    assert told(source, tokenizer, cache) == (
+        f"{cache / 'corpora'}: the token cache cannot be written ([Errno 28] No space left on device); "
+        "make room there, or name another folder in the environment variable OPENCSE_CACHE"
+    )
+    assert folders(cache) == []
+
+
+def test_two_processes_repair_the_same_corpus_at_once(
+    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both find it damaged; the other has mended it when this one is done."""
+    first = tokenise(source, tokenizer, 12, cache=cache / "other")
+    tokenise(source, tokenizer, 12, cache=cache)
+    (folder,) = folders(cache)
+    (folder / "ids.npy").unlink()
+    read = Source.examples
+    kept: list[int] = []
+
+    def slow(source: Source) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
+        monkeypatch.setattr(Source, "examples", read)
+        tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
+        kept.append((folder / "ids.npy").stat().st_ino)
+        return read(source)
+
+    monkeypatch.setattr(Source, "examples", slow)
+    made = tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
+    assert same(made, first)
+    assert kept == [(folder / "ids.npy").stat().st_ino], "the other's was replaced"
+    assert folders(cache) == [folder]
+
+
+def test_what_a_killed_process_left_is_removed_a_day_later(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
+    old, new = cache / "corpora" / "a.1.tmp", cache / "corpora" / "a.2.tmp"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "ids.npy").touch()
+    os.utime(old, (0, 0))
+    tokenise(source, tokenizer, 12, cache=cache)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_cache_described(
+    source: Source, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "a" / "b"))
+    assert re.fullmatch(rf"{tmp_path}/a/b \(0\.0 MB; [\d,.]+ GB free\)", describe_cache())
+    tokenise(source, tokenizer, 12)
+    assert str(tmp_path / "a" / "b") in describe_cache()
+    monkeypatch.setenv("OPENCSE_CACHE", f"{source.location}/cache")
+    assert describe_cache().endswith(f"(cannot be written: {source.location} is a file)")
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / ("x" * 300)))
+    assert "(cannot be read: " in describe_cache()
+
+
+def test_another_process_may_finish_first(
+    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+    races: list[Path] = []
+
+    def late(path: Path, target: Path) -> Path:
+        shutil.copytree(path, target)
+        races.append(target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    corpus = tokenise(source, tokenizer, 12, cache=cache)
+    assert len(corpus) == 5
+    assert folders(cache) == races
+
+
+def test_where_the_cache_is(
+    monkeypatch: pytest.MonkeyPatch, source: Source, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("OPENCSE_CACHE")
+    assert cache_root() == Path("/home/someone/.cache/opencse")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
+    assert cache_root() == Path("/var/cache/opencse")
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "own"))
+    assert cache_root() == tmp_path / "own"
+    tokenise(source, tokenizer, 12)
+    (folder,) = folders(tmp_path / "own")
+    assert re.fullmatch(r"[0-9a-f]{32}", folder.name)
+    assert json.loads((folder / "facts.json").read_text())["rows"] == 5
+
+
+@pytest.mark.parametrize("name", ["ids.npy", "words.npy", "facts.json", "checksum"])
+def test_a_damaged_corpus_is_made_again(source: Source, tokenizer: Tokenizer, cache: Path, name: str) -> None:
+    tokenise(source, tokenizer, 12, words=True, cache=cache)
+    (folder,) = folders(cache)
+    first = tokenise(source, tokenizer, 12, words=True, cache=cache / "other")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    whole = before[name]
+    for damage in (b"", whole[:-1], whole + b"\0", whole[:-1] + bytes([whole[-1] ^ 1]), None):
+        (folder / name).unlink()
+        if damage is not None:
+            (folder / name).write_bytes(damage)
+        assert same(repaired(source, tokenizer, cache, words=True), first)
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+
+
+def with_words(corpus: Corpus) -> np.ndarray:
+    assert corpus.words is not None
+    return corpus.words
+
+
+def test_words_are_a_corpus_of_their_own(
+    source: Source, tokenizer: Tokenizer, cache: Path, request: pytest.FixtureRequest
+) -> None:
+    plain = tokenise(source, tokenizer, 12, cache=cache)
+    made = tokenise(source, tokenizer, 12, words=True, cache=cache)
+    assert same(made, plain)
+    assert plain.words is None
+    assert plain.text(0, 0).words is None
+    assert len(folders(cache)) == 2
+    assert isinstance(with_words(made), np.memmap)
+    assert with_words(made).dtype == np.int16
+    assert with_words(made).shape == made.ids.shape
+    request.getfixturevalue("no_reading")
+    again = tokenise(source, tokenizer, 12, words=True, cache=cache)
+    assert np.array_equal(with_words(again), with_words(made))
+    assert tokenise(source, tokenizer, 12, cache=cache).words is None
+
+
+def test_words_of_each_text(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_room, "_CHUNK", 2)
+    made = tokenise(source, tokenizer, 12, words=True, cache=cache)
+    lines = [line for line in TEXT.splitlines() if line]
+    assert len(made) == len(lines) == 5
+    for row, expected in enumerate(tokenizer.encode_words(lines, 12)):
+        text = made.text(row, 0)
+        assert text.words is not None
+        assert expected.words is not None
+        assert text.ids.tolist() == expected.ids.tolist() == made.text_ids(row, 0).tolist()
+        assert text.words.tolist() == expected.words.tolist()
+        text.words[:] = 0  # a copy: the corpus stays as it is
+    assert with_words(made).max() > 1
+
+
+LINES = [f"the bread number {n % 17} rises" + " again" * (n % 5) for n in range(90)]
+
+
+@pytest.fixture
+def lines_file(tmp_path: Path) -> Source:
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join(f"{line}\n" if n % 7 == 6 else line for n, line in enumerate(LINES)) + "\n")
+    return Source(str(path))
+
+
+@pytest.fixture
+def pieces_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus_room, "_CHUNK", 10)
+    monkeypatch.setattr(tokenising, "_RECORD_EVERY", 2)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    (made,) = (folder / "corpora").iterdir()
+    return {path.name: path.read_bytes() for path in made.iterdir()}
+
+
+def test_an_array_that_grows_is_what_numpy_saves(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).integers(0, 9, (7, 2))
+    grown = GrowingArray(tmp_path / "grown.npy", np.int64, 2)
+    grown.restart()
+    grown.add(rows[:3])
+    grown.add(rows[3:])
+    grown.close()
+    np.save(tmp_path / "saved.npy", rows)
+    assert (tmp_path / "grown.npy").read_bytes() == (tmp_path / "saved.npy").read_bytes()
+
+
+@pytest.mark.usefixtures("pieces_of_ten")
+@pytest.mark.parametrize("words", [False, True])
+def test_interrupted_it_continues(
+    lines_file: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: bool
+) -> None:
+    whole = tokenise(lines_file, tokenizer, 9, words=words, cache=tmp_path / "whole")
+    make, sizes = Tokenising.__call__, list[int]()
+
+    def broken(work: Tokenising, rows: list[tuple[int, tuple[str, ...]]]) -> Piece:
+        if len(sizes) == 5:
+            raise KeyboardInterrupt
+        sizes.append(len(rows))
+        return make(work, rows)
+
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(Tokenising, "__call__", broken)
+    with pytest.raises(KeyboardInterrupt):
+        tokenise(lines_file, tokenizer, 9, words=words, cache=cache)
+    (left,) = (cache / "corpora").iterdir()
+    assert left.name.endswith(".tmp")  # four pieces of five are noted
+    sizes.clear()
+    calls: list[int] = []
+
+    def counted(work: Tokenising, rows: list[tuple[int, tuple[str, ...]]]) -> Piece:
+        sizes.append(len(rows))
+        return make(work, rows)
+
+    monkeypatch.setattr(Tokenising, "__call__", counted)
+    made = tokenise(lines_file, tokenizer, 9, words=words, cache=cache, progress=lambda done, rows: calls.append(done))
+    assert sizes == [10] * 5
+    assert calls == [50, 60, 70, 80, 90]
+    assert made.facts == whole.facts
+    assert content(cache) == content(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_several_processes_make_the_same(
+    lines_file: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = tokenise(lines_file, tokenizer, 9, cache=tmp_path / "alone")
+    monkeypatch.setattr(corpus_room, "_CHUNK", 10)
+    monkeypatch.setattr(corpus_room, "_SHARED", 1)
+    monkeypatch.setattr(tokenising, "cores", lambda: 2)
+    counts: list[int] = []
+    share = tokenising._shared_out
+
+    def counting(work: Tokenising, pieces: Iterator[tokenising.NumberedRows], count: int) -> Iterator[Piece]:
+        counts.append(count)
+        return share(work, pieces, count)
+
+    monkeypatch.setattr(tokenising, "_shared_out", counting)
+    several = tokenise(lines_file, tokenizer, 9, cache=tmp_path / "several")
+    assert counts == [2]
+    assert several.facts == alone.facts
+    assert content(tmp_path / "several") == content(tmp_path / "alone")
+
+
+def test_the_sample_is_running_text_and_graded_pairs_of_other_sentences() -> None:
+    texts = Source(str(sample.TRAIN)).read()
+    assert (len(texts.rows), set(texts.documents or ())) == (3_421, set(range(270)))
+    seen = {text_key(text) for (text,) in texts.rows}
+    for path in (sample.DEV, sample.TEST):
+        rows = [record.values for record in Source(str(path)).records(("1", "2", "3"))]
+        scores = [float(str(score)) for score, _, _ in rows]
+        assert (len(rows), min(scores) < 1, max(scores) > 4, max(scores) <= 5) == (150, True, True, True)
+        own = {text_key(str(text)) for _, *two in rows for text in two}
+        assert not seen & own, "a sentence is trained on, or graded twice"
+        seen |= own

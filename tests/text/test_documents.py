@@ -7,33 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from opencse import UserError
+from files_of_kinds import docx, zipped
+from opencse.errors import MissingColumnError, UserError
+from opencse.search.row_sources import open_rows
+from opencse.text.corpus_documents import documents_of
 from opencse.text.documents import (
     Collection,
     Document,
     documents_in_memory,
     read_documents,
 )
+from opencse.text.fields import DocumentFields, choose_fields, suggest_fields
 from opencse.text.files import lines
 from opencse.text.folders import find_corpus
+from opencse.text.given import DocumentTexts, open_texts
+from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
 
 
 def jsonl(path: Path, *records: object) -> Path:
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return path
-
-
-def test_running_text(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("One.\nTwo.\n\n\nThree.\n")
-    assert read_documents(path) == [Document("", ("One.", "Two.")), Document("", ("Three.",))]
-
-
-def test_lines_without_blank_lines_are_loose(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("One.\nTwo.\n")
-    assert read_documents(path) == [Document("", ("One.",)), Document("", ("Two.",))]
 
 
 def test_jsonl_with_and_without_titles(tmp_path: Path) -> None:
@@ -61,82 +55,6 @@ def test_an_object_may_hold_a_long_document(tmp_path: Path, monkeypatch: pytest.
         read_documents(path)
 
 
-def test_documents_that_are_not_named(tmp_path: Path) -> None:
-    for location in ("", " "):
-        with pytest.raises(UserError, match="no documents are named"):
-            find_corpus(location)
-    for record, what in (
-        ({"Headline": "a"}, "a.jsonl: no column 'text'; columns there: Headline; name the documents' title and text"),
-        ({"text": None}, "a.jsonl: no document with any text in it"),
-    ):
-        with pytest.raises(UserError, match=what):
-            read_documents(jsonl(tmp_path / "a.jsonl", record))
-
-
-@pytest.mark.parametrize(
-    ("title", "text", "body"),
-    [
-        ("Cat", "Cats are fed.", "Cats are fed."),
-        ("Cat", "Cat: it is fed.", "it is fed."),
-        ("Bio", "Biology is a science.", "Biology is a science."),
-        ("CAT (1)", "cat (1) - shows a file.", "shows a file."),
-        ("Straße", "STRASSE ist lang.", "STRASSE ist lang."),
-    ],
-)
-def test_a_title_is_taken_off_its_text_where_it_is_repeated_in_whole_words(
-    tmp_path: Path, title: str, text: str, body: str
-) -> None:
-    assert read_documents(jsonl(tmp_path / "a.jsonl", {"title": title, "text": text}))[0].body == body
-
-
-def test_a_table(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text('id,title,text\n1,A title,"One, and. Two."\n')
-    assert read_documents(path) == [Document("A title", ("One, and.", "Two."))]
-
-
-def test_a_table_may_have_no_titles(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("title,text\n,One. Two.\nB title,Three.\nC title,\n")
-    assert read_documents(path) == [Document("", ("One.", "Two.")), Document("B title", ("Three.",)), Document("", ("C title",), only_title=True)]  # fmt: skip  # noqa: E501
-    path = tmp_path / "a.tsv"
-    path.write_text("id\ttext\n1\tOne. Two.\n")
-    assert read_documents(path) == [Document("", ("One.", "Two."))]
-    path.write_text("id\tbody\n1\tOne. Two.\n")
-    with pytest.raises(
-        UserError, match=r"a.tsv: no column 'text'.*there: id, body; name the .*, for instance --fields body$"
-    ):
-        read_documents(path)
-
-
-def test_fields_of_other_names(tmp_path: Path) -> None:
-    records = {"headline": "Rates", "body": "One. Two.", "text": "not this"}, {"body": "Three.", "title": "nor this"}
-    lines = jsonl(tmp_path / "a.jsonl", *records)
-    titled, plain = Document("Rates", ("One.", "Two.")), Document("", ("One.", "Two."))
-    assert read_documents(lines, ["headline", "body"]) == [titled, Document("", ("Three.",))]
-    assert read_documents(lines, ["body"]) == [plain, Document("", ("Three.",))]
-    table = tmp_path / "a.csv"
-    table.write_text('headline,body\nRates,"One. Two."\n')
-    assert read_documents(table, ["headline", "body"]) == [titled]
-    assert read_documents(table, ["body"]) == [plain]
-    text = tmp_path / "a.txt"
-    text.write_text("One.\n")
-    for path, fields, said in (
-        (lines, ["head", "body"], "a.jsonl: no column 'head'.*; columns there: headline, body, text, title"),
-        (
-            lines,
-            ["headline", "text"],
-            r"line 2: no 'headline' and no 'text'; add it",
-        ),
-        (table, ["head", "body"], "a.csv: no column 'head'"),
-        (text, ["body"], r"a.txt: has no fields \(one text per line\); leave out --fields"),
-        (lines, ["body", "body"], "name each once"),
-        (lines, ["a", "b", "c"], "no column 'a'"),
-    ):
-        with pytest.raises(UserError, match=said):
-            read_documents(path, fields)
-
-
 def test_documents_in_memory() -> None:
     assert documents_in_memory(["One. Two.", ("Rates", "Rates: three.")]) == [
         Document("", ("One.", "Two.")),
@@ -146,15 +64,6 @@ def test_documents_in_memory() -> None:
         documents_in_memory(["One.", 3])  # type: ignore[list-item]
     with pytest.raises(UserError, match="the documents given: no document with any text"):
         documents_in_memory([" "])
-
-
-def test_faults_name_the_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a.jsonl, line 2: no 'text'; add it"):
-        read_documents(jsonl(tmp_path / "a.jsonl", {"text": "One."}, {"body": "Two."}))
-    with pytest.raises(UserError, match=r"line 1: 'title' is int, not text"):
-        read_documents(jsonl(tmp_path / "a.jsonl", {"title": 3, "text": "One."}))
-    with pytest.raises(UserError, match="no document with any text"):
-        read_documents(jsonl(tmp_path / "a.jsonl", {"text": " "}))
 
 
 def test_a_folder_with_files_that_are_not_read_tables_with_fields_and_prose(tmp_path: Path) -> None:
@@ -183,3 +92,224 @@ def test_ligatures_of_a_page_are_letters(tmp_path: Path) -> None:
     (tmp_path / "page.txt").write_text("The \ufb01le is di\ufb00erent.\f\nA \ufb02ag is o\ufb03cial.\f\n")
     (one,) = Collection(str(tmp_path / "page.txt"), pages=True).titled_texts()
     assert one.text == "The file is different. A flag is official."
+
+
+def test_a_title_is_taken_off_its_text_where_it_is_repeated_in_whole_words(tmp_path: Path) -> None:
+    for title, text, body in (
+        ("Cat", "Cats are fed.", "Cats are fed."),
+        ("CAT (1)", "cat (1) - shows a file.", "shows a file."),
+        ("Straße", "STRASSE ist lang.", "STRASSE ist lang."),
+    ):
+        assert read_documents(jsonl(tmp_path / "a.jsonl", {"title": title, "text": text}))[0].body == body
+
+
+def test_a_table_may_have_no_titles_and_lines_no_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("title,text\n,One. Two.\nB title,Three.\nC title,\n")
+    assert read_documents(path) == [
+        Document("", ("One.", "Two.")),
+        Document("B title", ("Three.",)),
+        Document("", ("C title",), only_title=True),
+    ]
+    path = tmp_path / "a.txt"
+    path.write_text("One.\nTwo.\n\n\nThree.\n")
+    assert read_documents(path) == [Document("", ("One.", "Two.")), Document("", ("Three.",))]
+    path.write_text("One.\nTwo.\n")
+    assert read_documents(path) == [Document("", ("One.",)), Document("", ("Two.",))]
+
+
+def test_fields_of_other_names_and_faults(tmp_path: Path) -> None:
+    records = {"headline": "Rates", "body": "One. Two.", "text": "not this"}, {"body": "Three.", "title": "nor this"}
+    lines = jsonl(tmp_path / "a.jsonl", *records)
+    assert read_documents(lines, ["headline", "body"]) == [
+        Document("Rates", ("One.", "Two.")),
+        Document("", ("Three.",)),
+    ]
+    text = tmp_path / "a.txt"
+    text.write_text("One.\n")
+    for path, fields, said in (
+        (lines, ["head", "body"], "a.jsonl: no column 'head'.*; columns there: headline, body, text, title"),
+        (lines, ["headline", "text"], r"line 2: no 'headline' and no 'text'; add it"),
+        (text, ["body"], r"a.txt: has no fields \(one text per line\); leave out --fields"),
+        (lines, ["body", "body"], "name each once"),
+        (jsonl(tmp_path / "b.jsonl", {"title": 3, "text": "One."}), None, r"line 1: 'title' is int, not text"),
+        (jsonl(tmp_path / "c.jsonl", {"text": " "}), None, "no document with any text"),
+        (
+            jsonl(tmp_path / "d.jsonl", {"Body": "a"}),
+            None,
+            "no column 'text'; columns there: Body; name the documents'",
+        ),
+    ):
+        with pytest.raises(UserError, match=said):
+            read_documents(path, fields)
+    with pytest.raises(UserError, match="no documents are named"):
+        find_corpus(" ")
+
+
+def table_of(tmp_path: Path, content: str, name: str = "a.csv") -> Source:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    return Source(str(tmp_path / name))
+
+
+def rows(line: str, count: int = 20) -> str:
+    return "".join(line.replace("#", str(number)) + "\n" for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("content", "suggested"),
+    [
+        ("id;name;abstract\n" + rows("#;A name of #;The abstract of # is long enough."), ("name", "abstract")),
+        ("id;lang;body\n" + rows("#;en;The body of # is here."), ("body",)),
+        ("id;n\n" + rows("#;1"), ()),
+        (rows("#;Text number # is here."), ("2",)),
+    ],
+)
+def test_what_is_suggested_works(tmp_path: Path, content: str, suggested: tuple[str, ...]) -> None:
+    table = table_of(tmp_path, content)
+    assert suggest_fields(table) == suggested
+    with pytest.raises(
+        MissingColumnError, match=f"--fields '?{','.join(suggested)}" if suggested else "with --fields$"
+    ):
+        choose_fields(table, None)
+    if suggested:
+        assert len(list(Collection(table.location, suggested).documents())) == 20
+
+
+def test_names_in_any_letter_case_and_nested(tmp_path: Path) -> None:
+    assert choose_fields(table_of(tmp_path, "Title,TEXT\nA,B\n"), None) == DocumentFields("Title", ("TEXT",), None)
+    record = {"_id": 1, "meta": {"title": "A"}, "a.b": {"c": "Exact."}, "body": {"text": "B", "more": "C"}}
+    lines = table_of(tmp_path, json.dumps(record) + "\n", "a.jsonl")
+    names = choose_fields(lines, ["meta.title", "body.text", "body.more", "a.b.c"])
+    assert names == DocumentFields("meta.title", ("body.text", "body.more", "a.b.c"), "_id")
+    (one,) = Collection(lines.location, ("meta.title", "body.text", "body.more", "a.b.c")).titled_texts()
+    assert (one.title, one.text, one.name) == ("A", "B C Exact.", "1")
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "title,text\nA,B\n")
+    with pytest.raises(MissingColumnError, match=r"a\.csv: no column 'txt' \(did you mean 'text'\?\)"):
+        choose_fields(table, ["txt"])
+    with pytest.raises(UserError, match="the field 'text' is named twice; name each once"):
+        choose_fields(table, ["text", "text"])
+    with pytest.raises(MissingColumnError, match="no column 'nr'"):
+        list(Collection(table.location, ids="nr").titled_texts())
+    with pytest.raises(UserError, match=r"line 2: the id in column '_id' is empty|is list"):
+        list(Collection(table_of(tmp_path, '{"_id": [1], "text": "A"}\n', "a.jsonl").location).titled_texts())
+
+
+def test_ids_of_an_export_of_mongodb(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"_id": {"$oid": "64f"}, "text": "One."}\n')
+    assert [one.name for one in Collection(str(path), ids="_id.$oid").titled_texts()] == ["64f"]
+    assert [one.name for one in Collection(str(path), ids="_id").titled_texts()] == ["64f"]
+
+
+def test_an_empty_id_is_refused_where_ids_are_named(tmp_path: Path) -> None:
+    """Its row got a number, under which it was added a second time by --replace."""
+    for name, content in (
+        ("a.tsv", "number\ttext\n1\tOne.\n  \tTwo.\n"),
+        ("b.jsonl", '{"number": 1, "text": "One."}\n{"number": null, "text": "Two."}\n'),
+    ):
+        table = table_of(tmp_path, content, name).location
+        with pytest.raises(UserError, match=r"(line|row) [23]: the id in column 'number' is empty; give a text or a"):
+            list(Collection(table, ids="number").titled_texts())
+        renamed = table_of(tmp_path, content.replace("number", "_id"), name).location
+        assert [one.name for one in Collection(renamed).titled_texts()] == ["1", ""]
+
+
+HEADINGS = ("Example", "Example", "Example 1", "!", "example", "?")
+CHAPTERS = ("a/c", "b/c", "c-1")
+
+
+def files() -> dict[str, bytes]:
+    """A file of each kind in which parts have equal names, or one that a number behind another's makes."""
+    html = "".join(f"<h2>{heading}</h2><p>Text {n}.</p>" for n, heading in enumerate(HEADINGS))
+    items = "".join(f'<item id="{one}" href="{one}.xhtml"/>' for one in CHAPTERS)
+    spine = "".join(f'<itemref idref="{one}"/>' for one in CHAPTERS)
+    head = "From a@b.c Mon Jan  1 00:00:00 2024\nMessage-ID: <{}>\nSubject: Tea\n\nText {}.\n\n"
+    pages = "".join(f"<page><id>7</id><title>T</title><revision><text>Text {n}.</text></revision></page>" for n in "ab")
+    return {
+        "a.html": html.encode(),
+        "a.md": "".join(f"## {heading}\n\nText {n}.\n\n" for n, heading in enumerate(HEADINGS)).encode(),
+        "a.rst": "".join(f"{one}\n=======\n\nText {n}.\n\n" for n, one in enumerate(HEADINGS)).encode(),
+        "a.docx": docx([("Heading1" if i else "Normal", h) for h in HEADINGS for i in (1, 0)]),
+        "a.epub": zipped(
+            {
+                "META-INF/container.xml": '<container><rootfile full-path="b.opf"/></container>',
+                "b.opf": f"<package><manifest>{items}</manifest><spine>{spine}</spine></package>",
+                **{f"{one}.xhtml": html for one in CHAPTERS},
+            }
+        ),
+        "a.mbox": "".join(head.format(name, n) for n, name in enumerate(("m", "m", "m-1"))).encode(),
+        "a.xml": f"<?xml version='1.0'?><mediawiki>{pages}</mediawiki>".encode(),
+    }
+
+
+def test_made_ids_are_unique_in_each_kind_of_file_and_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "all" / "deep").mkdir(parents=True)
+    counts = []
+    for name, content in files().items():
+        for path in (tmp_path / name, tmp_path / "all" / name, tmp_path / "all" / "deep" / name):
+            path.write_bytes(content)
+        rows = [row.id for row in open_rows(tmp_path / name)]  # refuses an id that is there twice
+        assert rows == [one.name for one in Collection(str(tmp_path / name)).documents()]
+        assert rows == [record.values[0] for record in Source(str(tmp_path / name)).records(("_id",))]
+        counts.append(len(rows))
+    assert counts == [6, 6, 6, 6, 18, 3, 2]
+    assert open_rows(tmp_path / "all").count == 2 * sum(counts) - 3  # copies of messages are read once
+    assert open_rows(f"{tmp_path}/**/a.html").count == 18
+
+
+def test_numbers_skip_the_ids_that_rows_have(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "A."}\n{"_id": "0", "text": "B."}\n{"_id": 5, "text": "C."}\n{"text": "D."}\n')
+    texts = DocumentTexts(Collection(str(path)))
+    assert [texts.id_of(record) for record, _ in texts.examples()] == ["6", "0", "5", "7"]
+    assert open_rows(path).next_id == 6
+    assert open_rows(["A.", {"text": "B.", "id": 0}]).next_id == 1
+
+
+def notes_of(folder: Path) -> list[str]:
+    notes = ReadingNotes()
+    assert list(Collection(str(folder)).documents(notes))
+    return notes.lines()
+
+
+def test_files_left_out_for_one_reason_share_a_line(tmp_path: Path) -> None:
+    (tmp_path / "page.md").write_text("# Kettles\n\nFill it. Switch it on.\n")
+    for number in range(30):
+        record = {f"a field with a long name, number {field}": "x y z" for field in range(60)}
+        (tmp_path / f"record{number:02}.json").write_text(json.dumps([record]))
+    for name in ("a.svg", "b.svg", "c.py", "d.odt", "e.odt"):
+        (tmp_path / name).write_text("something")
+    left_out = [line for line in notes_of(tmp_path) if line.startswith("left out")]
+    assert left_out[:2] == [
+        "left out   2 files of a kind that is not read (.odt; save it as .docx)",
+        "left out   3 files of kinds that are not read (2 .svg, 1 .py)",
+    ]
+    assert len(left_out) == 3
+    assert left_out[2].startswith("left out   30 files without such fields (the first: ")
+    assert "record00.json: no column 'text'; columns there: a field with a long name, number 0," in left_out[2]
+    assert "more; name the documents' title and text" in left_out[2]
+    assert len(left_out[2]) < 800 + len(str(tmp_path))
+
+
+def test_where_nothing_is_left_the_error_says_what_was_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps([{"head": "Kettles are hot.", "body": "Fill it. Switch it on."}]))
+    (tmp_path / "b.xlsx").write_text("something")
+    message = (
+        f"{tmp_path}: no document with any text in it; left out: 1 file of a kind that is not read (.xlsx; save it as "
+        f".csv); 1 file without such fields ({tmp_path / 'a.json'}: no column 'text'; columns there: head, body; name "
+        "the documents' title and text, for instance --fields head,body)"
+    )
+    for read in (read_documents, open_rows):
+        with pytest.raises(UserError) as caught:
+            read(tmp_path)
+        assert str(caught.value) == message
+    with pytest.raises(UserError, match=r"no document with any text in it; left out: 1 file of a kind"):
+        open_texts(tmp_path, fields=["title", "text"]).read()
+
+
+def test_options_of_files_are_refused_for_a_list() -> None:
+    with pytest.raises(UserError, match=r"fields, keep_code, quoted, \.\.\. apply to files"):
+        documents_of(["A text."], ["title"], say=print)

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,15 +11,9 @@ import opencse
 from helpers import Heard
 from opencse.errors import UserError
 from opencse.text.documents import Collection
-from opencse.text.folders import files_in, find_corpus, holds_documents, holds_prose
+from opencse.text.given import open_texts
 from opencse.text.reading_notes import ReadingNotes
-
-
-def test_files_of_a_folder_by_name_without_hidden_ones(tmp_path: Path) -> None:
-    for name in ("b.md", "a/c.txt", ".hidden/d.txt", "a/.e.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    assert [path.relative_to(tmp_path).as_posix() for path in files_in(tmp_path).files] == ["a/c.txt", "b.md"]
+from opencse.text.text_to_check import read_to_check
 
 
 @pytest.fixture
@@ -56,42 +51,6 @@ def test_links_and_pipes_are_left_out_and_named(with_links: Path, tmp_path: Path
         list(Collection(str(with_links)).titled_texts())
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
-@pytest.mark.parametrize("work", ["check", "encode", "index", "adapt", "train"])
-def test_each_command_names_the_links_that_it_leaves_out(
-    with_links: Path, tmp_path: Path, work: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    heard = Heard()
-    text = "".join(f"The kettle {n} boils.\n" for n in range(300))
-    (with_links / "many.txt").write_text(text, encoding="utf-8")
-    options: dict[str, Any] = {"device": "cpu", "progress": heard}
-    if work == "check":
-        heard.said += opencse.check(with_links).read_as
-    elif work == "encode":
-        opencse.encode("opencse-mini", with_links, "v.npy", **options)
-    elif work == "index":
-        opencse.build_index("ix", "opencse-mini", with_links, **options)
-    elif work == "adapt":
-        opencse.adapt(with_links, out="run", dry_run=True, **options)
-    else:
-        opencse.train(with_links, out="run", recipe="simcse", dry_run=True, dev="none", **options)
-    said = "\n".join(heard.said)
-    for line in LEFT_OUT:
-        assert line in said, said
-
-
-@pytest.mark.parametrize("name", ["corpus.jsonl", "corpus.jsonl.gz"])
-def test_the_corpus_of_a_folder_in_beirs_layout(tmp_path: Path, name: str) -> None:
-    (tmp_path / "notes.md").write_text("# Notes")
-    assert find_corpus(tmp_path) == tmp_path
-    assert holds_prose(tmp_path)
-    (tmp_path / name).touch()
-    assert find_corpus(tmp_path) == tmp_path / name
-    assert not holds_prose(tmp_path)
-    assert holds_documents(tmp_path)
-
-
 BANNER, FEEDBACK = "Program 7.4 Help", "Tell us what is missing."
 PAGES = {
     "html": f"<title>Topic {{n}}</title><p>{BANNER}</p><h1>Use {{n}}</h1><p>Press {{n}}.</p><p>{FEEDBACK}</p>",
@@ -123,21 +82,94 @@ def test_lines_of_most_pages_are_left_out_and_counted(tmp_path: Path) -> None:
         assert sum(FEEDBACK in one.text for one in kept.titled_texts()) == 4
 
 
-def test_pages_of_the_same_text_stay(tmp_path: Path) -> None:
-    for n in range(6):
-        (tmp_path / f"{n}.md").write_text("# Use\n\nPress the button.\n")
-    notes = ReadingNotes()
-    assert [one.text for one in Collection(str(tmp_path)).titled_texts(notes)] == ["Press the button."] * 6
-    assert len(notes.lines()) == 1
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
+def test_each_command_names_the_links_that_it_leaves_out(
+    with_links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"The kettle {n} boils.\n" for n in range(300))
+    (with_links / "many.txt").write_text(text, encoding="utf-8")
+    works: list[Callable[..., object]] = [
+        partial(opencse.encode, "opencse-mini", with_links, "v.npy"),
+        partial(opencse.build_index, "ix", "opencse-mini", with_links),
+        partial(opencse.adapt, with_links, out="run", dry_run=True),
+        partial(opencse.train, with_links, out="run", recipe="simcse", dry_run=True, dev="none"),
+    ]
+    said = "\n".join(opencse.check(with_links).read_as)
+    assert all(line in said for line in LEFT_OUT)
+    for work in works:
+        heard = Heard()
+        work(device="cpu", progress=heard)
+        assert all(line in "\n".join(heard.said) for line in LEFT_OUT)
 
 
-def test_a_folder_of_tables_or_empty_files_holds_no_documents(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
-    (tmp_path / "empty.md").touch()
-    assert not holds_documents(tmp_path)
-    assert not holds_documents(tmp_path / "a.csv")
+FILES = {
+    "a.csv": "id;text\n1;Fill it.\n2;Switch it on.\n",
+    "b.jsonl": '{"text": "Snow fell.", "meta": {"by": "Ann"}}\n',
+    "c/d.tsv": "text\tn\nIt was cold.\t4\n",
+    "c/e.json": '{"k1": "Trams run.", "k2": "Rivers flood."}',
+    "numbers.csv": "year,price\n2020,7\n",
+    "empty.csv": "",
+    "picture.svg": "<svg/>",
+    "latest.csv": "text\nRain.\n",
+}
+TEXTS = ["Fill it.", "Switch it on.", "Snow fell.", "It was cold.", "Trams run.", "Rivers flood.", "Rain."]
 
 
-def test_an_empty_location_is_refused() -> None:
-    with pytest.raises(UserError, match="the argument is empty"):
-        find_corpus(" ")
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    for name, content in FILES.items():
+        file = tmp_path / "tables" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    return tmp_path / "tables"
+
+
+def test_rows_and_documents_of_a_folder_have_the_same_texts(tables: Path) -> None:
+    heard = Heard()
+    rows = open_texts(tables, say=heard.say)
+    assert [row for (row,) in rows.read().rows] == TEXTS
+    assert [text for one in Collection(str(tables)).documents() for text in one.sentences] == TEXTS
+    assert [row for (row,) in read_to_check(tables).texts.rows] == TEXTS
+    assert heard.said[0] == "read as    the rows of 5 files, one after the other"
+    assert heard.said[1].startswith("left out   1 file without the columns (")
+    assert "numbers.csv" in heard.said[1]
+
+
+def test_pairs_of_a_folder_are_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for name, text in (("a", "one"), ("b", "two")):
+        (folder / f"{name}.csv").write_text(f"anchor;positive;note\nfirst {text};second {text};-\n")
+    pairs = [("first one", "second one"), ("first two", "second two")]
+    assert open_texts(folder).read().rows == pairs
+    assert read_to_check(folder).texts.rows == pairs
+    assert open_texts(folder, columns=["note"]).read().rows == [("-",), ("-",)]
+
+
+def test_nested_keys_of_a_folder_are_columns(tables: Path) -> None:
+    assert open_texts(tables, columns=["meta.by"]).read().rows == [("Ann",)]
+    with pytest.raises(UserError, match=r"a\.csv: no column 'nope'"):
+        open_texts(tables, columns=["nope"]).read()
+
+
+@pytest.mark.parametrize(
+    ("train", "other"),
+    [("train.csv", "test.csv"), ("train/a.csv", "dev/a.csv")],
+)
+def test_the_training_split_is_read_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: str, other: str
+) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder, heard = tmp_path / "set", Heard()
+    for name, text in ((train, "Of train."), (other, "Of another.")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"text\n{text}\n")
+    split = "test" if "test" in other else "validation"
+    assert open_texts(folder, say=heard.say).read().rows == [("Of train.",)]
+    assert heard.said[0].startswith("read as    the split train; --split names another")
+    assert open_texts(folder, split=split).read().rows == [("Of another.",)]
+    if not (folder / "train").exists():
+        assert len(open_texts(folder / "*.csv").read().rows) == 2

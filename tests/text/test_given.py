@@ -4,37 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pandas  # type: ignore[import-untyped]
 import pytest
 
+import opencse
 from opencse.errors import UserError
-from opencse.text.corpus import tokenise
-from opencse.text.given import GivenTexts, as_documents, open_texts, some_texts
+from opencse.text.documents import documents_in_memory
+from opencse.text.given import as_documents, open_texts, some_texts
+from opencse.text.in_memory import as_list, is_missing, rows_of, some_of
+from opencse.text.lists import read_list
 from opencse.text.readers import Source
-from opencse.text.tokenizer import Tokenizer
-
-
-@pytest.mark.parametrize(
-    ("given", "rows", "name"),
-    [
-        (["One.", " Two. "], [("One.",), ("Two.",)], "2 given sentences"),
-        (("One.", "Two."), [("One.",), ("Two.",)], "2 given sentences"),
-        ([("a", "b"), ["c", "d"]], [("a", "b"), ("c", "d")], "2 given pairs"),
-        ([("a", "b", "c")], [("a", "b", "c")], "1 given triples"),
-    ],
-)
-def test_rows(given: object, rows: list[tuple[str, ...]], name: str) -> None:
-    texts = open_texts(given).read()
-    assert texts.rows == rows
-    assert texts.source == name
-    assert texts.documents is None
-
-
-def test_paths_and_sources_are_read_from_disk() -> None:
-    source = Source("a.txt", columns=("x",))
-    assert open_texts(source) is source
-    assert open_texts("a.txt") == open_texts(Path("a.txt")) == Source("a.txt")
 
 
 def test_the_fingerprint_is_of_the_content() -> None:
@@ -43,48 +27,6 @@ def test_the_fingerprint_is_of_the_content() -> None:
 
     assert made(["a", "b"]) == made(("a ", "b"))
     assert len({made(["a", "b"]), made(["b", "a"]), made(["a", "b", "c"]), made([("a", "b")]), made(["a\nb"])}) == 5
-
-
-def test_tokens_are_those_of_the_file(tmp_path: Path, byte_level: Tokenizer) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("One text.\nAnother one.\n")
-    from_file = tokenise(Source(str(path)), byte_level, 16)
-    given = tokenise(GivenTexts((("One text.",), ("Another one.",))), byte_level, 16)
-    assert given.ids.tolist() == from_file.ids.tolist()
-    assert given.keys.tolist() == from_file.keys.tolist()
-    assert given.facts.source == "2 given sentences"
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (None, "text is a path, a Hub id, a Source or a list of texts, not NoneType"),
-        (5, "not int"),
-        (b"abc", "not bytes"),
-        ({"a": "b"}, "not dict"),
-        (["a", 5], "text[1] is a text, or a tuple of two or three, not int '5'"),
-        ([b"a"], "text[0] is a text"),
-    ],
-)
-def test_other_kinds_are_refused_by_name(given: object, message: str) -> None:
-    with pytest.raises(TypeError, match=re.escape(message)):
-        open_texts(given)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "text: the list is empty"),
-        (["a", " \n"], "text[1] is empty"),
-        (["a", ("b", "c")], "text[1] has 2 texts, but text[0] has 1"),
-        ([("a", "b", "c", "d")], "text[0] has 4 texts"),
-        ([()], "text[0] has 0 texts"),
-        (["a", "b \ud800"], "text[1] holds half of a surrogate pair"),
-    ],
-)
-def test_wrong_content_is_reported_with_its_position(given: object, message: str) -> None:
-    with pytest.raises(UserError, match=re.escape(message)):
-        open_texts(given)
 
 
 def test_some_texts_of_many_are_evenly_spaced() -> None:
@@ -110,3 +52,122 @@ def test_records_and_texts_of_a_list_are_documents_of_their_sentences(tmp_path: 
         assert " ".join(row[0] for row in read.rows) == " ".join(texts)
     for unchanged in (open_texts(tmp_path / "a.txt"), open_texts(tmp_path / "a.csv", columns=["name", "body"])):
         assert as_documents(unchanged) is unchanged
+
+
+def test_rows() -> None:
+    for given, rows, name in (
+        (("One.", " Two. "), [("One.",), ("Two.",)], "2 given sentences"),
+        ([("a", "b"), ["c", "d"]], [("a", "b"), ("c", "d")], "2 given pairs"),
+        ([("a", "b", "c")], [("a", "b", "c")], "1 given triples"),
+    ):
+        texts = open_texts(given).read()
+        assert (texts.rows, texts.source, texts.documents) == (rows, name, None)
+    assert open_texts("a.txt") == open_texts(Path("a.txt")) == Source("a.txt")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "text is a path, a Hub id, a Source or a list of texts, not NoneType"),
+        (["a", 5], "text[1] is a text, or a tuple of two or three, not int '5'"),
+        ([], "text: the list is empty"),
+        (["a", " \n"], "text[1] is empty"),
+        (["a", ("b", "c")], "text[1] has 2 texts, but text[0] has 1"),
+        ([("a", "b", "c", "d")], "text[0] has 4 texts"),
+        (["a", "b \ud800"], "text[1] holds half of a surrogate pair"),
+    ],
+)
+def test_what_is_wrong_is_reported_with_its_position(given: object, message: str) -> None:
+    with pytest.raises((TypeError, UserError), match=re.escape(message)):
+        open_texts(given)
+
+
+THREE_TEXTS = [
+    "A kettle boils water. It has a lid. Steam comes out.",
+    "Snow fell on the hills. It was cold. Children played.",
+    "Trains run late. People wait. It rains.",
+]
+
+
+MISSING = [None, float("nan"), np.float32("nan"), pandas.NaT, pandas.NA]
+
+
+CALLS: dict[str, Callable[[Any, Path], Any]] = {
+    "adapt": lambda texts, out: opencse.adapt(texts, out / "a", dev=None, dry_run=True).verdict,
+    "train": lambda texts, out: opencse.train(texts, out / "t", dev=None, dry_run=True).verdict,
+    "check": lambda texts, out: opencse.check(texts).model_dump(),
+    "encode": lambda texts, out: opencse.encode("opencse-mini", texts).tolist(),
+    "nearest": lambda texts, out: opencse.nearest("opencse-mini", texts, texts).queries,
+    "similarity": lambda texts, out: opencse.similarity("opencse-mini", THREE_TEXTS[0], texts),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_column_is_read_as_the_list_of_its_texts_and_a_table_is_refused(name: str, tmp_path: Path) -> None:
+    expected = CALLS[name](THREE_TEXTS, tmp_path)
+    for texts in (pandas.Series(THREE_TEXTS, index=[5, 3, 4]), np.array(THREE_TEXTS, dtype=object)):
+        assert CALLS[name](texts, tmp_path) == expected, type(texts)
+    if name in ("adapt", "train", "check", "encode"):
+        with pytest.raises(TypeError, match="not DataFrame; of a table give a column, or its rows as tuples"):
+            CALLS[name](pandas.DataFrame({"title": THREE_TEXTS, "text": THREE_TEXTS}), tmp_path)
+
+
+def test_lists() -> None:
+    given: list[Any] = [{"a"}, {"a": 1}, b"a", 3, np.zeros((2, 2))]
+    for texts in given:
+        with pytest.raises(UserError, match="a list of strings is expected"):
+            as_list(texts)
+    for texts in (*given, (text for text in THREE_TEXTS), "a text"):
+        with pytest.raises(TypeError, match="text is a list, not "):
+            rows_of(texts, "text is a list")
+    for few in ("a text", [], np.array([], dtype=str)):
+        with pytest.raises(UserError, match="give one"):
+            some_of(few, "give one")
+    assert as_list(text for text in ("a", "b")) == rows_of(np.array(["a", "b"]), "text") == ["a", "b"]
+
+
+def test_a_missing_text_is_called_empty_and_a_document_without_one_left_out(tmp_path: Path) -> None:
+    encoder = opencse.load("opencse-mini", device="cpu")
+    assert not any(map(is_missing, ("", "nan", 0, False, [], (None,), np.zeros(2), pandas.Timestamp(0), {})))
+    for value in MISSING:
+        assert is_missing(value)
+        for use in (
+            lambda value: encoder.encode(["One.", value]),
+            lambda value: opencse.train(
+                [("One.", "Two."), ("3.", value)], tmp_path / "out", recipe="simcse-supervised"
+            ),
+            lambda value: opencse.Index.build(tmp_path / "i", [{"text": value}], encoder),
+        ):
+            with pytest.raises(UserError, match="is empty"):
+                use(value)
+        documents = documents_in_memory([value, (value, "A text."), ("A title", value), (value, value)])
+        assert [document.body for document in documents] == ["A text.", "A title"]
+
+
+TEXTS = ["how to boil water", "late trains"]
+ID_FIRST = "id\tquery\n7\thow to boil water\n9\tlate trains\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.txt", "how to boil water\nlate trains\n"),
+        ("a.tsv", ID_FIRST),
+        ("a.csv", "Question;Anzahl\nhow to boil water;3\nlate trains;4\n"),
+        ("a.jsonl", '{"_id": 1, "text": "how to boil water"}\n{"_id": 2, "text": "late trains"}\n'),
+        ("b.csv", "text,query\nan answer,how to boil water\nanother answer,late trains\n"),
+    ],
+)
+def test_the_column_of_texts_is_found(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    assert read_list(str(path)) == TEXTS
+
+
+@pytest.mark.parametrize("content", ["id\tFrage\n7\tWie?\n9\tWo?\n", "7\thow to boil water\n9\tlate trains\n"])
+def test_other_tables_are_refused_without_advice_of_options(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "queries.tsv"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match=r"none of which is called query, .*one text per line") as refusal:
+        read_list(str(path))
+    assert "--" not in str(refusal.value)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from opencse.text import sample
 from opencse.text.scripts import count_words, first_words, folded, joined, pieces_of, search_words
+from opencse.text.sentences import split_sentences
 
 CHINESE = "深度学习 很好用,BERT2也是。"
 
@@ -32,16 +33,6 @@ def test_scripts_without_spaces_have_a_word_a_character() -> None:
     assert joined(CHINESE, pieces_of(CHINESE)) == CHINESE
 
 
-def test_search_takes_their_characters_and_pairs_of_them() -> None:
-    assert search_words("深度学习 很好") == ["深", "度", "学", "习", "深度", "度学", "学习", "很", "好", "很好"]
-    assert search_words("BERT2也是, ok") == ["bert2", "也", "是", "也是", "ok"]
-    assert search_words("日 本") == ["日", "本"]
-    assert search_words("データ") == ["デ", "ー", "タ", "デー", "ータ"]
-    assert search_words("人々") == ["人", "々", "人々"]
-    assert search_words("학교에서 read") == ["학", "교", "에", "서", "학교", "교에", "에서", "read"]
-    assert search_words("データ", pairs=False) == ["デ", "ー", "タ"]
-
-
 @pytest.mark.parametrize(
     ("text", "characters"),
     [
@@ -57,38 +48,6 @@ def test_vowels_and_marks_stay_with_their_letter(text: str, characters: list[str
     assert search_words(text) == [*characters, *pairs]
     assert count_words(text) == len(characters)
     assert count_words("\u200b".join(text[a:b] for a, b in pieces_of(text))) == len(characters)
-
-
-def test_digits_of_all_scripts_are_the_same_and_punctuation_is_no_word() -> None:
-    assert search_words("ឆ្នាំ២០២៦។ ปี ๒๕๖๙ ฿") == ["ឆ្នាំ", "2026", "ปี", "2569"]
-    assert search_words("၂၀၂၆ ٢٠٢٦ २०२६") == ["2026"] * 3
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("C, C++17 and C#.", "c c++ 17 and c#"),
-        ("In .NET: i++; Notepad++ a.b (.txt)", "in .net i++ notepad++ a b .txt net notepad txt"),
-        ("a#b a+++ x.", "a b a x"),
-        ("user_name __init__ हिन्दी_भाषा", "user_name __init__ हिन्दी_भाषा user name init हिन्दी भाषा"),
-        ("openPort(getURL)", "openport geturl open port get url"),
-        (
-            "HTTPServer utf8Decode DNAs 3D größeÄndern",
-            "httpserver utf8decode dnas 3d grösseändern http server utf8 decode grösse ändern",
-        ),
-        ("iPhoneを使う", "iphone を 使 う を使 使う i phone"),
-        ("1,000 $10'000.50 1_000_000 ١,٠٠٠", "1000 10000 50 1000000 1000 1 000 000"),
-        ("1.000 1 000.", "1 000 1 000 1000 1000"),
-        ("0,125 1,0000 x1,000 1,00", "0 125 1 0000 x1 000 1 00"),
-    ],
-)
-def test_signs_identifiers_and_numbers_are_words(text: str, words: str) -> None:
-    assert search_words(text) == words.split()
-
-
-def test_marks_belong_to_their_letters() -> None:
-    assert search_words("हिन्दी भाषा।") == ["हिन्दी", "भाषा"]
-    assert search_words("Cafe\u0301 fine") == ["caf\u00e9", "fine"]
 
 
 SAME = {
@@ -132,21 +91,6 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("name", list(SAME))
-def test_one_text_written_in_two_ways_has_one_form(name: str) -> None:
-    one, two = SAME[name]
-    assert folded(one) == folded(two)
-    assert search_words(one) == search_words(two)
-    assert one != two
-
-
-@pytest.mark.parametrize("name", list(DIFFERENT))
-def test_what_is_another_word_stays_another(name: str) -> None:
-    one, two = DIFFERENT[name]
-    assert folded(one) != folded(two)
-    assert search_words(one) != search_words(two)
-
-
 @given(st.text(max_size=40))
 def test_the_form_does_not_depend_on_unicode_normalisation_or_repetition(text: str) -> None:
     form = folded(text)
@@ -154,3 +98,76 @@ def test_the_form_does_not_depend_on_unicode_normalisation_or_repetition(text: s
     assert form.split() == form.split(" ") or not form
     for way in ("NFC", "NFD", "NFKC", "NFKD"):
         assert folded(unicodedata.normalize(way, form)) == form
+
+
+def test_texts_written_in_two_ways_have_one_form_and_others_two() -> None:
+    for pairs, same in ((SAME, True), (DIFFERENT, False)):
+        for name, (one, two) in pairs.items():
+            assert (folded(one) == folded(two)) == same, name
+            assert (search_words(one) == search_words(two)) == same, name
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("深度学习 很好", "深 度 学 习 深度 度学 学习 很 好 很好"),
+        ("BERT2也是, ok", "bert2 也 是 也是 ok"),
+        ("데이터 read", "데 이 터 데이 이터 read"),
+        ("人々", "人 々 人々"),
+        ("ឆ្នាំ២០២៦។ ปี ๒๕๖๙ ฿", "ឆ្នាំ 2026 ปี 2569"),
+        ("हिन्दी भाषा। Cafe\u0301", "हिन्दी भाषा caf\u00e9"),
+        ("C, C++17 and C#.", "c c++ 17 and c#"),
+        ("In .NET: i++; a.b (.txt)", "in .net i++ a b .txt net txt"),
+        ("a#b a+++ x.", "a b a x"),
+        ("user_name __init__", "user_name __init__ user name init"),
+        ("HTTPServer utf8Decode DNAs 3D", "httpserver utf8decode dnas 3d http server utf8 decode"),
+        ("iPhoneを使う", "iphone を 使 う を使 使う i phone"),
+        ("1,000 $10'000.50 1_000_000", "1000 10000 50 1000000 1 000 000"),
+        ("0,125 1,0000 x1,000 1,00 1.000", "0 125 1 0000 x1 000 1 00 1 000 1000"),
+    ],
+)
+def test_words_of_a_search(text: str, words: str) -> None:
+    assert search_words(text) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("One came. Two went!  Who stayed?", ["One came.", "Two went!", "Who stayed?"]),
+        ('He said "no." Then he left.', ['He said "no."', "Then he left."]),
+        ("lower case . as in old files .", ["lower case .", "as in old files ."]),
+        ("By J. R. Smith et al. in Fig. 3, e.g. here. Done.", ["By J. R. Smith et al. in Fig. 3, e.g. here.", "Done."]),
+        ("It is 3.5 metres. No more.", ["It is 3.5 metres.", "No more."]),
+        ("a sine qua non. One.", ["a sine qua non.", "One."]),
+        ("abcdefghno. One.", ["abcdefghno.", "One."]),
+        ("No. 5 came. approx. 6 did.", ["No. 5 came.", "approx. 6 did."]),
+        ("没有。有！", ["没有。", "有！"]),
+        (
+            "Das Ventil Nr. 5 ist defekt. Siehe z. B. Abb. 3 bzw. S. 4 usw. im Handbuch. Ende.",
+            ["Das Ventil Nr. 5 ist defekt.", "Siehe z. B. Abb. 3 bzw. S. 4 usw. im Handbuch.", "Ende."],
+        ),
+        ("Voir Mme. Dupont. Puis É. Zola vint.", ["Voir Mme. Dupont.", "Puis É. Zola vint."]),
+        ("هل هذا جيد؟ نعم.", ["هل هذا جيد؟", "نعم."]),
+        ("यह है। वह है।", ["यह है।", "वह है।"]),
+        ("ទឹក។ ដី។", ["ទឹក។", "ដី។"]),
+        ("ရေ။မြေ။", ["ရေ။", "မြေ။"]),
+        ("「行く。」次です。", ["「行く。」", "次です。"]),
+        ("1 Use . . . . . 3 2 Index . . 9", ["1 Use . . . . .", "3 2 Index . .", "9"]),
+        ("Well . . . who knows? ! Done! 🙂", ["Well . . .", "who knows? !", "Done! 🙂"]),
+        (". . . and so on. Yes.", [". . . and so on.", "Yes."]),
+        ("好。。。！再见。", ["好。。。！", "再见。"]),
+        (". ! ?", [". ! ?"]),
+        ("no end", ["no end"]),
+        ("", []),
+        ("a\nbee.\n\nc.", ["a bee.", "c."]),
+    ],
+)
+def test_sentences(text: str, wanted: list[str]) -> None:
+    assert split_sentences(text) == wanted
+
+
+@given(st.text(alphabet="ab .!?\"')\n", max_size=60))
+def test_nothing_is_lost(text: str) -> None:
+    found = split_sentences(text)
+    assert " ".join(found) == " ".join(text.split())
+    assert all(sentence.strip() for sentence in found)

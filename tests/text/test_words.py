@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,10 @@ from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 from fuzzing import examples
 from opencse.errors import UserError
 from opencse.text import sample
-from opencse.text.tokenizer import TokenisedText, Tokenizer, _word_numbers
+from opencse.text.negation import negated
+from opencse.text.tokenizer import Tokenizer, _word_numbers
+from opencse.text.wordnet import read_synonyms
+from opencse.text.words import find_words
 
 KINDS = ["wordpiece", "bpe", "unigram"]
 MESSY = [
@@ -101,20 +103,6 @@ def reference(tokenizer: Tokenizer, text: str) -> list[int]:
     return [word - first if word >= 0 else -1 for word in words]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("text", MESSY)
-def test_words_as_counted_character_by_character(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
-    ids, words = one(tokenizers[kind], text)
-    assert words == reference(tokenizers[kind], text)
-    assert (words[0], words[-1]) == (-1, -1)
-    assert words.count(-1) == 2
-    inner = words[1:-1]
-    assert sorted(set(inner)) == list(range(len(text.split()))), "every word has an id here"
-    assert inner == sorted(inner)
-    assert len(ids) >= len(text.split()) + 2
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @examples(60)
 @given(text=st.text(alphabet="ab th.,'\t é\u0301\u4e2d\u00a0\u200b\U0001f600\u2581\u0120\n0", max_size=25))
@@ -135,91 +123,133 @@ def test_a_word_has_the_ids_it_has_alone(tokenizers: dict[str, Tokenizer], kind:
         assert [i for i, number in zip(ids, numbers, strict=True) if number == k] == expected
 
 
-def test_the_tokenizers_do_split_words_into_pieces(tokenizers: dict[str, Tokenizer]) -> None:
-    """Guards the tests above: pieces, lone space marks and attached punctuation all occur."""
-    for tokenizer in tokenizers.values():
-        ids, words = one(tokenizer, "Unbelievably (so).")
-        assert words.count(0) > 1
-        assert words.count(1) > 1
-        assert len(ids) > 6
-    marks = {
-        kind: [tokenizers[kind].hf.convert_ids_to_tokens(i) for i in one(tokenizers[kind], "x  \u4e2d  ")[0]]
-        for kind in KINDS
-    }
-    assert marks["bpe"].count("\u0120") >= 3
-    assert marks["unigram"].count("\u2581") >= 3
-
-
-def test_a_lone_mark_of_a_words_beginning_is_of_that_word(tokenizers: dict[str, Tokenizer]) -> None:
-    for kind, mark in (("bpe", "\u0120"), ("unigram", "\u2581")):
-        ids, words = one(tokenizers[kind], "an \u4e2d")
-        tokens = tokenizers[kind].hf.convert_ids_to_tokens(ids)
-        at = len(tokens) - 1 - tokens[::-1].index(mark)
-        assert words[at] == words[at + 1] == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_texts_without_words(tokenizers: dict[str, Tokenizer], kind: str) -> None:
-    assert one(tokenizers[kind], "")[1] == [-1, -1]
-    ids, words = one(tokenizers[kind], " \t ")
-    assert words == [-1, *[0] * (len(ids) - 2), -1]
-    assert tokenizers[kind].encode_words([], 8) == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("limit", [3, 5, 9])
-def test_cut_texts(tokenizers: dict[str, Tokenizer], kind: str, limit: int) -> None:
-    text = "the  house (of) cards, it seems, falls down"
-    whole = one(tokenizers[kind], text)[1]
-    ids, words = one(tokenizers[kind], text, limit)
-    assert len(ids) == limit < len(whole)
-    assert words == [*whole[: limit - 1], -1]
-    assert one(tokenizers[kind], text)[1] == whole, "the limit does not stay"
-
-
 def test_words_of_a_text_truncated_on_its_left_count_from_its_first_one(tiny_folder: Path) -> None:
     tokenizer = Tokenizer(AutoTokenizer.from_pretrained(tiny_folder, truncation_side="left"))
     assert one(tokenizer, "a b c dog e", 5)[1] == [-1, 0, 1, 2, -1]
     assert one(tokenizer, "the " * 40_000 + "\u4e2d\u6587 end", 6)[1] == [-1, 0, 1, 1, 2, -1]
 
 
-def test_special_tokens_in_the_text_are_words(tokenizers: dict[str, Tokenizer]) -> None:
-    ids, words = one(tokenizers["wordpiece"], "a [MASK] b")
-    assert ids[2] == tokenizers["wordpiece"].hf.mask_token_id
-    assert words == [-1, 0, 1, 2, -1]
+@pytest.mark.parametrize("kind", KINDS)
+def test_words_as_counted_character_by_character_also_of_many_texts_and_truncated_ones(
+    tokenizers: dict[str, Tokenizer], kind: str
+) -> None:
+    tokenizer = tokenizers[kind]
+    for text, row in zip(MESSY, tokenizer.encode_words(MESSY, 12), strict=True):
+        ids, words = one(tokenizer, text)
+        assert words == reference(tokenizer, text)
+        assert sorted(set(words[1:-1])) == list(range(len(text.split()))), "every word has an id here"
+        assert row.words is not None
+        assert (row.ids.tolist(), row.words.tolist()) == one(tokenizer, text, 12)
+        if len(ids) > 5:
+            assert one(tokenizer, text, 5)[1] == [*words[:4], -1]
+    assert one(tokenizer, "")[1] == [-1, -1]
+    assert tokenizer.encode_words([], 8) == []
 
 
-def test_many_texts_at_once(tokenizers: dict[str, Tokenizer]) -> None:
-    for tokenizer in tokenizers.values():
-        made = tokenizer.encode_words(MESSY, 12)
-        assert len(made) == len(MESSY)
-        for text, row in zip(MESSY, made, strict=True):
-            assert isinstance(row, TokenisedText)
-            assert row.words is not None
-            assert (row.ids.tolist(), row.words.tolist()) == one(tokenizer, text, 12)
+def test_words_of_tokens_by_their_spans() -> None:
+    for text, spans, words in (
+        ("ab cd ", [(0, 3), (3, 6)], [0, 1]),  # white space after a word: the last visible character tells
+        ("ab cd ef", [(0, 4), (4, 5), (5, 8)], [0, 0, 1]),  # over several words: the last
+        ("ab cd", [(0, 0), (1, 1), (2, 2), (3, 3), (5, 5)], [0, 0, 1, 1, 1]),  # of no width
+    ):
+        assert _word_numbers(text, spans, [0] * len(spans)).tolist() == words
 
 
-def test_a_mark_at_the_end_of_a_word_is_of_that_word() -> None:
-    """Tokenizers that put the white space after a word: the last visible character tells."""
-    assert _word_numbers("ab cd ", [(0, 3), (3, 6)], [0, 0]).tolist() == [0, 1]
+def test_a_tokenizer_that_cannot_tell_is_refused() -> None:
+    with pytest.raises(UserError, match="ByT5Tokenizer: this tokenizer does not tell which word an id is of"):
+        Tokenizer(ByT5Tokenizer()).encode_words(["a"], None)
 
 
-def test_tokens_over_several_words_are_of_the_last() -> None:
-    assert _word_numbers("ab cd ef", [(0, 4), (4, 5), (5, 8)], [0, 0, 0]).tolist() == [0, 0, 1]
+around = st.integers(0, 2)
 
 
-def test_tokens_of_no_width() -> None:
-    spans = [(0, 0), (1, 1), (2, 2), (3, 3), (5, 5)]
-    assert _word_numbers("ab cd", spans, [0] * 5).tolist() == [0, 0, 1, 1, 1]
+@given(st.lists(st.integers(1, 4), max_size=8), around, around, st.integers(1, 3), st.integers(0, 5))
+@examples(60)
+def test_words_are_the_runs_of_equal_numbers(sizes: list[int], before: int, after: int, step: int, first: int) -> None:
+    """Any number of special tokens around them; numbers may begin anywhere and leave some out."""
+    numbers = [-1] * before
+    index = [-1] * before
+    spans = []
+    for word, size in enumerate(sizes):
+        spans.append((len(numbers), len(numbers) + size))
+        numbers += [first + step * word] * size
+        index += [word] * size
+    numbers += [-1] * after
+    index += [-1] * after
+    words = find_words(np.array(numbers, dtype=np.int16))
+    assert len(words) == len(sizes)
+    assert words.index.tolist() == index
+    assert list(zip(words.starts.tolist(), words.ends.tolist(), strict=True)) == spans
+    assert words.sizes.tolist() == sizes
+    for word in range(len(sizes)):
+        assert words.ids_of(np.array([word])).tolist() == [i == word for i in index]
+    assert not words.ids_of(np.array([], dtype=np.int64)).any()
+    assert words.ids_of(np.arange(len(sizes))).tolist() == [i >= 0 for i in index]
 
 
-def slow() -> Tokenizer:
-    return Tokenizer(ByT5Tokenizer())
+LICENCE = "  1 This software and database is provided to you\n  2 by whom it may concern\n"
+NOUN = (
+    '00000010 05 n 03 dog 0 hound 1 domestic_dog 0 002 @ 00000020 n 0000 ~ 00000030 n 0000 | a dog; "a cat hound"  \n'
+    "00000020 05 n 02 dog 2 Frank 0 000 | a sausage  \n"
+    "00000030 05 n 01 cat 0 000 | alone  \n"
+    "00000040 05 n 0a w 0 wa 0 wb 0 wc 0 wd 0 we 0 wf 0 wg 0 wh 0 wi 0 000 | ten of them  \n"
+)
+VERB = "00000010 30 v 02 dog 0 chase 0 001 @ 00000020 v 0000 01 + 08 00 | follow  \n"
+ADJ = "00000010 00 s 03 galore(ip) 0 abounding 0 A-one 0 000 | in abundance  \n"
+ADV = "00000010 02 r 02 Dog 0 dog 1 000 | one word in two cases is no synonym  \n"
 
 
-@pytest.mark.parametrize("make", [slow])
-def test_a_tokenizer_that_cannot_tell_is_refused(make: Callable[[], Tokenizer]) -> None:
-    with pytest.raises(UserError) as caught:
-        make().encode_words(["a"], None)
-    assert str(caught.value).startswith("ByT5Tokenizer: this tokenizer does not tell which word an id is of")
-    assert "\n" not in str(caught.value)
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for part, lines in {"noun": LICENCE + NOUN, "verb": VERB, "adj": ADJ, "adv": ADV}.items():
+        (tmp_path / f"data.{part}").write_text(lines)
+    return tmp_path
+
+
+def test_synonyms_are_the_other_single_words_of_all_synsets(folder: Path) -> None:
+    letters = "abcdefghi"
+    assert read_synonyms(folder) == {
+        "dog": ("Frank", "chase", "hound"),
+        "hound": ("dog",),
+        "frank": ("dog",),
+        "chase": ("dog",),
+        "galore": ("abounding",),
+        "abounding": ("galore",),
+        "w": tuple(f"w{c}" for c in letters),
+        **{f"w{c}": ("w", *(f"w{other}" for other in letters if other != c)) for c in letters},
+    }
+
+
+def test_missing_files_and_another_format_are_refused(folder: Path) -> None:
+    for line in ("what is this", "00000010 05 n zz dog 0 hound 0", "00000010 05 n 00 x"):
+        (folder / "data.verb").write_text(f"{LICENCE}{VERB}{line}\n")
+        with pytest.raises(UserError, match=r"data\.verb: line 4 is not in WordNet's database format"):
+            read_synonyms(folder)
+    (folder / "data.verb").write_text(VERB)
+    (folder / "data.adj").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"data\.adj: WordNet cannot be read"):
+        read_synonyms(folder)
+    (folder / "data.noun").unlink()
+    with pytest.raises(UserError, match=r"data\.noun: WordNet cannot be read \(.*wordnet-base.*view\.wordnet"):
+        read_synonyms(folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "negation"),
+    [
+        ("The dog is asleep .", "The dog is not asleep ."),
+        ("They will not come .", "They will come ."),
+        ("He has been there .", "He has not been there ."),
+        ("He has a car .", "He does not have a car ."),
+        ("She wrote two books .", "She did not write two books ."),
+        ("It covers the area .", "It does not cover the area ."),
+        ("We like tea .", "We do not like tea ."),
+        ("He tried again .", "He did not try again ."),
+        ("He cannot swim .", "He can swim ."),
+        ('He said "no" .', 'He did not say "no" .'),
+        ("A quiet town in the north", "Not A quiet town in the north"),
+        ("", "Not "),
+    ],
+)
+def test_rules(text: str, negation: str) -> None:
+    assert negated(text) == negation

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import io
+import time
 from pathlib import Path
 
+import pypdf
 import pytest
 
-from helpers import Run
-from opencse import UserError
+from files_of_kinds import docx, epub, pdf, zipped
+from opencse.errors import UserError
+from opencse.search.row_sources import open_rows
 from opencse.text.documents import (
     Collection,
-    Document,
     read_documents,
 )
+from opencse.text.files import mail, office
+from opencse.text.files.mail import mail_sections, mailbox_sections
+from opencse.text.files.markup import html_sections, text_of_html
+from opencse.text.files.office import docx_sections, epub_sections
+from opencse.text.files.pages import page_sections
 from opencse.text.files.paragraphs import Section
-from opencse.text.folders import holds_documents, holds_prose
+from opencse.text.files.pdf import pdf_sections
+from opencse.text.files.prose import rst_sections, split_front_matter
+from opencse.text.files.subtitles import subtitle_sections
+from opencse.text.folders import holds_documents
 from opencse.text.given import DocumentTexts, open_texts
 from opencse.text.reading_notes import ReadingNotes
 
@@ -101,15 +112,6 @@ def test_sections_of_pages_and_paragraphs_of_texts(folder: Path) -> None:
     ]
 
 
-def test_documents_know_their_place(folder: Path) -> None:
-    found = read_documents(folder)
-    assert found[2] == Document("The manual: Kettles", ("A kettle boils water.", "See the manual for on."))
-    assert holds_prose(folder)
-    (folder / "corpus.jsonl").write_text('{"_id": "a", "text": "In BEIR\'s layout."}\n')
-    assert not holds_prose(folder)
-    assert holds_documents(folder)
-
-
 def test_a_folder_is_running_text(folder: Path) -> None:
     texts = open_texts(folder)
     assert isinstance(texts, DocumentTexts)
@@ -122,22 +124,6 @@ def test_a_folder_is_running_text(folder: Path) -> None:
     assert open_texts(folder).fingerprint() == before
     (folder / "deep" / "note.txt").write_text("Another text.\n")
     assert open_texts(folder).fingerprint() != before
-
-
-def test_files_without_prose(tmp_path: Path, opencse: Run) -> None:
-    (tmp_path / "a.md").write_text("```\ncode\n```\n")
-    wanted = f"{tmp_path}: no document with any text in it"
-    out = tmp_path.parent / "out"
-    for command in (["adapt", tmp_path, "-o", out], ["train", tmp_path, "-o", out], ["check", tmp_path]):
-        code, _, err = opencse(*command)
-        assert code == 2
-        assert err.strip().splitlines()[-1].removeprefix("opencse: ").startswith(wanted)
-
-
-def test_a_folder_of_documents_is_running_text(tmp_path: Path) -> None:
-    (tmp_path / "corpus.jsonl").write_text('{"title": "A", "text": "One. Two."}\n{"text": "Three. Four."}\n')
-    read = open_texts(tmp_path).read()
-    assert (read.rows, read.documents) == ([("One.",), ("Two.",), ("Three.",), ("Four.",)], [0, 0, 1, 1])
 
 
 def test_faults_name_the_file(tmp_path: Path) -> None:
@@ -153,16 +139,11 @@ def test_faults_name_the_file(tmp_path: Path) -> None:
     ("page", "title", "paragraphs"),
     [
         ("---\n\nText after a rule.\n\n---\n\nMore.\n", "", ("Text after a rule.", "More.")),
-        ("---\nText after a rule.\n---\n\nMore.\n", "", ("More.",)),
         ("---\n- an item\n\n---\n\nMore.\n", "", ("an item", "More.")),
-        ("---\n---\nText.\n", "", ("Text.",)),
         ("---\n# remark\n---\nText.\n", "", ("Text.",)),
-        ("---\nlayout: page\n---\nText.\n", "", ("Text.",)),
         ("---\ntitle: A: B\n---\nText.\n", "A: B", ("Text.",)),
-        ("---\ntitle: 0\n---\nText.\n", "0", ("Text.",)),
         ("---\nwords: &a [x]\ntitle: *a\n---\nText.\n", "", ("Text.",)),
         ('---\ntitle: !!python/object/apply:os.system ["x"]\n---\nText.\n', "", ("Text.",)),
-        ("+++\ntitle = \n+++\nText.\n", "", ("Text.",)),
         ("---\ntitle: Alone\n---\n", "Alone", ()),
         ("# Alone\n", "Alone", ()),
         ("# Page\n\n## Empty\n\n## Full\n\nText.\n", "Page: Full", ("Text.",)),
@@ -176,6 +157,315 @@ def test_front_matter_is_not_text_and_a_title_alone_is_kept(
     notes = ReadingNotes()
     texts = list(Collection(str(path)).titled_texts(notes))
     assert [paragraph for text in texts for paragraph in text.paragraphs] == list(paragraphs)
-    if not page.startswith("---\nText"):  # a line of text above --- is a heading
-        assert texts[0].title == title
+    assert texts[0].title == title
     assert notes.only_titles == (0 if paragraphs else 1)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<p>One &amp; two.</p><p>Three.</p>", "One & two.\nThree."),
+        ("One<br>two<br/>three", "One\ntwo\nthree"),
+        ("A <b>bold</b>ness of <code>x</code>.", "A boldness of x."),
+        ("<ul><li>One</li><li>Two</li></ul>", "One\nTwo"),
+        ("<table><tr><td>a</td><td>b</td></tr><tr><th>c</th><td>d</td></tr></table>", "a, b\nc, d"),
+        ("<script>var a = '<p>';</script>Text<style>p {}</style>", "Text"),
+        ("<pre><code>x = 1\ny = 2</code></pre>Text", "Text"),
+        ("<h2>Head: one</h2><p>Text</p>", "Head: one\nText"),
+        ("a < b and c > d", "a < b and c > d"),
+        ("<p>Open <b>tags <i>everywhere", "Open tags everywhere"),
+        ("</p></div>Closed</nav>", "Closed"),
+        ("<!-- no --><p>Text</p><![CDATA[x]]>", "Text"),
+        ("<header><p>A site</p><nav>Home</nav><h1>Kettles</h1></header><p>Text</p>", "Kettles\nText"),
+        ("<div><header>A site</header></div><article><header><h1>T</h1><p>Lead</p></header>Text", "T\nLead\nText"),
+        ("<section><p>One</p></section><header>A site<h2>Two</h2></header>Text", "One\nTwo\nText"),
+        ("<header><p>Never closed<p>Text", "Never closed\nText"),
+        ("Text<footer>Terms</footer>", "Text"),
+        ("One<!-- two <b>three", "One"),
+        ("One<script>if (two < 3) '<!--'</script> three<style>", "One three"),
+        ("<!DOCTYPE html [<!ENTITY a 'b'>]><?php x ?><p>One<![CDATA[ <b>", "One"),
+        ("<a title='x > y' href=\"<b>\">One</a> <b and 2", "One <b and 2"),
+        ("", ""),
+    ],
+)
+def test_pieces(source: str, text: str) -> None:
+    assert text_of_html(source) == text
+
+
+def test_what_is_never_closed_takes_time_in_proportion_to_its_length() -> None:
+    begun = time.process_time()
+    pieces = (
+        "<!-- <b>",
+        "<script>a<b ",
+        "<!DOCTYPE ",
+        "<![CDATA[ <b> ",
+        "<?x ",
+        "<a ",
+        '<a x=">"',
+        "</",
+        "<main>",
+        "<h1>",
+    )
+    for piece in (*pieces, "<title>", "<div>", "<select>", "<td> ", "</a "):
+        list(html_sections(piece * (100_000 // len(piece)), "a"))
+    assert time.process_time() - begun < 10  # squares of these lengths take minutes
+
+
+def test_code_is_kept_as_it_is() -> None:
+    assert text_of_html("<p>One.</p><pre>x = 1\n  y = 2\n</pre>", keep_code=True) == "One.\nx = 1\n  y = 2"
+
+
+def titles(source: str) -> list[str]:
+    return [one.title for one in html_sections(source, "a")]
+
+
+def test_titles_and_sections_of_a_page() -> None:
+    body = "<body><nav>Home</nav><h1>Kettles</h1><p>One.</p><h2>Use</h2><p>Two.</p></body>"
+    assert titles(f"<title>Kettles - A site</title>{body}") == ["Kettles", "Kettles: Use"]
+    assert titles(f"<title>A shop</title>{body}") == ["A shop: Kettles", "A shop: Use"]
+    assert titles(body) == ["Kettles", "Kettles: Use"]
+    main = "<p>Around.</p><main><h1>In</h1><p>Main.</p></main><p>After.</p>"
+    assert [one.paragraphs for one in html_sections(main, "a")] == [("Main.",)]
+
+
+@pytest.mark.parametrize(
+    ("source", "title", "text"),
+    [
+        ('---\ntitle: "A: page"\ntags: [a]\n---\nText.\n', "A: page", "Text.\n"),
+        ("---\ntitle: 2024\n...\nText.\n", "2024", "Text.\n"),
+        ('+++\ntitle = "A page"\n+++\nText.\n', "A page", "Text.\n"),
+        ("---\n---\nText.\n", "", "Text.\n"),
+        ("Text.\n\n---\ntitle: no\n---\n", "", "Text.\n\n---\ntitle: no\n---\n"),
+        ("---\nnever closed\n", "", "---\nnever closed\n"),
+    ],
+)
+def test_front_matter(source: str, title: str, text: str) -> None:
+    assert split_front_matter(source) == (title, text)
+
+
+def test_restructured_text() -> None:
+    source = (
+        "=====\nGuide\n=====\n\n.. note:: not\n   this\n\nUse :ref:`the valve <valve>` and ``on``\nto *start* it.\n\n"
+        "Parts\n-----\n\n- One\n  more\n- Two\n\nAs follows::\n\n    code\n"
+    )
+    assert [(one.title, one.paragraphs) for one in rst_sections(source, "a")] == [
+        ("Guide", ("Use the valve and on to start it.",)),
+        ("Guide: Parts", ("One more", "Two", "As follows:")),
+    ]
+
+
+HEAD = "From: A <a@b.c>\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\nMessage-ID: <1@b.c>\n"
+
+
+def message(tmp_path: Path, content: str | bytes) -> tuple[str, str, tuple[str, ...]]:
+    path = tmp_path / "a.eml"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    (section,) = mail_sections(path, "a.eml")
+    return section.name, section.title, section.paragraphs
+
+
+@pytest.mark.parametrize(
+    ("body", "paragraphs"),
+    [
+        ("\nOne text.\n\nTwo.\n", ("One text.", "Two.")),
+        ("\nYes.\n\nOn Monday, B <b@b.c> wrote:\n> a question\n>> older\n\n-- \nA. Person\nA street\n", ("Yes.",)),
+        ("\nYes.\n\nOn Monday the second of May,\nB <b@b.c> wrote:\n> a question\n\nNo.\n", ("Yes.", "No.")),
+        ("\nJa.\n\nAm 3. Mai schrieb B:\n> Frage\n", ("Ja.",)),
+        ("\nYes.\n\n-----Original Message-----\nFrom: B\nold text\n", ("Yes.",)),
+        ("Content-Type: text/html; charset=utf-8\n\n<p>One <b>text</b>.</p><style>p{}</style>\n", ("One text.",)),
+        ("Content-Transfer-Encoding: base64\nContent-Type: text/plain; charset=utf-8\n\nR3LDvMOfZQ==\n", ("Grüße",)),
+        ("Content-Type: text/plain; charset=x-unknown\n\nOne text.\n", ("One text.",)),
+        (
+            'Content-Type: multipart/mixed; boundary="x"\n\n--x\nContent-Type: multipart/alternative; boundary="y"\n\n'
+            "--y\nContent-Type: text/plain\n\nThe text.\n--y\nContent-Type: text/html\n\n<p>The text.</p>\n--y--\n"
+            "--x\nContent-Disposition: attachment; filename=a.txt\nContent-Type: text/plain\n\nNot this.\n--x--\n",
+            ("The text.",),
+        ),
+    ],
+)
+def test_what_the_sender_wrote(tmp_path: Path, body: str, paragraphs: tuple[str, ...]) -> None:
+    assert message(tmp_path, HEAD + body) == ("1@b.c", "Grüße", paragraphs)
+
+
+def test_messages_of_a_mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.mbox"
+    begin = "From a@b.c Mon Jan  1 00:00:00 2024\n"
+    path.write_text(f"{begin}Subject: One\n\nText one.\nFrom here on it goes.\n\n{begin}Subject: Two\n\nText two.\n")
+    assert [(one.name, one.title, one.paragraphs) for one in mailbox_sections(path, "a.mbox")] == [
+        ("a.mbox#1", "One", ("Text one.", "From here on it goes.")),
+        ("a.mbox#2", "Two", ("Text two.",)),
+    ]
+    path.write_text("No mailbox.\n")
+    with pytest.raises(UserError, match=r"a\.mbox, line 1: a mailbox begins with a line 'From ADDRESS DATE'"):
+        list(mailbox_sections(path, "a.mbox"))
+    monkeypatch.setattr(mail, "MAX_MESSAGE", 100)
+    path.write_text(f"{begin}Subject: One\n\n" + "Text.\n" * 100)
+    with pytest.raises(UserError, match=r"a\.mbox, line 1: a message of more than 100 bytes"):
+        list(mailbox_sections(path, "a.mbox"))
+
+
+def test_copies_of_a_message_are_left_out_and_counted(tmp_path: Path) -> None:
+    """A mailbox and its copies, or a message in two folders, hold one message several times."""
+    begin, head = "From a@b.c Mon Jan  1 00:00:00 2024\n", "Message-ID: <1@b.c>\nSubject: Tea\n\n"
+    (tmp_path / "a.mbox").write_text(f"{begin}{head}At four.\n\n{begin}{head}At five.\n\n{begin}{head}At four.\n")
+    (tmp_path / "b.eml").write_text(f"From: a@b.c\n{head}At four.\n")
+    notes = ReadingNotes()
+    texts = [(one.name, one.text) for one in Collection(str(tmp_path)).titled_texts(notes)]
+    assert texts == [("1@b.c", "At four."), ("1@b.c-1", "At five.")]
+    assert notes.lines()[-1] == "left out   2 messages read before (the same Message-ID and text)"
+    assert [document.name for document in Collection(str(tmp_path)).documents()] == ["1@b.c", "1@b.c-1"]
+    assert open_rows(tmp_path).count == 2
+
+
+def test_headings_and_titles_of_word(tmp_path: Path) -> None:
+    path = tmp_path / "a.docx"
+    path.write_bytes(
+        docx([("Title", "The page"), ("Normal", "Before."), ("Heading1", "A part"), ("Normal", "Within.")])
+    )
+    assert [(one.title, one.paragraphs) for one in docx_sections(path, "a.docx")] == [
+        ("The page", ("Before.",)),
+        ("The page: A part", ("Within.",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04 and no more", "damaged, or not of this kind"),
+        (b"\xd0\xcf\x11\xe0" + bytes(600), "is encrypted, or an old Office file"),
+        (zipped({"word/other.xml": "<a/>"}), "damaged, or not of this kind"),
+        (zipped({"word/document.xml": "<a" + " " * 30_000_000 + "/>"}), "unpacks to more than 100 times the file"),
+        (
+            docx([("Normal", "&a;")], before='<!DOCTYPE d [<!ENTITY a "ha">]>').replace(b"&amp;a;", b"&a;"),
+            "declares XML entities, which is refused",
+        ),
+    ],
+)
+def test_faults_of_word_documents_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.docx"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as refused:
+        list(docx_sections(path, "a.docx"))
+    assert message in str(refused.value)
+    assert str(refused.value).startswith(str(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_chapters_of_a_book_in_reading_order(tmp_path: Path) -> None:
+    path = tmp_path / "a.epub"
+    path.write_bytes(epub())
+    assert [one.name.split("#")[0] for one in epub_sections(path, "a.epub")] == [f"a.epub/c{n}.xhtml" for n in range(3)]
+    path.write_bytes(zipped({"META-INF/container.xml": "<container/>"}))
+    with pytest.raises(UserError, match=r"its container names no book"):
+        list(epub_sections(path, "a.epub"))
+
+
+def test_without_the_library_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opencse import environment
+
+    path = tmp_path / "a.docx"
+    path.write_bytes(docx([("Normal", "One.")]))
+    monkeypatch.setattr(environment, "missing_packages", lambda *modules: list(modules))
+    with pytest.raises(UserError, match=r'a\.docx: a Word document needs mammoth; pip install "opencse\[files\]"'):
+        list(office.docx_sections(path, "a.docx"))
+
+
+PAGES = [
+    ["ANNUAL REPORT", f"The first line of page {n} is bro-", "ken and goes on over lines that are as long.", str(n)]
+    for n in range(1, 6)
+]
+
+
+def test_pages_are_joined(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(pdf(PAGES))
+    (section,) = pdf_sections(path, "a.pdf")
+    text = " ".join(section.paragraphs)
+    assert text.count("is broken and goes on") == 5
+    assert "ANNUAL" not in text
+    assert not any(word.isdecimal() and len(word) > 1 for word in text.split())
+
+
+def encrypted(content: bytes, password: str) -> bytes:
+    writer = pypdf.PdfWriter(clone_from=pypdf.PdfReader(io.BytesIO(content)))
+    writer.encrypt(user_password=password, owner_password="o", algorithm="RC4-128")
+    target = io.BytesIO()
+    writer.write(target)
+    return target.getvalue()
+
+
+def test_faults_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    whole = pdf(PAGES)
+    for content, message in (
+        (whole[:60], "damaged or not a PDF"),
+        (b"%PDF-1.4\n" + bytes(500), "damaged or not a PDF"),
+        (pdf([[""], [""]]), r"no text on its 2 page\(s\) \(a scan\?\)"),
+        (encrypted(whole, "secret"), "is encrypted; save it without a password"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(UserError, match=message) as refused:
+            list(pdf_sections(path, "a.pdf"))
+        assert str(refused.value).startswith(str(path))
+        assert "\n" not in str(refused.value)
+    path.write_bytes(encrypted(whole, ""))  # everybody may open it
+    assert len(list(pdf_sections(path, "a.pdf"))) == 1
+
+
+def paragraphs(*pages: str) -> tuple[str, ...]:
+    return tuple(text for one in page_sections(pages, "a") for text in one.paragraphs)
+
+
+def test_broken_words_keep_a_hyphen_that_is_theirs() -> None:
+    page = (
+        "A well-known thing is a well-\nknown thing, and a ket-\ntle is none of them at all, says\n"
+        "the North-\nSouth line. It costs 3-\n4 coins, and twenty\u00ad\nfive more."
+    )
+    (text,) = paragraphs(page)
+    assert "is a well-known thing, and a kettle is none" in text
+    assert "North- South" in text
+    assert "3- 4" in text
+    assert "twentyfive" in text
+
+
+def test_running_heads_and_numbers_go_and_text_stays() -> None:
+    pages = [
+        f"Chapter {n} – Kettles\n\nThe text of page {n} begins with many words in it\nand goes on to the end of it.\n\n"
+        f"Page {n} of 9"
+        for n in range(1, 10)
+    ]
+    text = " ".join(paragraphs(*pages))
+    assert "Chapter" not in text
+    assert "Page" not in text
+    assert text.count("The text of page") == 9
+    assert paragraphs("Heading\n\nOne text of a page.", "Heading\n\nAnother text of it.")[0].startswith("Heading")
+
+
+def spoken(path: Path, content: str) -> tuple[str, ...]:
+    path.write_text(content, encoding="utf-8")
+    return tuple(text for one in subtitle_sections(path, "a") for text in one.paragraphs)
+
+
+def test_numbers_times_and_tags_go(tmp_path: Path) -> None:
+    path = tmp_path / "a.srt"
+    content = (
+        "1\n00:00:01,000 --> 00:00:02,000\n<i>The first</i>\n{\\an8}line goes on,\n\n"
+        "2\n00:00:02,100 --> 00:00:03,000 X1:40 X2:600\n- until it ends.\n- 42 times.\n\n"
+        "3\n00:00:09,000 --> 00:00:10,000\n[music]\n♪ la la ♪\nA pause &amp; more.\n"
+    )
+    assert spoken(path, content) == ("The first line goes on, until it ends. 42 times.", "A pause & more.")
+    assert spoken(path, content.replace("\n", "\r\n")) == spoken(path, content)
+
+
+def test_webvtt_and_rolling_captions(tmp_path: Path) -> None:
+    path = tmp_path / "a.vtt"
+    content = (
+        "WEBVTT - a title\n\nNOTE\nnot spoken\n\nSTYLE\n::cue {}\n\nintro\n00:01.000 --> 00:02.000 align:start\n"
+        "<v Ann>Good<00:01.500><c> day.</c>\n\n00:02.000 --> 00:03.000\nGood day.\nAnd more.\n"
+    )
+    assert spoken(path, content) == ("Good day. And more.",)
+
+
+def test_a_file_without_times_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.srt: no line such as 00:00:01,000 --> 00:00:02,000 in it"):
+        spoken(tmp_path / "a.srt", "One.\nTwo.\n")

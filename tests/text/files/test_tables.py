@@ -1,0 +1,272 @@
+"""JSON arrays, and lists inside objects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import datasets
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from opencse.errors import UserError
+from opencse.text.documents import Collection
+from opencse.text.files import lines, xml_files
+from opencse.text.files.json_files import read_json
+from opencse.text.files.xml_files import read_xml, wikipedia_sections
+from opencse.text.given import open_texts
+from opencse.text.readers import Source
+from opencse.text.text_to_check import read_to_check
+
+ROWS = [{"text": f"Text {number}", "tags": ["a", {"b": "]"}]} for number in range(50)]
+
+
+def test_other_shapes(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    document = {"text": "One long text of a document.", "by": [{"n": "A"}]}
+    for value, wanted in (
+        (["One.", "Two."], [{"text": "One."}, {"text": "Two."}]),
+        ({"a": {"text": "One."}, "b": {"text": "Two."}}, [{"_id": "a", "text": "One."}, {"_id": "b", "text": "Two."}]),
+        (document, [document]),
+    ):
+        path.write_text(json.dumps(value))
+        assert [record for _, record in read_json(path)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('[{"text": "One."}', "line 1: not valid JSON (']' is expected; is the file complete?)"),
+        ('[{"text": "One."}, {"text": "Tw', "line 1: not valid JSON (Unterminated string"),
+        ('[{"text": "One."}\n {"text": "Two."}]', "line 2: not valid JSON (']' is expected)"),
+        ('[{"text": "One."}] x', "line 1: not valid JSON (more text after the end of the array)"),
+        ("[[1]]", "row 1: an object or a text is expected, not list"),
+        ("[]", "holds no objects"),
+        ('{"a": ', "line 1: not valid JSON (Expecting value)"),
+        ("[" * 100_000, "line 1: not valid JSON ("),
+        ('{"a":' * 100_000, "not valid JSON ("),
+    ],
+)
+def test_faults_in_one_line(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(UserError) as refused:
+        list(read_json(path))
+    assert message in str(refused.value)
+    assert str(refused.value).startswith(str(path))
+    assert "\n" not in str(refused.value)
+
+
+def test_every_reader_takes_texts_by_id_for_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"k1": "Trams run. All night.", "k2": "The river floods."}))
+    documents = [(one.name, one.sentences) for one in Collection(str(path)).documents()]
+    assert documents == [("k1", ("Trams run.", "All night.")), ("k2", ("The river floods.",))]
+    assert open_texts(path).read().rows == [("Trams run. All night.",), ("The river floods.",)]
+    assert read_to_check(path).texts.rows == [("Trams run.",), ("All night.",), ("The river floods.",)]
+
+
+def test_objects_of_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    monkeypatch.setattr(lines, "_BLOCK", 16 * 7)  # so that values lie across blocks
+    for value in (ROWS, {"ok": True, "response": {"total": 50, "docs": ROWS, "few": ROWS[:2]}}):
+        for indent in (None, 2):
+            path.write_text(json.dumps(value, indent=indent))
+            assert list(read_json(path)) == list(enumerate(ROWS, start=1))
+
+
+def test_texts_by_id_are_documents_unless_keys_are_those_of_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    by_id = {"Berlin": "Trams run all night.", "Paris": "The river floods in spring."}
+    path.write_text(json.dumps(by_id, indent=1))
+    wanted = [{"_id": key, "text": text} for key, text in by_id.items()]
+    assert [record for _, record in read_json(path)] == [record for _, record in read_json(path, ["text"])] == wanted
+    assert [record for _, record in read_json(path, ["Paris"])] == [by_id]
+    for record in ({"Title": "A", "body": "One."}, {"id": "7", "body": "One."}, {"a": "One.", "n": 1}):
+        path.write_text(json.dumps(record))
+        assert [one for _, one in read_json(path)] == [record]
+
+
+def records(path: Path, content: str) -> list[dict[str, object]]:
+    path.write_text(content, encoding="utf-8")
+    return [record for _, record in read_xml(path)]
+
+
+def test_elements_that_repeat_nearest_to_the_root(tmp_path: Path) -> None:
+    path = tmp_path / "a.xml"
+    assert records(path, "<d><r a='1'>One.</r>\n<r a='2'><b c='x'>Two.</b></r></d>") == [
+        {"a": "1", "text": "One."},
+        {"a": "2", "b.c": "x", "b": "Two."},
+    ]
+    feed = "<rss><channel><link/><link/>" + "<item><t>A title of it</t><d>One</d><d>Two</d></item>" * 2
+    assert records(path, feed + "</channel></rss>") == [{"t": "A title of it", "d": "One\nTwo"}] * 2
+    assert records(path, "<x:d xmlns:x='u'><x:r>One.</x:r><x:r>Two.</x:r></x:d>") == [
+        {"text": "One."},
+        {"text": "Two."},
+    ]
+    assert records(path, "<d><r><t>One.</t></r></d>") == [{"t": "One."}]
+    assert records(path, "<d><t>One.</t><s>Two.</s></d>") == [{"t": "One.", "s": "Two."}]
+
+
+def test_lines_of_records(tmp_path: Path) -> None:
+    path = tmp_path / "a.xml"
+    path.write_text("<d>\n<r>One.</r>\n\n<r>Two.</r>\n</d>")
+    assert [number for number, _ in read_xml(path)] == [2, 4]
+
+
+BOMB = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
+    f"<!ENTITY {chr(98 + n)} '{f'&{chr(97 + n)};' * 10}'>" for n in range(9)
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (BOMB + "]><d><r>&j;</r><r>&j;</r></d>", "line 1: declares XML entities, which are not expanded"),
+        ("<!DOCTYPE d [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><d><r>&e;</r></d>", "line 1: declares XML entities"),
+        ("<d><r>One.</r>\n<r>Two.</d>", "line 2: not well-formed XML (mismatched tag)"),
+        ("<d><r " + " ".join(f"a{n}=''" for n in range(1_001)) + "/></d>", "more than 1,000 attributes and elements"),
+        ("<d><r>One.</r>\n<!-- " + " " * 200_000, "line 2: a tag or comment of more than 100,000 bytes"),
+        ("<!DOCTYPE d [" + "<!ELEMENT b (c)>" * 260_000 + "]><d>One.</d>", "no element in its first 4,000,000"),
+        ("<a>" * 300 + "x" + "</a>" * 300, "elements more than 200 deep"),
+    ],
+)
+def test_faults_of_xml_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: str) -> None:
+    monkeypatch.setattr(xml_files, "MAX_RECORD_CHARACTERS", 100_000)
+    path = tmp_path / "a.xml"
+    with pytest.raises(UserError) as refused:
+        records(path, content)
+    assert message in str(refused.value)
+    assert str(refused.value).startswith(str(path))
+
+
+def test_articles_of_a_wikipedia_dump(tmp_path: Path) -> None:
+    path = tmp_path / "w.xml"
+    text = (
+        "{{Infobox|a={{b|c}}}}\n{| class=x\n| cell {| inner |}\n|}\n'''Kettles''' are [[Vessel|vessels]].&lt;ref&gt;no"
+        "&lt;/ref&gt;\n\n== History ==\n* They [http://a.b boil] water.\n[[File:a.jpg|thumb|A [[picture]]]]\n"
+        "[[Category:Things]]\n&lt;!-- no --&gt;__NOTOC__"
+    )
+    page = "<page><title>{}</title><ns>{}</ns><id>{}</id>{}<revision><text>{}</text></revision></page>\n"
+    path.write_text(
+        "<mediawiki xmlns='http://www.mediawiki.org/xml/export-0.11/'>"
+        + page.format("Kettle", 0, 7, "", text)
+        + page.format("Talk:Kettle", 1, 8, "", "Talk.")
+        + page.format("Kettles", 0, 9, '<redirect title="Kettle"/>', "#REDIRECT [[Kettle]]")
+        + "</mediawiki>"
+    )
+    (section,) = wikipedia_sections(path)
+    assert (section.name, section.title) == ("7", "Kettle")
+    assert section.paragraphs == ("Kettles are vessels.", "History", "They boil water.")
+
+
+RECORDS = [
+    {"n": 1, "meta": {"title": "Kettles", "by": {"name": "Ann"}}, "a.b": "first", "body": {"text": "Fill it."}},
+    {"n": 2, "meta": None, "a.b": "second", "body": {"text": "Switch it on."}},
+    {"n": 3, "meta": {"title": "Snow", "by": None}, "a.b": "third", "body": {"text": "Snow fell."}},
+]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    lines, parquet = tmp_path / "a.jsonl", tmp_path / "a.parquet"
+    lines.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), parquet)
+    return lines, parquet
+
+
+def test_a_field_that_is_not_there_is_named_with_those_that_are(files: tuple[Path, Path]) -> None:
+    with pytest.raises(UserError, match=r"no column 'meta.titel' \(did you mean 'meta.title'\?\)"):
+        Source(str(files[1]), ("meta.titel",)).read()
+
+
+def test_fields_of_structs_in_a_data_set(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    files[1].rename(folder / "train.parquet")
+    source = Source(str(folder), ("a.b", "body.text"), split="train")
+    assert source.read().rows == Source(str(files[0]), ("a.b", "body.text")).read().rows
+    assert "meta.title" in source.present()
+
+
+def test_documents_of_structs_are_those_of_nested_keys(files: tuple[Path, Path]) -> None:
+    for fields in (("meta.title", "body.text"), ("meta.by.name", "a.b")):
+        of_lines, of_parquet = (
+            [(one.title, one.sentences) for one in Collection(str(file), fields).documents()] for file in files
+        )
+        assert of_parquet == of_lines
+        assert (len(of_parquet), of_parquet[1][0]) == (3, "")
+    assert Source(str(files[1])).present() == ("n", "meta.title", "meta.by.name", "a.b", "body.text")
+
+
+@pytest.fixture(autouse=True)
+def dataset_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`datasets` keeps its copies in the test's own folder."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of one file, beside a file that is not in it."""
+    made = tmp_path / "set"
+    (made / "data").mkdir(parents=True)
+    (made / "data" / "train.jsonl").write_text('{"text": "inside"}\n')
+    (tmp_path / "secret.jsonl").write_text('{"text": "outside"}\n')
+    return made
+
+
+def told(folder: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        Source(str(folder)).read()
+    message = str(caught.value)
+    assert message.startswith(str(folder))
+    assert "\n" not in message
+    return message
+
+
+def test_links_out_of_the_folder_are_refused(folder: Path, tmp_path: Path) -> None:
+    assert Source(str(folder)).read().rows == [("inside",)]
+    link = folder / "data" / "train-more.jsonl"
+    link.symlink_to(folder / "data" / "train.jsonl")
+    assert Source(str(folder)).read().rows == [("inside",), ("inside",)]
+    link.unlink()
+    link.symlink_to(tmp_path / "secret.jsonl")
+    assert "data/train-more.jsonl is a link to a place outside the folder" in told(folder)
+    link.unlink()
+    (folder / "linked").symlink_to(tmp_path)
+    assert "linked is a link to a place outside the folder" in told(folder)
+
+
+def test_a_column_that_calls_itself_an_image_is_not_opened(folder: Path, tmp_path: Path) -> None:
+    (folder / "data" / "train.jsonl").write_text('{"text": "%s"}\n' % (tmp_path / "secret.jsonl"))
+    info = "dataset_info:\n  features:\n  - name: text\n    dtype: image\n"
+    (folder / "README.md").write_text(f"---\n{info}---\n")
+    assert "column 'text' holds" in told(folder)
+
+
+@pytest.mark.parametrize(
+    ("card", "shape", "pattern"),
+    [
+        ("README.md", "data_files: '{}'", "../secret.jsonl"),
+        (".huggingface.yaml", "data_files: '{}'", "{above}/secret.jsonl"),
+        ("README.md", "data_files: [{{split: train, path: ['{}']}}]", "http://127.0.0.1:9/secret.jsonl"),
+        ("README.md", "data_dir: '{}'", "data/../../*.jsonl"),
+    ],
+)
+def test_cards_that_name_data_outside_are_refused(
+    folder: Path, tmp_path: Path, card: str, pattern: str, shape: str
+) -> None:
+    named = pattern.format(above=tmp_path)
+    config = f"configs:\n- config_name: default\n  {shape.format(named)}\n"
+    (folder / card).write_text(f"---\n{config}---\n" if card == "README.md" else config)
+    assert f"{card}: names data outside the folder ({named!r})" in told(folder)
+    (folder / card).unlink()
+    (folder / "data" / "other.jsonl").write_text('{"text": "other"}\n')
+    (folder / "README.md").write_text("---\nconfigs:\n- config_name: default\n  data_files: data/oth*.jsonl\n---\n")
+    assert Source(str(folder)).read().rows == [("other",)]
