@@ -1,7 +1,6 @@
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from numpy.typing import NDArray
 
 from fuzzing import examples
 from opencse.text.batches import BatchPlan, TokenBatchPlan
-from opencse.text.tokenizer import Tokenizer
 
 
 def epoch(plan: BatchPlan | TokenBatchPlan, number: int) -> list[list[int]]:
@@ -70,18 +68,6 @@ def test_every_text_once_an_epoch_within_the_budget(lengths: list[int], spare: i
     for size in map(len, batches[:-1]):
         start, end = end, end + size
         assert (size + 1) * int(ordered[end]) > budget, (start, end)
-
-
-def test_hardly_any_padding_on_real_text(tiny_folder: Path, sentences: list[str]) -> None:
-    lengths = np.array([len(ids) for ids in Tokenizer.load(tiny_folder).encode(sentences, 64)])
-    assert lengths.std() / lengths.mean() > 0.2, "the texts differ in length"
-    plan = TokenBatchPlan(lengths, 1_024, seed=0)
-    batches = epoch(plan, 0)
-    computed = [padded(lengths, batch) for batch in batches]
-    assert lengths.sum() / sum(computed) > 0.98
-    # And the budget is used: full batches but for the last and what does not divide.
-    assert np.median(computed) > 0.95 * 1_024
-    assert len(batches) < 1.1 * lengths.sum() / 1_024
 
 
 def test_a_last_batch_of_one_is_dropped_and_one_of_two_kept() -> None:

@@ -16,11 +16,10 @@ from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
 from corpora import TEXT, folders, repaired, same
 from opencse.errors import UserError
-from opencse.text import corpus as corpus_module
 from opencse.text import corpus as corpus_room
 from opencse.text import sample, tokenising
 from opencse.text.column_prompts import ColumnPrompts
-from opencse.text.corpus import Corpus, cache_root, describe_cache, text_key, tokenise
+from opencse.text.corpus import Corpus, cache_root, text_key, tokenise
 from opencse.text.files.formats import RawRow
 from opencse.text.readers import Source
 from opencse.text.tokenising import GrowingArray, Piece, Tokenising
@@ -59,19 +58,6 @@ def test_ids_offsets_keys_and_documents(source: Source, tokenizer: Tokenizer, ti
         assert tokenise(source, tokenizer, limit, cache=cache).facts.at_limit == reached
 
 
-def test_rows_of_three_and_no_documents(tmp_path: Path, tokenizer: Tokenizer, cache: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("anchor,positive,negative\na,b,c\na,b,d\na, b,c\nb,a,c\n")
-    corpus = tokenise(Source(str(path)), tokenizer, 8, cache=cache)
-    assert (corpus.width, corpus.keys.shape, corpus.offsets.shape) == (3, (4, 3), (13,))
-    assert (corpus.facts.duplicates, corpus.facts.documents) == (1, 0)
-    assert corpus.documents.tolist() == [0, 0, 0, 0]
-    for row, texts in enumerate(("abc", "abd", "abc", "bac")):
-        for column, text in enumerate(texts):
-            assert corpus.text_ids(row, column).tolist() == tokenizer.hf(text)["input_ids"]
-            assert corpus.keys[row, column] == text_key(text)
-
-
 def test_keys_are_the_same_everywhere_and_blind_to_white_space() -> None:
     assert text_key("A cat sleeps.") == -5577966672486710948
     assert text_key(" A\tcat \u00a0\n sleeps.") == text_key("A cat sleeps.")
@@ -93,27 +79,6 @@ def test_the_smallest_whole_number_that_holds_the_ids(tmp_path: Path, cache: Pat
     assert ids.tolist() == [1, 65_536]
     assert type(ids) is np.ndarray
     assert ids.flags.writeable
-
-
-def test_progress_is_reported_in_rows(
-    tmp_path: Path, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("anchor,positive\n" + "".join(f"a {n},b {n}\n" for n in range(5)))
-    whole = tokenise(Source(str(path)), tokenizer, 8, cache=cache)
-    monkeypatch.setattr(corpus_module, "_CHUNK", 4)
-    calls: list[tuple[int, int]] = []
-    chunked = tokenise(
-        Source(str(path)),
-        tokenizer,
-        8,
-        cache=cache / "other",
-        progress=lambda done, total: calls.append((done, total)),
-    )
-    assert calls == [(2, 5), (4, 5), (5, 5)]
-    assert chunked.ids.tolist() == whole.ids.tolist()
-    assert chunked.offsets.tolist() == whole.offsets.tolist()
-    assert chunked.facts == whole.facts
 
 
 def test_text_without_a_token(tmp_path: Path, cache: Path) -> None:
@@ -228,19 +193,6 @@ def test_what_a_killed_process_left_is_removed_a_day_later(source: Source, token
     assert new.exists()
 
 
-def test_the_cache_described(
-    source: Source, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "a" / "b"))
-    assert re.fullmatch(rf"{tmp_path}/a/b \(0\.0 MB; [\d,.]+ GB free\)", describe_cache())
-    tokenise(source, tokenizer, 12)
-    assert str(tmp_path / "a" / "b") in describe_cache()
-    monkeypatch.setenv("OPENCSE_CACHE", f"{source.location}/cache")
-    assert describe_cache().endswith(f"(cannot be written: {source.location} is a file)")
-    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / ("x" * 300)))
-    assert "(cannot be read: " in describe_cache()
-
-
 def test_another_process_may_finish_first(
     source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,24 +245,6 @@ def test_a_damaged_corpus_is_made_again(source: Source, tokenizer: Tokenizer, ca
 def with_words(corpus: Corpus) -> np.ndarray:
     assert corpus.words is not None
     return corpus.words
-
-
-def test_words_are_a_corpus_of_their_own(
-    source: Source, tokenizer: Tokenizer, cache: Path, request: pytest.FixtureRequest
-) -> None:
-    plain = tokenise(source, tokenizer, 12, cache=cache)
-    made = tokenise(source, tokenizer, 12, words=True, cache=cache)
-    assert same(made, plain)
-    assert plain.words is None
-    assert plain.text(0, 0).words is None
-    assert len(folders(cache)) == 2
-    assert isinstance(with_words(made), np.memmap)
-    assert with_words(made).dtype == np.int16
-    assert with_words(made).shape == made.ids.shape
-    request.getfixturevalue("no_reading")
-    again = tokenise(source, tokenizer, 12, words=True, cache=cache)
-    assert np.array_equal(with_words(again), with_words(made))
-    assert tokenise(source, tokenizer, 12, cache=cache).words is None
 
 
 def test_words_of_each_text(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

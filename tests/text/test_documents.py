@@ -197,13 +197,6 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         list(Collection(table_of(tmp_path, '{"_id": [1], "text": "A"}\n', "a.jsonl").location).titled_texts())
 
 
-def test_ids_of_an_export_of_mongodb(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"_id": {"$oid": "64f"}, "text": "One."}\n')
-    assert [one.name for one in Collection(str(path), ids="_id.$oid").titled_texts()] == ["64f"]
-    assert [one.name for one in Collection(str(path), ids="_id").titled_texts()] == ["64f"]
-
-
 def test_an_empty_id_is_refused_where_ids_are_named(tmp_path: Path) -> None:
     """Its row got a number, under which it was added a second time by --replace."""
     for name, content in (

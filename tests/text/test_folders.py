@@ -83,6 +83,7 @@ def test_lines_of_most_pages_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
+@pytest.mark.slow
 def test_each_command_names_the_links_that_it_leaves_out(
     with_links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

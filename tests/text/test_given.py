@@ -103,6 +103,7 @@ CALLS: dict[str, Callable[[Any, Path], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
+@pytest.mark.slow
 def test_a_column_is_read_as_the_list_of_its_texts_and_a_table_is_refused(name: str, tmp_path: Path) -> None:
     expected = CALLS[name](THREE_TEXTS, tmp_path)
     for texts in (pandas.Series(THREE_TEXTS, index=[5, 3, 4]), np.array(THREE_TEXTS, dtype=object)):

@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.slow
 def test_jax_is_neither_imported_nor_gone_afterwards(tmp_path: Path) -> None:
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax" / "__init__.py").write_text("print('jax was imported')\n")
@@ -25,6 +28,7 @@ def test_jax_is_neither_imported_nor_gone_afterwards(tmp_path: Path) -> None:
     assert out.stdout.splitlines() == ["bm25s False", "jax was imported"]
 
 
+@pytest.mark.slow
 def test_the_log_of_the_program_gets_no_line_per_index() -> None:
     code = (
         "import logging; logging.basicConfig(); from opencse.search.keyword_index import KeywordIndex; "

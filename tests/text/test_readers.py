@@ -201,28 +201,6 @@ def test_rows_of_a_table_next_to_running_text_are_documents(tmp_path: Path) -> N
     assert Source(str(tmp_path / "[bd].csv")).read().documents is None
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "columns", "column"),
-    [
-        (
-            "a.csv",
-            "sentence1,sentence2,score\nA cat.,A dog.,0.5\nRain.,Snow.,3\n",
-            "sentence1,sentence2,score",
-            "score",
-        ),
-        ("a.tsv", "label\ttext\n1\tA cat.\n-1\tRain.\n", "label,text", "label"),
-        ("a.csv", "A cat.,50 %\nRain.,1e-3\n", "1,2", "2"),
-        ("a.jsonl", '{"anchor": "A cat.", "positive": "1.5"}\n', None, "positive"),
-        ("a.jsonl", '{"a": "A cat.", "b": 0.5}\n', "a,b", "b"),
-    ],
-)
-def test_scores_are_no_texts(tmp_path: Path, name: str, content: str, columns: str | None, column: str) -> None:
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match="choose a recipe that learns from it") as caught:
-        Source(str(tmp_path / name), tuple(columns.split(",")) if columns else None).read()
-    assert f"column {column!r} holds" in str(caught.value)
-
-
 def test_skipped_lines_are_lines_of_the_file(tmp_path: Path) -> None:
     for name, content, line, rows in (
         ("a.csv", 'text\n"two\nlines"\nfour\n"five\n5"\n', 4, [("two\nlines",), ("five\n5",)]),
@@ -301,6 +279,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow
 def test_parquet_that_unpacks_without_bound(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pyarrow.parquet.write_table(pyarrow.table({"text": ["x" * 100_000] * 1_000}), path)

@@ -154,17 +154,6 @@ def test_a_run_trains_on_the_sample(tiny_folder: Path) -> None:
     assert again.inputs.anchor_rows.tolist() == run.inputs.anchor_rows.tolist(), "training.seed draws nothing here"
 
 
-def test_resume_checks_the_sample(tiny_folder: Path, tmp_path: Path) -> None:
-    settings = ("training.batch_size=4", "training.max_steps=1", "training.precision=float32")
-    for rows in (20, 21):
-        job = TrainJob(text=TEXT, model=str(tiny_folder), settings=(*settings, f"data.rows={rows}"), dev=None)
-        if rows == 20:
-            job.run(tmp_path / "run")
-        else:
-            with pytest.raises(UserError, match=r"another recipe\.data\.rows \(20 then, 21 now\)"):
-                job.run(tmp_path / "run", resume=True)
-
-
 COLUMNS = ("anchor", "positive")
 CELLS = [("A kettle.", "It boils."), ("A train.", None), (None, "Snow."), ("A cat.", "It sleeps.")]
 KEPT = [("A kettle.", "It boils."), ("A cat.", "It sleeps.")]

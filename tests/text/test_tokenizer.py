@@ -9,7 +9,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
-from tokenizers import models, pre_tokenizers
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -159,14 +158,6 @@ def test_ids_and_special_tokens_are_those_of_transformers(rust: RustTokenizer, t
     assert rust.description() == slow.rust.description()
 
 
-@pytest.mark.parametrize("count", [1, 40])
-def test_texts_lose_tokens_on_the_side_that_was_chosen(tiny_folder: Path, count: int) -> None:
-    backend = Backend.from_file(str(tiny_folder / "tokenizer.json"))
-    whole = RustTokenizer(backend).encode(TEXTS[-1:], None)[0].tolist()
-    short = RustTokenizer(backend, truncation_side="left").encode(count * TEXTS[-1:], 6)
-    assert {tuple(row.tolist()) for row in short} == {(whole[0], *whole[-5:])}
-
-
 def test_characters_for_each_id_shorten_a_text_before_it_is_split(tiny_folder: Path) -> None:
     backend = Backend.from_file(str(tiny_folder / "tokenizer.json"))
     plain, short = RustTokenizer(backend), RustTokenizer(backend, characters_per_id=2)
@@ -174,15 +165,6 @@ def test_characters_for_each_id_shorten_a_text_before_it_is_split(tiny_folder: P
     text = TEXTS[-1]
     assert short.encode([text], 5)[0].tolist() == plain.encode([text[:10]], 5)[0].tolist()
     assert short.description() != plain.description()
-
-
-def test_the_unknown_token_of_a_unigram_model_is_the_named_one() -> None:
-    backend = Backend(models.Unigram([("<unk>", 0.0), ("tea", -1.0)], unk_id=0))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    assert RustTokenizer(backend).unknown_id is None
-    named = RustTokenizer(backend, unknown="<unk>")
-    assert named.unknown_id == 0
-    assert named.encode(["tea zzz"], None)[0].tolist() == [1, 0]
 
 
 def test_threads_with_different_lengths_do_not_disturb_each_other(rust: RustTokenizer) -> None:

@@ -110,19 +110,6 @@ def test_any_text_as_counted_character_by_character(tokenizers: dict[str, Tokeni
     assert one(tokenizers[kind], text)[1] == reference(tokenizers[kind], text)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@examples(60)
-@given(words=st.lists(st.text(alphabet="thecatsñ.,!'-\u4e2d7", min_size=1, max_size=8), min_size=1, max_size=8))
-def test_a_word_has_the_ids_it_has_alone(tokenizers: dict[str, Tokenizer], kind: str, words: list[str]) -> None:
-    """No offset is read: between single spaces, these tokenizers cut every word as if it were alone."""
-    tokenizer = tokenizers[kind]
-    ids, numbers = one(tokenizer, " ".join(words))
-    for k, word in enumerate(words):
-        alone = (" " if kind == "bpe" and k else "") + word
-        expected = tokenizer.encode([alone], None)[0][1:-1].tolist()
-        assert [i for i, number in zip(ids, numbers, strict=True) if number == k] == expected
-
-
 def test_words_of_a_text_truncated_on_its_left_count_from_its_first_one(tiny_folder: Path) -> None:
     tokenizer = Tokenizer(AutoTokenizer.from_pretrained(tiny_folder, truncation_side="left"))
     assert one(tokenizer, "a b c dog e", 5)[1] == [-1, 0, 1, 2, -1]

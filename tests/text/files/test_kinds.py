@@ -51,17 +51,6 @@ def test_every_kind_gives_the_same_documents(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FILES)
-def test_every_kind_is_running_text(tmp_path: Path, kind: str) -> None:
-    made = FILES[kind]
-    fields = made.fields.split(",") if made.fields else None
-    if fields is None and recognise(written(tmp_path, made)).name in ("table", "jsonl", "json", "xml"):
-        fields = ["TEXT" if kind == "upper case header" else "text"]
-    source = open_texts(written(tmp_path, made), fields=fields)
-    assert [row[0] for row in source.read().rows] == list(SENTENCES)
-    assert source.fingerprint() == open_texts(written(tmp_path, made), fields=fields).fingerprint()
-
-
-@pytest.mark.parametrize("kind", FILES)
 def test_a_truncated_file_gives_documents_or_one_line(tmp_path: Path, kind: str) -> None:
     made = FILES[kind]
     for share in (0.95, 0.5):

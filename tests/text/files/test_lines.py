@@ -3,7 +3,6 @@ import gc
 import gzip
 import lzma
 import os
-import pickle
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ from opencse.text.files.lines import (
     read_lines,
     read_text,
 )
-from opencse.text.files.pipes import is_pipe
 from opencse.text.readers import Source
 
 Pack = Callable[[bytes], bytes]
@@ -233,34 +231,6 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             os.dup2(kept, 0)
             os.close(kept)
-
-
-def test_the_name_of_a_pipe_shows_its_format(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    os.mkfifo(path)
-    writer = threading.Thread(target=lambda: path.write_text("text,n\none,1\n"))
-    writer.start()
-    assert Source(str(path)).read().rows == [("one",)]
-    writer.join()
-
-
-def test_an_unpickled_copy_reads_but_does_not_remove(spools: Path) -> None:
-    with piped(b"one\n") as location:
-        source = Source(location)
-        source.fingerprint()
-        copy = pickle.loads(pickle.dumps(source))
-        assert copy.read().rows == [("one",)]
-        del copy
-        gc.collect()
-        assert source.read().rows == [("one",)]
-
-
-def test_what_is_a_pipe(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("one\n")
-    assert [is_pipe(str(place)) for place in (tmp_path, tmp_path / "a.txt", "absent", "user/data", "", "a\0b")] == [
-        False
-    ] * 6
-    assert all(is_pipe(place) for place in ("-", "/dev/stdin", "/dev/fd/63", "/dev/null"))
 
 
 def test_faults_name_the_pipe_and_the_line(spools: Path) -> None:

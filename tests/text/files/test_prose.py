@@ -14,7 +14,6 @@ from opencse.errors import UserError
 from opencse.search.row_sources import open_rows
 from opencse.text.documents import (
     Collection,
-    read_documents,
 )
 from opencse.text.files import mail, office
 from opencse.text.files.mail import mail_sections, mailbox_sections
@@ -25,7 +24,6 @@ from opencse.text.files.paragraphs import Section
 from opencse.text.files.pdf import pdf_sections
 from opencse.text.files.prose import rst_sections, split_front_matter
 from opencse.text.files.subtitles import subtitle_sections
-from opencse.text.folders import holds_documents
 from opencse.text.given import DocumentTexts, open_texts
 from opencse.text.reading_notes import ReadingNotes
 
@@ -124,15 +122,6 @@ def test_a_folder_is_running_text(folder: Path) -> None:
     assert open_texts(folder).fingerprint() == before
     (folder / "deep" / "note.txt").write_text("Another text.\n")
     assert open_texts(folder).fingerprint() != before
-
-
-def test_faults_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds neither a corpus\.jsonl nor any file of a kind that is read"):
-        read_documents(tmp_path)
-    assert not holds_documents(tmp_path)
-    (tmp_path / "a.md").write_bytes("Zürich\n".encode() + b"\xff\n")
-    with pytest.raises(UserError, match=r"a\.md, line 2: "):
-        read_documents(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,7 @@ from opencse.text.documents import Collection
 from opencse.text.files import lines, xml_files
 from opencse.text.files.json_files import read_json
 from opencse.text.files.xml_files import read_xml, wikipedia_sections
-from opencse.text.given import open_texts
 from opencse.text.readers import Source
-from opencse.text.text_to_check import read_to_check
 
 ROWS = [{"text": f"Text {number}", "tags": ["a", {"b": "]"}]} for number in range(50)]
 
@@ -56,15 +54,6 @@ def test_faults_in_one_line(tmp_path: Path, content: str, message: str) -> None:
     assert message in str(refused.value)
     assert str(refused.value).startswith(str(path))
     assert "\n" not in str(refused.value)
-
-
-def test_every_reader_takes_texts_by_id_for_documents(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps({"k1": "Trams run. All night.", "k2": "The river floods."}))
-    documents = [(one.name, one.sentences) for one in Collection(str(path)).documents()]
-    assert documents == [("k1", ("Trams run.", "All night.")), ("k2", ("The river floods.",))]
-    assert open_texts(path).read().rows == [("Trams run. All night.",), ("The river floods.",)]
-    assert read_to_check(path).texts.rows == [("Trams run.",), ("All night.",), ("The river floods.",)]
 
 
 def test_objects_of_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,12 +96,6 @@ def test_elements_that_repeat_nearest_to_the_root(tmp_path: Path) -> None:
     ]
     assert records(path, "<d><r><t>One.</t></r></d>") == [{"t": "One."}]
     assert records(path, "<d><t>One.</t><s>Two.</s></d>") == [{"t": "One.", "s": "Two."}]
-
-
-def test_lines_of_records(tmp_path: Path) -> None:
-    path = tmp_path / "a.xml"
-    path.write_text("<d>\n<r>One.</r>\n\n<r>Two.</r>\n</d>")
-    assert [number for number, _ in read_xml(path)] == [2, 4]
 
 
 BOMB = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
@@ -179,20 +162,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_field_that_is_not_there_is_named_with_those_that_are(files: tuple[Path, Path]) -> None:
     with pytest.raises(UserError, match=r"no column 'meta.titel' \(did you mean 'meta.title'\?\)"):
         Source(str(files[1]), ("meta.titel",)).read()
-
-
-def test_fields_of_structs_in_a_data_set(
-    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    folder = tmp_path / "data"
-    folder.mkdir()
-    files[1].rename(folder / "train.parquet")
-    source = Source(str(folder), ("a.b", "body.text"), split="train")
-    assert source.read().rows == Source(str(files[0]), ("a.b", "body.text")).read().rows
-    assert "meta.title" in source.present()
 
 
 def test_documents_of_structs_are_those_of_nested_keys(files: tuple[Path, Path]) -> None:
