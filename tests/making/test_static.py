@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,19 +15,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from counted_words import SMALL, Array, D, cosines, static_encoder, table
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.making import static
-from opencse.making.cooccurrence import count_pairs, ppmi
+from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
 from opencse.making.static import (
     Static,
     StaticSettings,
     build,
     leading_vectors,
-    text_means,
     whitening,
 )
-from opencse.progress import Silent
-from opencse.text.corpus import Corpus
+from opencse.text.corpus import Corpus, CorpusFacts
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 
@@ -104,38 +103,11 @@ def test_vectors_of_sentences_are_the_whitened_weighted_average(
     assert same.min() > 0.99
 
 
-@pytest.mark.slow
-def test_at_full_size_the_direction_is_the_average(tokenizer: Tokenizer, sentences: list[str], tmp_path: Path) -> None:
-    path = tmp_path / "more.txt"
-    path.write_text("\n".join(sentences[:1_000]) + "\n")
-    encoder = static_encoder(Source(str(path)), tokenizer, StaticSettings(dimension=256, positions=64))
-    sums = np.array([table(encoder)[ids].sum(axis=0) for ids in encoder.tokenize(sentences[:100])])
-    assert np.median(cosines(encoder.encode(sentences[:100]).astype(np.float64), sums)) > 0.997
-
-
-def test_whitening_gives_the_identity_as_covariance(made: Static, words: Words, corpus: Corpus) -> None:
-    real = np.array([i not in words.special for i in range(len(table(made.encoder)))])
-    generator = np.random.default_rng(0)
-    raw = generator.standard_normal((len(real), D)) * np.linspace(0.1, 3, D)
-    means = text_means(corpus, np.arange(len(corpus)), raw, real)
-    expected = np.array([np.mean([raw[i] for i in row], axis=0) for row in words.rows if row])
-    np.testing.assert_allclose(means, expected)
-    mean, whitener = whitening(means)
-    white = (means - mean) @ whitener
-    np.testing.assert_allclose(np.cov(white.T), np.eye(D), atol=1e-9)
-    np.testing.assert_allclose(white.mean(axis=0), 0, atol=1e-9)
-
-
 def test_whitening_does_not_blow_up_an_empty_direction() -> None:
     vectors = np.random.default_rng(0).standard_normal((200, 3)) * [1.0, 0.5, 0.0]
     mean, whitener = whitening(vectors)
     assert np.abs(whitener).max() < 150
     assert np.allclose(((vectors - mean) @ whitener)[:, 0], 0, atol=1e-9)
-
-
-def test_size_of_the_coordinates(words: Words, vectors: Array) -> None:
-    mean_square = sum(n * (vectors[i] ** 2).mean() for i, n in words.times.items()) / words.times.total()
-    assert mean_square**0.5 == pytest.approx(0.06, rel=1e-4)
 
 
 def test_pieces_without_a_neighbour_have_the_zero_vector(
@@ -150,26 +122,6 @@ def test_pieces_without_a_neighbour_have_the_zero_vector(
     assert made.pieces == len(met)
 
 
-def test_pairs_are_counted_once(made: Static, words: Words) -> None:
-    near = {
-        tuple(sorted((a, b)))
-        for row in words.rows
-        for k in range(1, SMALL.window + 1)
-        for a, b in zip(row, row[k:], strict=False)
-    }
-    assert any(a == b for row in words.rows for a, b in pairwise(row))
-    assert made.pairs == len(near)
-
-
-def test_a_text_of_unseen_pieces_has_the_zero_vector(made: Static, words: Words, tokenizer: Tokenizer) -> None:
-    unseen = [i for i in range(tokenizer.vocabulary_size) if i not in words.times and i not in words.special]
-    tokens = tokenizer.hf.convert_ids_to_tokens(unseen)
-    texts = [next(t for t in tokens if not t.startswith("##")), "漢", ""]
-    assert not made.encoder.encode(texts).any()
-    assert np.isfinite(made.encoder.encode(texts, normalize_embeddings=True)).all()
-    assert np.isfinite(made.encoder.similarity(texts, ["the bread"])).all()
-
-
 @pytest.mark.slow
 def test_the_seed_decides(corpus: Corpus, source: Source, tokenizer: Tokenizer, made: Static) -> None:
     state = torch.get_rng_state()
@@ -180,41 +132,6 @@ def test_the_seed_decides(corpus: Corpus, source: Source, tokenizer: Tokenizer, 
     other = build(corpus, tokenizer, SMALL.model_copy(update={"seed": 7})).encoder
     query = "backbone.encoder.layer.0.attention.self.query.weight"
     assert not torch.equal(other.state_dict()[query], again.state_dict()[query])
-
-
-def test_whitening_takes_a_random_sample_of_a_large_text(
-    corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[NDArray[np.int64]] = []
-
-    def recorded(
-        corpus: Corpus, rows: NDArray[np.int64], table: NDArray[np.floating], real: NDArray[np.bool_]
-    ) -> NDArray[np.floating]:
-        taken.append(rows)
-        return text_means(corpus, rows, table, real)
-
-    monkeypatch.setattr(static, "_SAMPLE", 100)
-    monkeypatch.setattr(static, "text_means", recorded)
-    for seed in (1, 1, 2):
-        build(corpus, tokenizer, SMALL.model_copy(update={"seed": seed}))
-    first, again, other = (set(rows.tolist()) for rows in taken)
-    assert first == again != other
-    assert len(first) == len(taken[0]) == 100
-    assert max(first) > 400
-    assert first < set(range(len(corpus)))
-
-
-class Bars(Silent):
-    """Keeps (what, in all, done) of every bar."""
-
-    def __init__(self) -> None:
-        self.bars: list[tuple[str, int, int]] = []
-
-    def start(self, title: str, total: int, done: int = 0) -> None:
-        self.bars.append((title, total, done))
-
-    def advance(self, done: int, note: str = "") -> None:
-        self.bars[-1] = (*self.bars[-1][:2], done)
 
 
 def test_leading_vectors_are_numpys() -> None:
@@ -230,28 +147,10 @@ def test_leading_vectors_are_numpys() -> None:
     np.testing.assert_array_equal(found, again)
 
 
-def test_progress_reports_every_stage(corpus: Corpus, tokenizer: Tokenizer) -> None:
-    told = Bars()
-    build(corpus, tokenizer, SMALL, told)
-    assert [what for what, _, _ in told.bars] == ["counting pairs", "factorising"]
-    assert all(done == total >= 1 for _, total, done in told.bars)
-
-
-def test_all_texts_of_a_pair_are_read(tmp_path: Path, tokenizer: Tokenizer, sentences: list[str]) -> None:
-    path = tmp_path / "pairs.tsv"
-    rows = [(a, b) for a, b in zip(sentences[:100], sentences[100:200], strict=True) if "\t" not in a + b]
-    path.write_text("anchor\tpositive\n" + "".join(f"{a}\t{b}\n" for a, b in rows).replace('"', ""))
-    flat = tmp_path / "flat.txt"
-    flat.write_text("".join(f"{a}\n{b}\n" for a, b in rows).replace('"', ""))
-    both, single = (table(static_encoder(Source(str(p)), tokenizer, SMALL)) for p in (path, flat))
-    np.testing.assert_allclose(both, single, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"heads": 3}, "heads 3 does not divide dimension 16; take heads 2"),
-        ({"heads": 99}, "heads 99 does not divide dimension 16; take heads 16"),
         ({"dimension": 6400}, "dimension 6400 is above the"),
         ({"positions": 3}, "positions 3 leaves no room for two pieces and 2 special tokens"),
     ],
@@ -280,14 +179,6 @@ def test_too_little_text(text: str, message: str, tmp_path: Path, tokenizer: Tok
     assert "\n" not in str(told.value)
 
 
-def test_window_and_smoothing_are_heeded(made: Static, corpus: Corpus, tokenizer: Tokenizer) -> None:
-    narrow = build(corpus, tokenizer, SMALL.model_copy(update={"window": 1}))
-    assert narrow.pairs < made.pairs
-    plain = build(corpus, tokenizer, SMALL.model_copy(update={"smoothing": 1.0}))
-    assert plain.pairs == made.pairs
-    assert not np.allclose(table(plain.encoder), table(made.encoder), atol=1e-3)
-
-
 def test_plain_average_has_the_factors_themselves_as_word_vectors(corpus: Corpus, tokenizer: Tokenizer) -> None:
     plain = SMALL.model_copy(update={"sif": float("inf"), "whiten": False})
     words_of = table(build(corpus, tokenizer, plain).encoder)
@@ -299,3 +190,164 @@ def test_plain_average_has_the_factors_themselves_as_word_vectors(corpus: Corpus
     assert met.sum() > 100
     scale = np.linalg.norm(words_of[met]) / np.linalg.norm(factors[met])
     assert np.allclose(words_of[met], scale * factors[met], atol=1e-5)
+
+
+V = 12
+CLS, SEP, UNK = 0, 1, 2
+REAL = np.arange(V) > UNK
+FACTS = CorpusFacts("a", "f", 0, 1, 0, 0, 0, 0, 99)
+
+
+def corpus_of(texts: list[list[int]], *, ends: bool = True) -> Corpus:
+    rows = [[CLS, *text, SEP] if ends else text for text in texts]
+    offsets = np.cumsum([0, *map(len, rows)])
+    count = len(rows)
+    return Corpus(
+        np.array([i for row in rows for i in row], dtype=np.int32),
+        offsets.astype(np.int64),
+        np.zeros((count, 1), dtype=np.int64),
+        np.zeros(count, dtype=np.int32),
+        FACTS,
+    )
+
+
+def naive(texts: list[list[int]], window: int, size: int = V) -> NDArray[np.float64]:
+    counts = np.zeros((size, size))
+    for text in texts:
+        kept = [i for i in text if i > UNK]
+        for place, a in enumerate(kept):
+            for distance in range(1, window + 1):
+                if place + distance < len(kept):
+                    b = kept[place + distance]
+                    counts[a, b] += 1 / distance
+                    counts[b, a] += 1 / distance
+    return counts
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[list[int]]:
+    """Forty texts of 0 to 14 ids; [UNK] is among them, and the last piece of the vocabulary is not."""
+    generator = np.random.default_rng(3)
+    made = [generator.integers(UNK, V - 1, size=length).tolist() for length in generator.integers(0, 15, size=40)]
+    assert any(len(text) == 0 for text in made)
+    assert any(a == b for text in made for a, b in pairwise(text))
+    assert any(UNK in text[1:-1] for text in made)
+    return made
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        1,
+        17,
+        10_000,
+    ],
+)
+def test_chunks_change_nothing(texts: list[list[int]], chunk: int) -> None:
+    told: list[tuple[int, int]] = []
+    corpus = corpus_of(texts)
+    counts = count_pairs(corpus, REAL, window=5, chunk=chunk, progress=lambda *step: told.append(step))
+    np.testing.assert_allclose(counts.toarray(), naive(texts, 5), rtol=1e-5)
+    assert told[-1] == (len(corpus.ids), len(corpus.ids))
+    assert told == sorted(set(told))
+    assert (len(told) == 1) == (chunk >= len(corpus.ids))
+    np.testing.assert_array_equal(count_pieces(corpus, REAL, chunk=chunk), count_pieces(corpus, REAL))
+
+
+def test_pairs_of_the_largest_vocabulary_that_fits_32_bits() -> None:
+    real = np.arange(2**16) > UNK
+    corpus = corpus_of([[65_535, 65_535, 65_534]])
+    corpus = replace(corpus, ids=corpus.ids.astype(np.uint16))  # as they are on disk
+    counts = count_pairs(corpus, real, window=1).todok()
+    assert dict(counts.items()) == {(65_535, 65_535): 2.0, (65_535, 65_534): 1.0, (65_534, 65_535): 1.0}
+
+
+@pytest.mark.parametrize(
+    "smoothing",
+    [
+        0.75,
+    ],
+)
+def test_ppmi_equals_a_loop(texts: list[list[int]], smoothing: float) -> None:
+    counts = naive(texts, 3)
+    rows = [float(counts[a].sum()) for a in range(V)]
+    whole = sum(r**smoothing for r in rows)
+    expected = np.zeros((V, V))
+    for a in range(V):
+        for b in range(V):
+            if counts[a, b]:
+                expected[a, b] = max(0.0, math.log(counts[a, b] / (rows[a] * rows[b] ** smoothing / whole)))
+    made = ppmi(count_pairs(corpus_of(texts), REAL, window=3), smoothing)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made.toarray(), expected, atol=1e-5)
+    assert made.nnz == (expected > 0).sum() < (counts > 0).sum()
+
+
+def test_ppmi_works_through_more_rows_than_one_block() -> None:
+    generator = np.random.default_rng(0)
+    size = 700
+    dense = np.triu(generator.random((size, size)) * (generator.random((size, size)) < 0.05))
+    dense = dense + dense.T
+    dense[300:600] = dense[:, 300:600] = 0
+    rows = dense.sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = np.log(dense / (rows[:, None] * rows**0.75 / (rows**0.75).sum()))
+    expected = np.where(dense > 0, np.maximum(expected, 0), 0)
+    made = ppmi(csr_array(dense.astype(np.float32)), 0.75).toarray()
+    assert expected.any()
+    np.testing.assert_allclose(made, expected, atol=1e-4)
+
+
+def test_the_bert_computes_the_closed_form(source: Source, tokenizer: Tokenizer, corpus: Corpus) -> None:
+    texts = [row[0] for row in source.read().rows][:50]
+    for layers in (0, 1, 2):
+        encoder = build(corpus, tokenizer, SMALL.model_copy(update={"layers": layers})).encoder
+        e = table(encoder)
+        spread = e.var(axis=1, keepdims=True)
+        hidden = (e - e.mean(axis=1, keepdims=True)) / np.sqrt(1 + (2 * layers + 1) * spread / 0.5)
+        expected = np.array([hidden[ids].mean(axis=0) for ids in encoder.tokenize(texts)])
+        assert np.abs(expected).max() > 0.01
+        np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
+
+
+def test_a_layer_can_be_trained(made: Static, tokenizer: Tokenizer) -> None:
+    state = {name: tensor.clone() for name, tensor in made.encoder.state_dict().items()}
+    ids = made.encoder.tokenize(["the bread rises in the sun"])
+    vector = made.encoder(tokenizer.pad(ids)).sentence
+    (vector**2).sum().backward()
+    moved = {name for name, p in made.encoder.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
+    made.encoder.zero_grad(set_to_none=True)
+    assert {n for n in moved if n.endswith("output.dense.weight")} == {
+        "backbone.encoder.layer.0.attention.output.dense.weight",
+        "backbone.encoder.layer.0.output.dense.weight",
+    }
+    drawn = [t for n, t in state.items() if n.endswith(("query.weight", "intermediate.dense.weight"))]
+    assert len(drawn) == 2
+    assert all(0.01 < float(t.std()) < 0.03 for t in drawn), "BERT's initialisation"
+
+
+def test_it_loads_with_the_same_vectors(made: Static, source: Source, tmp_path: Path) -> None:
+    texts = [*(row[0] for row in source.read().rows[:20]), "", "one two three " * 60]
+    expected = made.encoder.encode(texts)
+    made.encoder.save(tmp_path / "m", card="card")
+    loaded = SentenceEncoder.load(tmp_path / "m", device="cpu")
+    assert loaded.max_length == SMALL.positions
+    np.testing.assert_array_equal(loaded.encode(texts), expected)
+
+    from transformers import AutoModel, AutoTokenizer
+
+    plain, cut = AutoModel.from_pretrained(tmp_path / "m"), AutoTokenizer.from_pretrained(tmp_path / "m")
+    batch = cut(texts, padding=True, truncation=True, return_tensors="pt")
+    assert batch["input_ids"].shape[1] == SMALL.positions, "the tokenizer knows of the positions"
+    with torch.inference_mode():
+        states = plain.eval()(**batch).last_hidden_state
+    mask = batch["attention_mask"][:, :, None]
+    np.testing.assert_allclose((states * mask).sum(1) / mask.sum(1), expected, atol=1e-6)
+
+
+def test_the_bert_has_the_requested_sizes(corpus: Corpus, tokenizer: Tokenizer) -> None:
+    settings = SMALL.model_copy(update={"layers": 2, "heads": 4, "dropout": 0.2})
+    config = build(corpus, tokenizer, settings).encoder.backbone.config
+    assert (config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (2, 4, 24)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.2)
+    assert (config.hidden_size, config.max_position_embeddings, config.layer_norm_eps) == (D, 32, 0.5)
