@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,8 @@ from opencse.bulk import folders as bulk
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
-from opencse.bulk.shards import MANIFEST, Shards
-from opencse.bulk.streaming import EncodedFile, write_lines
+from opencse.bulk.shards import MANIFEST
+from opencse.bulk.streaming import EncodedFile
 from opencse.errors import UserError
 from opencse.text.readers import Source
 
@@ -76,7 +78,13 @@ def test_files_in_order_with_a_manifest(source: Source, out: Path, encoder: Sent
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
-@pytest.mark.parametrize("numbers", ["float32", "float16", "int8", "binary"])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        "float32",
+        "int8",
+    ],
+)
 def test_parquet_holds_what_npy_does(source: Source, tmp_path: Path, encoder: SentenceEncoder, numbers: str) -> None:
     import pyarrow.parquet
 
@@ -155,42 +163,6 @@ def test_what_is_of_something_else_is_refused(
     assert "manifest.json or encoding.json is damaged" in told(source, out, encoder)
 
 
-def test_where_all_that_was_made_is_lost_it_begins_again(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with interrupted(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-        made(source, out, encoder)
-    for path in out.glob("part-*"):
-        path.unlink()
-    with interrupted(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-        made(source, out, encoder)
-    assert content(out) == {}
-    made(source, out, encoder)
-
-
-def test_a_start_that_made_nothing_leaves_no_trace(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with interrupted(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
-        made(source, out, encoder)
-    assert not out.exists()
-    made(source, out, encoder, form=Form("int8"))
-
-
-def test_interrupted_before_the_first_record_it_starts_again(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ending(self: Shards, number: int, shard: object) -> None:
-        assert self.path(number).exists()
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Shards, "add", ending)
-        with pytest.raises(KeyboardInterrupt):
-            made(source, out, encoder)
-    assert made(source, out, encoder).rows == len(LINES)
-
-
 def test_folders_that_cannot_be_used(source: Source, tmp_path: Path, encoder: SentenceEncoder) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.md").touch()
@@ -202,76 +174,11 @@ def test_folders_that_cannot_be_used(source: Source, tmp_path: Path, encoder: Se
     assert not (tmp_path / "v").exists()
 
 
-def test_vectors_that_are_not_finite_are_refused(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encode = SentenceEncoder.encode
-
-    def overflowing(self: SentenceEncoder, texts: list[str], **how: object) -> object:
-        vectors = encode(self, texts, **how)  # type: ignore[call-overload]
-        vectors[[text.startswith("sentence number 7 ") for text in texts], 3] = np.nan
-        return vectors
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceEncoder, "encode", overflowing)
-        assert told(source, out, encoder).startswith(f"{source.location}, line 8: the vector of 'sentence number 7 ")
-    assert made(source, out, encoder).before == 5
-
-
 def test_a_second_process_is_refused(source: Source, out: Path, encoder: SentenceEncoder) -> None:
     messages: list[str] = []
     made(source, out, encoder, progress=lambda done, rows: messages.append(told(source, out, encoder)))
     assert set(messages) == {f"{out}: another process is writing there; wait for it, or choose another --out"}
     assert (out / MANIFEST).exists()
-
-
-def test_a_text_that_changes_while_it_is_read(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fingerprint = Source.fingerprint
-
-    def changing(source: Source) -> str:
-        found = fingerprint(source)
-        Path(source.location).write_text("one\n")
-        return found
-
-    monkeypatch.setattr(Source, "fingerprint", changing)
-    assert "changed while it was read (23 texts, then 1)" in told(source, out, encoder)
-
-
-def test_where_processes_run(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
-    monkeypatch.setattr(bulk, "_on_cpu", lambda encoder: 4)
-    assert bulk._devices(encoder, None, None, 100) == ["cpu"] * 4
-    assert bulk._devices(encoder, "cpu", 3, 100) == ["cpu"] * 3
-    assert bulk._devices(encoder, None, 8, 2) == ["cpu"] * 2
-    assert bulk._devices(encoder, None, 8, 0) == ["cpu"]
-
-    class Elsewhere:
-        device_kind = "cuda"
-
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    on_gpu: SentenceEncoder = Elsewhere()  # type: ignore[assignment]
-    assert bulk._devices(on_gpu, None, None, 100) == ["cuda:0", "cuda:1", "cuda:2"]
-    assert bulk._devices(on_gpu, "cuda", 5, 100) == ["cuda:0", "cuda:1", "cuda:2", "cuda:0", "cuda:1"]
-    assert bulk._devices(on_gpu, "cuda:1", 2, 100) == ["cuda:1", "cuda:1"]
-    assert bulk._devices(on_gpu, "cuda:1", None, 100) == ["cuda:1"]
-
-
-def test_processes_by_memory(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    monkeypatch.setattr(os, "sysconf", lambda name: 2**34 if name == "SC_PHYS_PAGES" else 1)  # 16 GiB
-    assert bulk._on_cpu(encoder) == 7  # of a bit over 1 GiB, in half of it
-
-
-def test_lines_come_as_they_are_made(source: Source, encoder: SentenceEncoder, tmp_path: Path) -> None:
-    with (tmp_path / "lines.jsonl").open("w+") as stream:
-        found = write_lines(source, stream, EncodingSettings(model=encoder, form=Form(dimensions=4)), window=5)
-        stream.seek(0)
-        rows = [json.loads(line) for line in stream]
-    assert (found.rows, found.dimension) == (23, 4)
-    assert [row["text"] for row in rows] == LINES
-    assert np.allclose([row["vector"] for row in rows], encoder.encode(LINES)[:, :4], atol=1e-6)
 
 
 @pytest.mark.slow
@@ -338,25 +245,43 @@ def test_the_command(opencse: Run, source: Source, out: Path, tiny_folder: Path,
     assert opencse(*asked, "--out", out.with_suffix(".txt"))[0] == 2
 
 
-@pytest.mark.parametrize("finished", [True, False])
-@pytest.mark.parametrize("damage", ["zeroed", "flipped"])
-def test_a_file_whose_content_was_changed_is_made_again(
-    tmp_path: Path, out: Path, encoder: SentenceEncoder, damage: str, finished: bool
-) -> None:
-    (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    source = Source(str(tmp_path / "lines.txt"))
-    made(source, out, encoder)
-    before = content(out)
-    if not finished:
-        manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
-        shards = manifest.pop("shards")
-        (out / MANIFEST).unlink()
-        (out / "encoding.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-        (out / "shards.jsonl").write_text(
-            "".join(json.dumps({"number": number, **shard}) + "\n" for number, shard in enumerate(shards[:3]))
-        )
-    path = sorted(out.glob("part-*"))[1]
-    whole = path.read_bytes()
-    path.write_bytes(bytes(len(whole)) if damage == "zeroed" else whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert made(source, out, encoder)
-    assert content(out) == before
+def test_where_processes_run(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    monkeypatch.setattr(os, "sysconf", lambda name: 2**34 if name == "SC_PHYS_PAGES" else 1)  # 16 GiB
+    assert bulk._on_cpu(encoder) == 7  # of a bit over 1 GiB, in half of it
+    assert bulk._devices(encoder, None, 8, 2) == ["cpu"] * 2
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    on_gpu: Any = SimpleNamespace(device_kind="cuda")
+    assert bulk._devices(on_gpu, None, None, 100) == ["cuda:0", "cuda:1", "cuda:2"]
+    assert bulk._devices(on_gpu, "cuda", 4, 100) == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
+    assert bulk._devices(on_gpu, "cuda:1", None, 100) == ["cuda:1"]
+
+
+def test_an_encoder_is_used_as_it_is_and_a_name_is_loaded(encoder: SentenceEncoder, tiny_folder: Path) -> None:
+    assert EncodingSettings(model=encoder).open(print) is encoder
+    by_name = EncodingSettings(model=tiny_folder, pooling="mean", device="cpu").open(print)
+    assert isinstance(by_name, SentenceEncoder)
+    assert str(by_name.pooling) == "mean"
+    with pytest.raises(RuntimeError, match="not sent to another process"):
+        EncodingSettings(model=encoder).load()
+
+
+def test_vectors_have_the_prompt_and_the_form(encoder: SentenceEncoder) -> None:
+    settings = EncodingSettings(model=encoder, prompt="query: ", form=Form(dimensions=4, normalize=True))
+    vectors = settings.vectors(encoder, ["a", "b"], settings.prompt_of(encoder))
+    expected = encoder.encode(["query: a", "query: b"])[:, :4]
+    assert np.allclose(vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_the_identity_is_all_that_vectors_depend_on(encoder: SentenceEncoder) -> None:
+    settings = EncodingSettings(model=encoder)
+    plain = settings.identity("text", 2, encoder)
+    for other in (
+        replace(settings, form=Form("float16")),
+        replace(settings, form=Form(dimensions=4)),
+        replace(settings, form=Form(normalize=True)),
+        replace(settings, prompt="query: "),
+        replace(settings, precision="bf16"),
+    ):
+        assert len(other.identity("text", 2, encoder).items() ^ plain.items()) == 2
+    assert replace(settings, trust_remote_code=True).identity("text", 2, encoder) == plain

@@ -1,26 +1,30 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
-import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from helpers import Run
+import opencse
+from helpers import Heard, Run
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
+from opencse.bulk import sentences
 from opencse.bulk.encoding_settings import EncodingSettings
-from opencse.bulk.forms import Form
+from opencse.bulk.forms import NUMBERS, Form, first_wrong
+from opencse.bulk.sentences import sentences_file
 from opencse.bulk.streaming import EncodedFile, encode_file
-from opencse.crash_safe import GrowingFile
 from opencse.encoder.encoding import encode_in_batches
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError
+from opencse.modules.similarity import unit_rows
+from opencse.text.given import DocumentTexts
 from opencse.text.readers import Source
 
 
@@ -47,7 +51,12 @@ def told(source: Source, out: Path, encoder: SentenceEncoder | str, **how: Any) 
     return str(caught.value)
 
 
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        True,
+    ],
+)
 def test_the_file_is_what_numpy_would_save(
     source: Source, out: Path, encoder: SentenceEncoder, tmp_path: Path, normalize: bool
 ) -> None:
@@ -59,24 +68,6 @@ def test_the_file_is_what_numpy_would_save(
     assert (made.rows, made.dimension, made.before) == (23, 32, 0)
     assert calls[-1] == (23, 23)
     assert beside(out) == ["v.npy", "whole.npy"]
-
-
-def test_memory_holds_one_window(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[tuple[int, int]] = []
-    with interrupted(monkeypatch, 99, KeyboardInterrupt()) as sizes:
-        encode_file(
-            source,
-            out,
-            EncodingSettings(model=encoder),
-            window=5,
-            progress=lambda done, rows: calls.append((done, rows)),
-        )
-    assert sizes == [5, 5, 5, 5, 3]
-    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
-    assert calls[-1] == (23, 23)
-    assert np.allclose(np.load(out), encoder.encode(LINES), atol=1e-6)
 
 
 def test_interrupted_it_continues_and_ends_with_the_same_file(
@@ -96,16 +87,6 @@ def test_interrupted_it_continues_and_ends_with_the_same_file(
     assert (made.before, sizes) == (10, [5, 5, 3])
     assert out.read_bytes() == whole
     assert beside(out) == ["v.npy"]
-
-
-def test_a_wrong_precision_removes_nothing(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun(monkeypatch, source, out, encoder)
-    before = {path: path.read_bytes() for path in out.parent.iterdir()}
-    with pytest.raises(UserError, match="unknown precision 'bf61'"):
-        encode_file(source, out, settings_of(encoder, {"precision": "bf61"}), window=5)
-    assert {path: path.read_bytes() for path in out.parent.iterdir()} == before
 
 
 def again(source: Source, out: Path, encoder: SentenceEncoder, **how: Any) -> str:
@@ -142,31 +123,6 @@ def test_another_text_model_or_setting_starts_again(
     assert "another text" in again(source, out, encoder)
 
 
-@pytest.mark.parametrize("where", [-1, 128, 3])
-def test_damage_to_what_is_made_is_seen(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, where: int
-) -> None:
-    begun(monkeypatch, source, out, encoder)
-    partial = out.with_name("v.npy.partial")
-    content = bytearray(partial.read_bytes())
-    content[where] ^= 1
-    partial.write_bytes(content)
-    assert "is damaged (its checksum is another)" in again(source, out, encoder)
-
-
-@pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"identity": [], "done": "x"}'])
-def test_damage_to_the_record_is_seen(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, content: str | None
-) -> None:
-    begun(monkeypatch, source, out, encoder)
-    state = out.with_name("v.npy.partial.json")
-    assert json.loads(state.read_text())["done"] == 10
-    state.unlink()
-    if content is not None:
-        state.write_text(content)
-    assert "v.npy.partial.json is missing or damaged" in again(source, out, encoder)
-
-
 def test_a_full_disk_leaves_the_old_file_and_what_is_made(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,16 +148,12 @@ def test_a_full_disk_leaves_the_old_file_and_what_is_made(
     assert out.read_bytes() == whole
 
 
-def test_a_disk_without_room_is_reported_before_the_work(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1_000))
-    with interrupted(monkeypatch, 0, AssertionError()):
-        assert "it needs 0.000 GB, and 0.000 GB are free; make room" in told(source, out, encoder)
-    assert beside(out) == []
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.nan,
+    ],
+)
 def test_vectors_that_are_not_finite_are_refused(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
@@ -251,23 +203,6 @@ def test_a_second_process_is_refused(source: Source, out: Path, encoder: Sentenc
     assert len(np.load(out)) == 23
 
 
-def test_a_file_that_another_process_finished_just_now_is_not_touched(
-    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun(monkeypatch, source, out, encoder)
-    partial = out.with_name("v.npy.partial")
-    lock = GrowingFile.lock
-
-    def late(file: GrowingFile) -> bool:
-        partial.rename(out)
-        return lock(file)
-
-    content = partial.read_bytes()
-    monkeypatch.setattr(GrowingFile, "lock", late)
-    assert "another process is writing it" in told(source, out, encoder, form=Form(normalize=True), window=5)
-    assert out.read_bytes() == content
-
-
 def test_a_text_that_changes_while_it_is_read(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,14 +216,6 @@ def test_a_text_that_changes_while_it_is_read(
     monkeypatch.setattr(Source, "fingerprint", changing)
     assert "changed while it was read (23 texts, then 1)" in told(source, out, encoder)
     assert beside(out) == []
-
-
-def test_a_link_is_followed(source: Source, out: Path, encoder: SentenceEncoder, tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    out.symlink_to(tmp_path / "there" / "real.npy")
-    encode_file(source, out, EncodingSettings(model=encoder))
-    assert out.is_symlink()
-    assert len(np.load(tmp_path / "there" / "real.npy")) == 23
 
 
 @pytest.mark.slow
@@ -308,3 +235,182 @@ def test_the_command(
     assert code == 0, stderr
     assert stdout.startswith(f"{out}: 23 vectors of 32 dimensions, ")
     assert np.array_equal(np.load(out), encoder.encode(LINES))
+
+
+def test_damage_is_seen(source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    partial, state = out.with_name("v.npy.partial"), out.with_name("v.npy.partial.json")
+    for where in (-1, 3):
+        begun(monkeypatch, source, out, encoder)
+        content = bytearray(partial.read_bytes())
+        content[where] ^= 1
+        partial.write_bytes(content)
+        assert "is damaged (its checksum is another)" in again(source, out, encoder)
+        out.unlink()
+    for text in ("", "[]", '{"identity": [], "done": "x"}'):
+        begun(monkeypatch, source, out, encoder)
+        state.write_text(text)
+        assert "v.npy.partial.json is missing or damaged" in again(source, out, encoder)
+        out.unlink()
+
+
+EXPECTED = [
+    {"id": "a.md#kettles", "text": "Fill it."},
+    {"id": "a.md#kettles", "text": "Switch it on."},
+    {"id": "b.txt", "text": "Snow fell all night."},
+]
+
+
+@pytest.fixture
+def documents(tmp_path: Path) -> Path:
+    folder = tmp_path / "documents"
+    folder.mkdir()
+    (folder / "a.md").write_text("# Kettles\n\nFill it. Switch it on.\n", encoding="utf-8")
+    (folder / "b.txt").write_text("Snow fell all night.\n", encoding="utf-8")
+    return folder
+
+
+def lines(file: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(("out", "named"), [("v.npy", "v.sentences.jsonl"), ("v.2", "v.2/sentences.jsonl")])
+def test_a_file_and_a_folder_have_the_document_of_each_vector(
+    documents: Path, tmp_path: Path, out: str, named: str
+) -> None:
+    heard = Heard()
+    written = opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu", progress=heard)
+    assert sentences_file(tmp_path / out) == tmp_path / named
+    assert lines(tmp_path / named) == EXPECTED
+    assert written.rows == len(EXPECTED)
+    vectors = np.load(tmp_path / out if out.endswith(".npy") else tmp_path / out / "part-00000.npy")
+    np.testing.assert_allclose(vectors[2], opencse.load("opencse-mini").encode(EXPECTED[2]["text"]), atol=1e-6)
+    assert f"sentences  {tmp_path / named}: the id of the document and the text of each vector" in heard.said
+    if not out.endswith(".npy"):  # a folder is continued, and is complete already
+        assert opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu").rows == len(EXPECTED)
+
+
+def test_json_lines_have_the_document_too(documents: Path) -> None:
+    stream = io.StringIO()
+    opencse.encode("opencse-mini", documents, stream, device="cpu")
+    written = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [{"id": one["id"], "text": one["text"]} for one in written] == EXPECTED
+
+
+def test_a_file_of_another_is_not_replaced(documents: Path, tmp_path: Path) -> None:
+    (tmp_path / "v.sentences.jsonl").write_text("mine\n", encoding="utf-8")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"v\.sentences\.jsonl"):
+            opencse.encode("opencse-mini", documents, tmp_path / "v.npy", device="cpu", overwrite=overwrite)
+    assert not (tmp_path / "v.npy").exists()
+
+
+def test_the_text_is_not_replaced_where_it_has_the_name_of_the_sentences(tmp_path: Path) -> None:
+    """Its lines have an id and a text, as those of an earlier call, which --overwrite replaced."""
+    path = tmp_path / "v.sentences.jsonl"
+    content = json.dumps({"id": "a", "text": "Fill it. Switch it on."}) + "\n"
+    path.write_text(content, encoding="utf-8")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"v\.sentences\.jsonl: is also an input"):
+            opencse.encode("opencse-mini", path, tmp_path / "v.npy", fields=["text"], device="cpu", overwrite=overwrite)
+    assert path.read_text(encoding="utf-8") == content
+    opencse.encode("opencse-mini", path, tmp_path / "v.npy", column="text", device="cpu")  # vector i is of line i of it
+    opencse.encode("opencse-mini", path, tmp_path / "v.npy", column="text", device="cpu", overwrite=True)
+
+
+def test_vectors_of_rows_are_not_written_next_to_sentences_of_other_vectors(documents: Path, tmp_path: Path) -> None:
+    """Line i of the sentences was read as the text of vector i, which is of another text."""
+    opencse.encode("opencse-mini", documents, tmp_path / "v.npy", device="cpu")
+    rows, before = tmp_path / "rows.txt", (tmp_path / "v.npy").read_bytes()
+    rows.write_text("One.\nTwo.\nThree.\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"v\.sentences\.jsonl: has the documents of other vectors than those of"):
+        opencse.encode("opencse-mini", rows, tmp_path / "v.npy", device="cpu", overwrite=True)
+    assert (tmp_path / "v.npy").read_bytes() == before
+
+
+@pytest.mark.parametrize("out", ["v.npy", "v"])
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (KeyboardInterrupt, InterruptedRunError),
+    ],
+)
+def test_the_same_call_continues_where_the_sentences_could_not_be_written(
+    documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str, fault: type[BaseException],
+    error: type[Exception],
+) -> None:  # fmt: skip
+    def stopped(source: DocumentTexts) -> Iterator[dict[str, str]]:
+        raise fault
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sentences, "sentences_of", stopped)
+        with pytest.raises(error):
+            opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")
+    assert not (tmp_path / "v.npy").exists()
+    opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")
+    assert lines(sentences_file(tmp_path / out)) == EXPECTED
+    assert {path.name for path in tmp_path.iterdir()} <= {"documents", "v", "v.npy", "v.sentences.jsonl"}
+
+
+@pytest.fixture
+def vectors() -> NDArray[np.float32]:
+    return (3 * np.random.default_rng(0).standard_normal((40, 21))).astype(np.float32)
+
+
+def cosines(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit = unit_rows(vectors)
+    return np.asarray(unit @ unit.T)
+
+
+@pytest.mark.parametrize(("numbers", "most"), [("float32", 1e-6), ("float16", 2e-3), ("int8", 1e-2)])
+def test_cosines_stay(vectors: NDArray[np.float32], numbers: str, most: float) -> None:
+    form = Form(numbers, dimensions=13)  # type: ignore[arg-type]
+    written = form.of(vectors)
+    assert written.dtype == form.stored
+    assert written.shape == (40, form.width(21)) == (40, 13)
+    error = np.abs(cosines(form.restored(written, 21)) - cosines(vectors[:, :13])).max()
+    assert error < most
+    assert (error > most / 1_000) == (numbers != "float32")
+
+
+@pytest.mark.parametrize(
+    "dimensions",
+    [
+        13,
+    ],
+)
+def test_bits_count_equal_signs(vectors: NDArray[np.float32], dimensions: int | None) -> None:
+    form = Form("binary", dimensions)
+    written = form.of(vectors)
+    kept = vectors[:, :dimensions]
+    assert written.dtype == np.uint8
+    assert written.shape == (40, form.width(21)) == (40, -(-kept.shape[1] // 8))
+    for i, j in ((0, 1), (5, 30)):
+        differ = sum((a > 0) != (b > 0) for a, b in zip(kept[i], kept[j], strict=True))
+        assert np.bitwise_count(written[i] ^ written[j]).sum() == differ
+        restored = form.restored(written, 21)
+        assert restored[i] @ restored[j] == kept.shape[1] - 2 * differ
+
+
+def test_int8_is_of_each_vectors_own_largest(vectors: NDArray[np.float32]) -> None:
+    vectors[3] = 0
+    written = Form("int8").of(vectors)
+    assert (np.abs(written).max(axis=1) == np.where(np.arange(40) == 3, 0, 127)).all()
+    assert np.array_equal(written, Form("int8", normalize=True).of(vectors))
+    assert np.array_equal(written[:1], Form("int8").of(vectors[:1]))  # whatever comes with it
+
+
+@pytest.mark.parametrize("numbers", NUMBERS)
+def test_what_does_not_fit_is_found(vectors: NDArray[np.float32], numbers: str) -> None:
+    form = Form(numbers)  # type: ignore[arg-type]
+    assert first_wrong(form.of(vectors)) is None
+    large = vectors.copy()
+    large[7, 2] = 1e6
+    assert first_wrong(form.of(large)) == (7 if numbers == "float16" else None)
+
+
+def test_what_cannot_be_made_is_refused() -> None:
+    Form(dimensions=21).require(21)
+    with pytest.raises(UserError, match="dimensions is from 1 to the 21 of this model, not 22"):
+        Form(dimensions=22).require(21)
+    with pytest.raises(UserError, match="unknown kind of numbers 'int4'"):
+        Form("int4").require(21)  # type: ignore[arg-type]
