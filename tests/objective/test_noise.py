@@ -95,14 +95,6 @@ def whole(encoder: SentenceEncoder) -> dict[str, list[Tensor]]:
     return made
 
 
-def test_the_order_of_the_parts_moves_no_draw(encoder: SentenceEncoder, whole: dict[str, list[Tensor]]) -> None:
-    turned = build(positive={"of": NOISY}, negatives=NEGATIVES[::-1], terms=TERMS[::-1])
-    found = draws(turned, encoder, range(STEPS))
-    assert found.keys() == whole.keys()
-    for name, made in whole.items():
-        assert equal(found[name], made), name
-
-
 @pytest.mark.parametrize("alone", NEGATIVES, ids=lambda part: part["kind"])
 def test_a_source_alone_draws_as_among_others(
     alone: dict[str, Any], encoder: SentenceEncoder, whole: dict[str, list[Tensor]]
@@ -111,15 +103,6 @@ def test_a_source_alone_draws_as_among_others(
     name = f"negatives.{alone['kind']}"
     assert equal(found[name], whole[name])
     assert not equal(found["positive"], whole["positive"]), "those of a positive without noise"
-
-
-def test_a_term_and_the_positives_alone_draw_as_among_others(
-    encoder: SentenceEncoder, whole: dict[str, list[Tensor]]
-) -> None:
-    term = draws(build(negatives=[], terms=TERMS[:1]), encoder, range(STEPS))
-    assert equal(term["terms.barlow_twins"], whole["terms.barlow_twins"])
-    positive = draws(build(positive={"of": NOISY}), encoder, range(STEPS))
-    assert equal(positive["positive"], whole["positive"])
 
 
 @pytest.mark.parametrize("kind", NEGATIVES, ids=lambda part: part["kind"])
@@ -134,16 +117,6 @@ def test_two_parts_of_one_kind_draw_differently(
     assert not torch.isclose(first[-1], second[-1], rtol=1e-3)[others].any()
 
 
-def test_equal_sides_of_positive_and_negatives_draw_differently() -> None:
-    objective = build(positive={"of": NOISY}, negatives=[{"kind": "in_batch", "of": NOISY}])
-    reps = vectors(0, 1)
-    noise = objective.positive.of.noise(reps)
-    (source,) = objective.negatives
-    assert noise.initial_seed() != source.noise(reps).initial_seed()
-    left, right = objective.positive.of.of(reps, lambda: objective.positive.of.noise(reps))
-    assert not torch.isclose(left - reps.anchor, right - reps.positive, rtol=1e-3).any(), "nor do the two sides"
-
-
 def test_another_step_draws_again(encoder: SentenceEncoder, whole: dict[str, list[Tensor]]) -> None:
     """The vectors of each step are the same, the seed of the noise is not; what draws nothing stays as it was."""
     objective = build(positive={"of": NOISY}, negatives=NEGATIVES, terms=TERMS)
@@ -155,11 +128,6 @@ def test_another_step_draws_again(encoder: SentenceEncoder, whole: dict[str, lis
             for one, other in zip(found[name], made, strict=True):
                 assert one.shape == other.shape
                 assert one.numel() == 0 or not torch.equal(one, other), name
-
-
-def test_the_same_seeds_draw_the_same(encoder: SentenceEncoder, whole: dict[str, list[Tensor]]) -> None:
-    again = draws(build(positive={"of": NOISY}, negatives=NEGATIVES, terms=TERMS), encoder, range(STEPS))
-    assert all(equal(again[name], made) for name, made in whole.items())
 
 
 # Views
@@ -191,27 +159,3 @@ def test_a_views_noise_is_its_own(view: dict[str, Any], encoder: SentenceEncoder
         )
     still = positives(encoder, corpus, build())
     assert not torch.isclose(still, alone, rtol=1e-4).all(dim=1).any()
-
-
-def test_an_attack_reads_the_noise_that_the_loss_has(encoder: SentenceEncoder, corpus: Corpus) -> None:
-    """The pass that finds the gradient draws what the one that counts does: fresh generators, the same seeds."""
-    negatives = [{"kind": "in_batch"}, {"kind": "gaussian"}]
-    objective = build(view={"kind": "output_fgsm", "epsilon": 0.01}, negatives=negatives)
-    inputs = InputBuilder(corpus, encoder.tokenizer, objective, 0).build(np.arange(N), 0)
-    reps = objective.represent(encoder, inputs)
-    source = objective.negatives[1]
-    columns = [source.columns(reps, objective.scoring).dense().logits for _ in range(2)]
-    assert torch.equal(*columns)
-    losses = [objective(objective.represent(encoder, inputs)).total.item() for _ in range(2)]
-    assert losses[0] == losses[1]
-
-
-@pytest.mark.parametrize("seed", [0, 2**63 - 1])
-def test_names_give_generators_that_do_not_disturb_each_other(seed: int) -> None:
-    reps = vectors(0, seed)
-    names = ["view", "positive", "adversarial", "negatives.vae", "negatives.vae/fit", "negatives.vae#2", "terms.vae"]
-    drawn = [torch.rand(3, generator=reps.noise(name)).tolist() for name in names]
-    assert len({tuple(numbers) for numbers in drawn}) == len(names)
-    first, second = reps.noise("view"), reps.noise("view")
-    torch.rand(5, generator=first)
-    assert torch.rand(3, generator=second).tolist() == drawn[0], "a new generator at each call"

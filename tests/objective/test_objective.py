@@ -428,6 +428,7 @@ class NormOfTheWeights:
         return DevScore(value=self.sign * self.scored[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("choice", "sign"), [("second", 1.0), ("better", 1.0), ("better", -1.0)])
 def test_the_chosen_encoder_is_evaluated_and_kept(
     choice: SavedEncoder, sign: float, tiny_folder: Path, tmp_path: Path
@@ -449,6 +450,7 @@ def test_the_chosen_encoder_is_evaluated_and_kept(
     assert torch.equal(trainer.encoder.state_dict()[WORDS], second[WORDS]) is chosen_second, "the last one"
 
 
+@pytest.mark.slow
 def test_the_better_one_needs_dev_data(tiny_folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="saved_encoder = better needs dev data to choose by; add --dev"):
         engine(tmp_path, tiny_folder, -1, "objective.saved_encoder=better")

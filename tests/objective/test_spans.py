@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.modules.prompts import Prompts
-from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.negatives.layers import Layers
@@ -120,18 +117,6 @@ def test_lengths_have_the_means_of_their_distributions(tokenizer: Tokenizer) -> 
     assert mean == pytest.approx(made.mean_lengths(text), abs=4)
 
 
-def test_every_stretch_is_chosen(tokenizer: Tokenizer) -> None:
-    text = corpus([[10] * 6], 12)  # six stretches of ten tokens, no rest
-    made = view(anchors=2, positives=1, shortest=12, gap=2)
-    pairs: dict[tuple[int, int], int] = {}
-    for seed in range(1_200):
-        (a, *_), (b, *_) = drawn(made, text, tokenizer, seed)
-        pair = ((a[0] - 100) // 10, (b[0] - 100) // 10)
-        pairs[pair] = pairs.get(pair, 0) + 1
-    assert sorted(pairs) == [(0, 3), (0, 4), (0, 5), (1, 4), (1, 5), (2, 5)]
-    assert all(abs(count - 200) < 4.5 * 13 for count in pairs.values())
-
-
 def test_short_documents_are_left_out(tokenizer: Tokenizer) -> None:
     text = corpus([[10] * 4, [10] * 3 + [9], [50], [5]], 12)
     made = view(anchors=2, shortest=5)
@@ -155,15 +140,6 @@ def test_what_it_refuses(tokenizer: Tokenizer) -> None:
     with pytest.raises(UserError, match=r"2 positives in the view spans, and a part reads Layer .*positives=1"):
         Objective(view(), negatives=[InBatch(), Layers(Layers.Settings(layers=(-2,)))])
     Objective(view(positives=1), negatives=[InBatch(), Layers(Layers.Settings(layers=(-2,)))])
-
-
-def test_a_prompt_is_refused(tiny_encoder: SentenceEncoder) -> None:
-    prompted = tiny_encoder.twin()
-    prompted.prompts = Prompts({"query": "query: "}, "query")
-    assert any(prompted.prompts.columns.of(1))
-    objective = Objective(view(), negatives=[InBatch()])
-    with pytest.raises(UserError, match="begin with the prompt"):
-        objective.check(Context(objective, encoder=prompted, model="mine"))
 
 
 # A step
@@ -208,21 +184,6 @@ def test_documents_with_a_row_that_is_left_out_are_not_read(tokenizer: Tokenizer
     assert inputs.cells[:, :, 0].tolist() == [[0, 11], [24, 35], [36, 47]]
 
 
-def test_the_vector_of_the_positives_is_their_mean(
-    tokenizer: Tokenizer, tiny_encoder: SentenceEncoder, path: Path
-) -> None:
-    objective = Objective(view(anchors=2, positives=3, shortest=5), negatives=[InBatch()])
-    step = builder(tokenizer, path, objective).build(np.array([1, 2]), 0)
-    encoder = tiny_encoder.twin().double().eval()
-    reps = objective.represent(encoder, step)
-    rows = [encoder(step.tokens.rows(i, i + 1)).vectors[0] for i in range(16)]
-    for i in range(4):
-        assert torch.allclose(reps.anchor[i], rows[i], atol=1e-10, rtol=0)
-        mean = (rows[4 + i] + rows[8 + i] + rows[12 + i]) / 3
-        assert torch.allclose(reps.positive[i], mean, atol=1e-10, rtol=0)
-        assert not torch.allclose(reps.positive[i], rows[4 + i], atol=1e-4, rtol=0)
-
-
 @pytest.mark.parametrize("read", [False, True])
 def test_the_masked_copy_is_of_the_anchors_and_is_read_if_set(tokenizer: Tokenizer, path: Path, read: bool) -> None:
     term = MaskedLM(MaskedLM.Settings(texts="anchors", masked_contrast=read, rate=0.4))
@@ -239,14 +200,6 @@ def test_the_masked_copy_is_of_the_anchors_and_is_read_if_set(tokenizer: Tokeniz
     expected = torch.cat([masked, original[6:]]) if read else original
     assert torch.equal(step.tokens.input_ids, expected)
     assert not torch.equal(masked, original[:6])
-
-
-def test_pretraining_on_spans_reads_the_anchors_alone(tokenizer: Tokenizer, path: Path) -> None:
-    objective = Objective(view(shortest=5), terms=[MaskedLM()])
-    inputs = builder(tokenizer, path, objective)
-    step = inputs.build(np.array([0, 1]), 0)
-    assert (step.examples, len(step.tokens), step.keys.shape) == (4, 4, (4, 1))
-    assert inputs.lengths[0] < builder(tokenizer, path, Objective(view(shortest=5), negatives=[InBatch()])).lengths[0]
 
 
 def test_the_loss_of_a_step_by_loops(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:

@@ -1,0 +1,362 @@
+"""One forward over a step's rows: their order, what parts read, and nothing that nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.outputs import Encoded
+from opencse.modules.dense import Dense
+from opencse.objective.context import Context
+from opencse.objective.inputs import InputBuilder
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.negatives.rewritten import RewrittenTexts
+from opencse.objective.objective import Objective
+from opencse.objective.terms.base import Term
+from opencse.objective.terms.bidirectional_margin import BidirectionalMargin
+from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.vectors.encoder_weights import SharedWeights
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Means, Sentences
+from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
+from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.templates import Templates
+from opencse.runs.job import TrainJob
+from opencse.settings import PartSettings
+from opencse.text import sample
+from opencse.text.corpus import tokenise
+from opencse.text.readers import Source
+from opencse.text.template import Frame, Template
+from opencse.text.tokenizer import Tokenizer, Tokens
+
+N = 4
+
+
+@pytest.fixture
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model in evaluation mode."""
+    return tiny_encoder.twin()
+
+
+def step(encoder: SentenceEncoder, texts: list[str], n: int = N) -> StepInputs:
+    keys = torch.arange(len(texts)).reshape(-1, n).T.contiguous()
+    return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts)), n, keys)
+
+
+@pytest.mark.parametrize("hard", [0, 1, 2])
+def test_rows_are_anchors_positives_then_each_hard_negative(
+    encoder: SentenceEncoder, sentences: list[str], hard: int
+) -> None:
+    texts = sentences[: (2 + hard) * N]
+    assert len(set(texts)) == len(texts)
+    inputs = step(encoder, texts)
+    with torch.no_grad():
+        reps = represent(encoder, inputs, {Sentences(), *([HardNegatives()] if hard > 0 else [])})
+    own = torch.from_numpy(encoder.encode(texts))
+    assert torch.pdist(own).min() > 1e-2  # a wrong row would be seen
+    assert reps.anchor.shape == reps.positive.shape == (N, 32)
+    assert reps.hard.shape == (N, hard, 32)
+    assert torch.allclose(reps.anchor, own[:N], atol=1e-5)
+    assert torch.allclose(reps.positive, own[N : 2 * N], atol=1e-5)
+    for h in range(hard):
+        assert torch.allclose(reps.hard[:, h], own[(2 + h) * N : (3 + h) * N], atol=1e-5)
+    assert torch.equal(reps.keys, inputs.keys)
+    assert {request for request, answer in reps.answers.items() if answer is not None} == set()
+    with pytest.raises(RuntimeError, match=r"no part of the objective reads Layer\(number=1\)"):
+        reps[Layer(1)]
+
+
+@pytest.mark.parametrize(
+    ("reads", "forwards"),
+    [
+        ({Sentences()}, 1),
+        ({HardNegatives()}, 1),
+        ({Layer(1)}, 1),
+        ({Sentences(), HardNegatives(), Layer(1), Layer(2)}, 1),
+        (set(), 0),
+        ({LmHead()}, 0),
+    ],
+    ids=str,
+)
+def test_one_forward_if_any_part_reads_it(
+    encoder: SentenceEncoder, sentences: list[str], reads: set[Request[Any]], forwards: int
+) -> None:
+    rows: list[int] = []
+    encoder.backbone.register_forward_pre_hook(
+        lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    reps = represent(encoder, step(encoder, sentences[: 3 * N]), reads)
+    assert rows == [3 * N] * forwards
+    assert reps.anchor.shape == (N, 32 if forwards else 0)
+    assert reps.answers.keys() == reads
+
+
+def same(one: object, other: object) -> None:
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def test_detached_keeps_the_values_and_drops_the_graph(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    reps = represent(encoder, step(encoder, sentences[: 3 * N]), {Sentences(), *(Layer(n) for n in [1])})
+    without = reps.detached()
+    pairs = [(reps.anchor, without.anchor), (reps.positive, without.positive), (reps.hard, without.hard)]
+    for with_graph, alone in [*pairs, (reps[Layer(1)], without[Layer(1)])]:
+        assert with_graph.requires_grad
+        assert not alone.requires_grad
+        assert torch.equal(with_graph, alone)
+
+
+def test_layers_are_pooled_and_projected_like_the_last_one(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    encoder.projection = Dense.mlp_head(32, torch.Generator().manual_seed(1))
+    encoder.projection.linear.weight.data *= 20
+    inputs = step(encoder, sentences[: 3 * N])
+    with torch.no_grad():
+        reps = represent(encoder, inputs, {Sentences(), HardNegatives(), Layer(0), Layer(2), Layer(3)})
+        states = encoder.backbone(
+            input_ids=inputs.tokens.input_ids,
+            attention_mask=inputs.tokens.attention_mask,
+            output_hidden_states=True,
+        ).hidden_states
+    linear = encoder.projection.linear
+    for layer in (0, 2, 3):
+        vectors = reps[Layer(layer)]
+        assert vectors.shape == (2 * N, 32)
+        for row in range(2 * N):
+            real = states[layer][row][inputs.tokens.attention_mask[row].bool()]
+            expected = torch.tanh(linear.weight @ real.mean(dim=0) + linear.bias)
+            assert torch.allclose(vectors[row], expected, atol=1e-6)
+    assert torch.allclose(reps[Layer(3)], torch.cat([reps.anchor, reps.positive]), atol=1e-6)
+    assert not torch.allclose(reps[Layer(2)], reps[Layer(3)], atol=1e-2)
+
+
+def test_vectors_of_a_masked_copy_are_refused_in_a_template(encoder: SentenceEncoder, tiny_folder: Path) -> None:
+    """The last mask token, which is pooled, could be a masked word of the template."""
+    templated = SentenceEncoder.load(tiny_folder, template='"{text}" is {mask} here', pooling="mask", device="cpu")
+    for masked_contrast in (False, True):
+        term = MaskedLM(MaskedLM.Settings(masked_contrast=masked_contrast))
+        objective = Objective(Dropout(), negatives=[InBatch()], terms=[term])
+        objective.check(Context(objective, encoder))
+        with pytest.raises(UserError, match="masked_contrast would mask words") if masked_contrast else nullcontext():
+            objective.check(Context(objective, templated))
+
+
+TEXT, OTHER = 'a text of "{text}" is {mask}.', "the text : {text} is not {mask} here"
+TEXTS = ["a dog is here .", "she likes dogs ."]
+
+
+@pytest.fixture(scope="module")
+def templated(tiny_folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(tiny_folder, pooling="mask", template=TEXT, device="cpu")
+
+
+def vectors_in(encoder: SentenceEncoder, folder: Path, template: str, texts: list[str]) -> torch.Tensor:
+    return torch.from_numpy(SentenceEncoder(folder, pooling="mask", template=template, device="cpu").encode(texts))
+
+
+@pytest.mark.parametrize(
+    ("change", "template", "texts"),
+    [
+        ("none", OTHER, TEXTS),
+        ("negated", None, ["a dog is not here .", "she does not like dogs ."]),
+        ("negated", OTHER, ["a dog is not here .", "she does not like dogs ."]),
+    ],
+)
+def test_answer_is_the_vectors_of_the_changed_texts(
+    templated: SentenceEncoder, tiny_folder: Path, change: str, template: str | None, texts: list[str]
+) -> None:
+    rows = templated.tokenize(TEXTS)
+    tokens = templated.tokenizer.pad([*rows, *rows])
+    random = np.random.default_rng(0)
+    source = RewrittenTexts(RewrittenTexts.Settings(template=template, change=change))
+    objective = Objective(Dropout(), negatives=[InBatch(), source])
+    request_of_source = source.request
+    prepared: dict[Request[Any], Tokens] = {
+        request_of_source: request_of_source.prepare(tokens.rows(0, 2), templated.tokenizer, random)
+    }
+    inputs = StepInputs(tokens, 2, torch.arange(4).reshape(2, 2), prepared)
+    with templated.without_dropout(), torch.no_grad():
+        reps = objective.represent(templated, inputs)
+        answer = reps[request_of_source]
+    longest = int(tokens.attention_mask.sum(dim=1).max())
+    ids = [templated.tokenizer.encode([text], longest)[0] for text in texts] if change == "negated" else None
+    if ids is None:
+        torch.testing.assert_close(answer, vectors_in(templated, tiny_folder, OTHER, texts), atol=1e-5, rtol=0)
+    elif template is None:
+        with templated.without_dropout(), torch.no_grad():
+            torch.testing.assert_close(answer, templated(templated.tokenizer.pad(ids)).vectors, atol=1e-5, rtol=0)
+    assert not torch.allclose(answer, reps.anchor, atol=1e-3)
+
+
+def test_positives_are_in_the_other_template(templated: SentenceEncoder) -> None:
+    view = Templates(Templates.Settings(positive=OTHER))
+    view.begin(templated, batch_size=2, seed=0)
+    own, other = templated.tokenizer.frame, Frame.of(Template(OTHER), templated.tokenizer.hf)
+    assert own is not None
+    texts = templated.tokenizer.encode_words([*TEXTS, "a dog " * 300], templated.max_length)
+    for text, positive in zip(texts, view.positives(texts, np.random.default_rng(0)), strict=True):
+        assert len(positive) <= templated.max_length
+        inside = other.inside(positive)
+        assert inside.tolist() == own.inside(text.ids)[: len(inside)].tolist()
+        assert len(inside) == len(own.inside(text.ids)) or len(positive) == templated.max_length
+
+
+LONGER = OTHER + " and it is not so in the long run"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        RewrittenTexts(RewrittenTexts.Settings(template=LONGER)),
+        BidirectionalMargin(BidirectionalMargin.Settings(template=LONGER)),
+    ],
+)
+def test_a_longer_template_truncates_the_text_at_the_encoders_limit(
+    templated: SentenceEncoder, source: RewrittenTexts | BidirectionalMargin
+) -> None:
+    source.begin(templated, batch_size=2, seed=0)
+    tokens = templated.tokenizer.pad(templated.tokenize(["a dog " * 300, "a dog ."]))
+    assert tokens.input_ids.shape[1] == templated.max_length
+    prepared = source.request.prepare(tokens, templated.tokenizer, np.random.default_rng(0))
+    frame = Frame.of(Template(LONGER), templated.tokenizer.hf)
+    assert prepared.input_ids.shape[1] == templated.max_length
+    assert prepared.input_ids[0, -len(frame.after) :].tolist() == list(frame.after)
+    assert templated(prepared).vectors.isfinite().all()
+
+
+def test_parts_with_a_template_need_one_to_replace(tiny_folder: Path) -> None:
+    plain = SentenceEncoder(tiny_folder, pooling="cls", device="cpu")
+    for objective in (
+        Objective(Templates(), negatives=[InBatch()]),
+        Objective(Dropout(), negatives=[RewrittenTexts(RewrittenTexts.Settings(template=OTHER))]),
+    ):
+        with pytest.raises(UserError, match="the encoder has none"):
+            objective.check(Context(objective, encoder=plain))
+
+
+def test_a_template_without_the_mask_that_is_pooled_is_refused(templated: SentenceEncoder) -> None:
+    objective = Objective(Templates(Templates.Settings(positive="{text} is here")), negatives=[InBatch()])
+    with pytest.raises(UserError, match="has no mask after the slot"):
+        objective.check(Context(objective, encoder=templated))
+
+
+@dataclass(frozen=True)
+class Shuffled(Request[Tensor]):
+    """(2N, d): the views' vectors with the tokens inside each text in a random order, one draw a step.
+
+    Uses everything a request may: texts made beforehand, rows of the one forward, the encoder and the data to refuse.
+    """
+
+    seed: int = 0
+
+    def check(self, context: Context) -> None:
+        if context.objective.dual_encoder:
+            raise UserError("shuffled texts go with one encoder")
+        if context.encoder is not None and context.encoder.max_length < 5:
+            raise UserError(f"{context.model}: nothing to shuffle")
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Tokens:
+        ids = tokens.input_ids.clone()
+        for row, length in zip(ids, tokens.attention_mask.sum(dim=1).tolist(), strict=True):
+            row[1 : length - 1] = row[1 : length - 1][torch.from_numpy(random.permutation(length - 2))]
+        return Tokens(ids, tokens.attention_mask)
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
+        rows: Tokens = forward.inputs.prepared[self]
+        start = len(forward.inputs.tokens) + sum(map(len, forward.more))
+        forward.more.append(rows)
+        return lambda encoded: encoded.vectors[start : start + len(rows)]
+
+
+class OrderLoss(Term):
+    """Pushes a sentence from itself in another order."""
+
+    class Settings(PartSettings):
+        """Its weight."""
+
+        kind: Literal["order"] = "order"
+        weight: float = 0.5
+
+    settings: Settings
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        return {Sentences(), Shuffled()}
+
+    def loss(self, reps: Representations) -> Tensor:
+        views = torch.cat([reps.anchor, reps.positive])
+        return torch.cosine_similarity(views, reps[Shuffled()], dim=1).mean()
+
+
+def built(encoder: SentenceEncoder, objective: Objective, folder: Path, texts: list[str], step: int = 0) -> StepInputs:
+    path = folder / "text.txt"
+    path.write_text("\n".join(texts))
+    corpus = tokenise(Source(str(path)), encoder.tokenizer, 24)
+    return InputBuilder(corpus, encoder.tokenizer, objective, 1).build(np.arange(N), step)
+
+
+def test_its_rows_go_through_the_one_forward_with_all_others(
+    encoder: SentenceEncoder, sentences: list[str], tmp_path: Path
+) -> None:
+    objective = Objective(Dropout(), negatives=[InBatch()], terms=[OrderLoss()])
+    assert objective.reads == {Sentences(), Shuffled()}
+    inputs = built(encoder, objective, tmp_path, sentences[:N])
+    made: Tokens = inputs.prepared[Shuffled()]
+    before, after = (t.input_ids.sort(dim=1).values for t in (inputs.tokens, made))
+    assert torch.equal(before, after), "the same tokens"
+    assert not (made.input_ids == inputs.tokens.input_ids).all(dim=1).any(), "in another order"
+    rows: list[int] = []
+    encoder.backbone.register_forward_pre_hook(
+        lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    reads: set[Request[Any]] = {*objective.reads, Layer(1), Means(2), Clean()}
+    with torch.no_grad():
+        reps = represent(encoder, inputs, reads)
+        alone = represent(encoder, inputs, {Sentences()})
+        expected = encoder(made).sentence
+    assert rows == [
+        2 * N + 2 * N + 4 * N,
+        N,
+        2 * N,
+        2 * N,
+    ], "one forward, and the clean one that cannot share it"
+    assert reps.answers.keys() == reads
+    torch.testing.assert_close(reps[Shuffled()], expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(reps.anchor, alone.anchor, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(reps[Means(2)][0], alone.anchor, atol=1e-5, rtol=1e-4)
+    assert reps[Layer(1)].shape == (2 * N, 32)
+    assert (reps[Shuffled()] - torch.cat([reps.anchor, reps.positive])).abs().amax(dim=1).min() > 1e-3
+    with pytest.raises(RuntimeError, match=r"no part of the objective reads Shuffled\(seed=1\)"):
+        reps[Shuffled(seed=1)]
+
+
+def test_a_run_trains_with_it(tiny_folder: Path, tmp_path: Path) -> None:
+    settings = (
+        "training.max_steps=3",
+        "training.batch_size=8",
+        "training.log_every=1",
+        "training.precision=float32",
+        f'objective.terms=[{{ kind = "{__name__}:OrderLoss" }}]',
+    )
+    TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None).run(tmp_path / "run")
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert len(lines) == 3
+    assert all('"loss_order"' in line for line in lines)
+
+
+def test_the_gradients_of_processes_add_up_to_that_of_one() -> None:
+    weight = torch.tensor([2.0, 3.0], requires_grad=True)
+    loss = weight.square().sum()
+    for processes in (1, 4):
+        once = SharedWeights({"w": weight}, processes).once(loss)
+        assert float(once.detach()) == 13
+        (gradient,) = torch.autograd.grad(once, weight, retain_graph=True)
+        torch.testing.assert_close(gradient * processes, torch.tensor([4.0, 6.0]))

@@ -1,0 +1,686 @@
+"""Terms of sentence vectors, against loops."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from helpers import Stopped
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import InterruptedRunError, UserError
+from opencse.modules.dense import Dense
+from opencse.objective.context import Context
+from opencse.objective.decorrelation import standardised
+from opencse.objective.losses import bidirectional_margin, group_whitening, self_guided
+from opencse.objective.losses.graded import pair_features, pair_softmax, triplet
+from opencse.objective.losses.tension import contrastive_tension
+from opencse.objective.objective import Objective
+from opencse.objective.terms.barlow_twins import BarlowTwins
+from opencse.objective.terms.base import Term
+from opencse.objective.terms.bidirectional_margin import BidirectionalMargin
+from opencse.objective.terms.contrastive_tension import ContrastiveTension
+from opencse.objective.terms.dcl import DCL
+from opencse.objective.terms.margin import Margin
+from opencse.objective.terms.repulsion import Repulsion
+from opencse.objective.terms.self_guided import SelfGuided
+from opencse.objective.terms.softmax import Softmax
+from opencse.objective.terms.triplet import Triplet
+from opencse.objective.terms.whitened import WhitenedContrast
+from opencse.objective.vectors.requests import Draws, Sentences
+from opencse.objective.vectors.row_labels import Classes, Margins
+from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.itself import Itself
+from opencse.objective.views.pair import Pair
+from opencse.progress import Silent
+from opencse.runs.job import TrainJob
+from opencse.settings import PartSettings, validate
+from opencse.streams import seed_of
+from opencse.text.given import open_texts
+from opencse.training.optimizer import build_optimizer
+from opencse.training.settings import TrainingSettings
+
+
+class Length(Term):
+    """The mean squared length of the anchors."""
+
+    class Settings(PartSettings):
+        kind: Literal["length"] = "length"
+        weight: float = 0.25
+
+    settings: Settings
+    compares_examples = False
+
+    def loss(self, reps: Representations) -> Tensor:
+        return reps.anchor.square().sum(dim=1).mean()
+
+
+def test_the_loss_is_weighted_and_named_by_its_kind() -> None:
+    reps = Representations.of(2 * torch.eye(3), torch.eye(3))
+    losses = Objective(Dropout(), terms=[Length()])(reps).losses
+    assert {name: loss.item() for name, loss in losses.items()} == {"length": 0.25 * 4}
+
+
+@pytest.mark.parametrize(("term", "compares"), [(Length(), False), (DCL(), True)])
+def test_only_terms_that_say_so_compare_examples(term: Term, compares: bool) -> None:
+    assert Objective(Dropout(), terms=[term]).compares_examples is compares
+    assert term.reads == {Sentences()}
+
+
+def given_views(anchor: Tensor, positive: Tensor, noise: int | None = None) -> Representations:
+    keys = torch.zeros(len(anchor), 2, dtype=torch.int64)
+    return Representations(anchor, positive, anchor.unsqueeze(1)[:, :0], keys, noise_seed=noise)
+
+
+def views(
+    n: int, d: int, *, noise: int | None = None, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> Representations:
+    random = torch.Generator().manual_seed(seed)
+    first, second, mean = (torch.randn(rows, d, generator=random, dtype=torch.float64) for rows in (n, n, 1))
+    return given_views((mean + first).to(dtype), (mean + 0.7 * first + 0.7 * second).to(dtype), noise)
+
+
+def term(**settings: Any) -> BarlowTwins:
+    return BarlowTwins(BarlowTwins.Settings(**settings))
+
+
+def loss_by_loops(left: Tensor, right: Tensor, off_diagonal: float, *, centre: bool = False) -> float:
+    """SimCSE++, eq. 4 with a plus before both sums, and the C_cd below it; 0 for a dimension of zeros."""
+    n, d = left.shape
+
+    def column(view: Tensor, c: int) -> list[float]:
+        values = [float(view[i, c]) for i in range(n)]
+        mean = sum(values) / n if centre else 0.0
+        return [x - mean for x in values]
+
+    a, b = [column(left, c) for c in range(d)], [column(right, c) for c in range(d)]
+    first, second = 0.0, 0.0
+    for c in range(d):
+        for e in range(d):
+            top = sum(x * y for x, y in zip(a[c], b[e], strict=True))
+            bottom = math.sqrt(sum(x * x for x in a[c])) * math.sqrt(sum(y * y for y in b[e]))
+            value = top / bottom if bottom else 0.0
+            if c == e:
+                first += (1 - value) ** 2
+            else:
+                second += value**2
+    return first + off_diagonal * second
+
+
+@pytest.mark.parametrize("centre", [False, True])
+@pytest.mark.parametrize("artificial", [0, 7])
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (6, 4), (5, 9), (4, 1)])
+def test_the_loss_against_loops(n: int, d: int, artificial: int, centre: bool) -> None:
+    """Artificial rows are standard normal, of the step's generator, and the same in both views."""
+    reps = views(n, d, noise=8)
+    noise = torch.Generator().manual_seed(seed_of(8, "barlow_twins"))
+    rows = torch.randn(artificial, d, generator=noise, dtype=torch.float64)
+    left, right = (torch.cat([view, rows]) for view in (reps.anchor, reps.positive))
+    expected = loss_by_loops(left, right, 0.8, centre=centre)
+    found = term(off_diagonal=0.8, artificial=artificial, centre=centre).loss(reps)
+    assert found.shape == ()
+    assert found.item() == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("centre", [False, True])
+@pytest.mark.parametrize("artificial", [0, 6])
+def test_gradient(artificial: int, centre: bool) -> None:
+    reps = views(4, 3)
+
+    def loss(anchor: Tensor, positive: Tensor) -> Tensor:
+        moved = given_views(anchor, positive, 4)
+        return term(artificial=artificial, centre=centre, off_diagonal=0.3).loss(moved)
+
+    leaves = [v.clone().requires_grad_() for v in (reps.anchor, reps.positive)]
+    assert torch.autograd.gradcheck(loss, leaves)
+    torch.autograd.backward(loss(*leaves))
+    for leaf in leaves:
+        assert leaf.grad is not None
+        assert leaf.grad.abs().min() > 1e-6
+
+
+@pytest.mark.parametrize("centre", [False, True])
+@pytest.mark.parametrize(
+    ("n", "d", "artificial", "rank"),
+    [(64, 768, 100, 164), (5, 12, 4, 9), (40, 12, 0, 12)],
+)
+def test_the_rank_of_the_correlation(n: int, d: int, artificial: int, rank: int, centre: bool) -> None:
+    """SimCSE++, section 4.2: the batch bounds it, artificial rows raise the bound, the mean takes one."""
+    found = term(artificial=artificial, centre=centre).diagnose(views(n, d, noise=3, dtype=torch.float32))
+    assert list(found) == ["barlow_twins_rank"]
+    assert found["barlow_twins_rank"].item() == (rank - 1 if centre and n + artificial <= d else rank)
+
+
+def test_a_projector_reads_the_vectors_first(encoder: SentenceEncoder) -> None:
+    random = torch.Generator().manual_seed(0)
+    size = encoder.training_dimension
+    anchor, positive = (torch.randn(9, size, generator=random) for _ in range(2))
+    reps = given_views(anchor, positive)
+    settings = BarlowTwins.Settings(scaling="batch_norm", off_diagonal=0.012, projector=(7, 5))
+    term = BarlowTwins(settings)
+    term.begin(encoder, batch_size=9, seed=1)
+    term.train()
+    assert term.projector is not None
+    weights = dict(term.projector.named_parameters())
+    first, scale, shift, second = (weights[name] for name in ("0.weight", "1.weight", "1.bias", "3.weight"))
+
+    def projected(vectors: Tensor) -> Tensor:
+        """Layer by layer, batch normalisation with the biased variance plus 1e-5."""
+        inside = vectors @ first.T
+        inside = (inside - inside.mean(0)) / (inside.var(0, correction=0) + 1e-5).sqrt()
+        inside = (inside * scale + shift).clamp(min=0)
+        outside = inside @ second.T
+        return (outside - outside.mean(0)) / (outside.var(0, correction=0) + 1e-5).sqrt()  # once
+
+    products = projected(anchor).T @ projected(positive) / 9
+    squares = [(products[c, d] - 1) ** 2 if c == d else 0.012 * products[c, d] ** 2 for c in range(5) for d in range(5)]
+    expected = torch.stack(squares).sum()
+    assert term.loss(reps).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert [float(w.detach().std()) for w in (first, second)] == pytest.approx([0.02, 0.02], rel=0.35), (
+        "BERT's first weights"
+    )
+    plain = BarlowTwins(BarlowTwins.Settings(scaling="batch_norm", off_diagonal=0.012)).loss(reps)
+    assert plain.item() != pytest.approx(expected.item(), rel=0.01)
+    assert sum(parameter.numel() for parameter in term.parameters()) == 7 * size + 7 + 7 + 5 * 7
+    again = BarlowTwins(settings)
+    again.begin(encoder, batch_size=9, seed=1)
+    torch.testing.assert_close(again.loss(reps), term.loss(reps))
+
+
+Scaling = Literal["paper", "reference"]
+SCALINGS: list[Scaling] = ["paper", "reference"]
+
+
+def scaled_views(
+    n: int, d: int, correlation: float = 0.7, seed: int = 0, dtype: torch.dtype = torch.float64
+) -> Representations:
+    """Two views whose dimensions have means and scales of their own."""
+    random = torch.Generator().manual_seed(seed)
+    first, second, mean, scale = (torch.randn(rows, d, generator=random, dtype=torch.float64) for rows in (n, n, 1, 1))
+    other = correlation * first + math.sqrt(1 - correlation**2) * second
+    return given_views((mean + scale.exp() * first).to(dtype), (0.5 * mean + scale.exp() * other).to(dtype))
+
+
+def dcl(scaling: Scaling = "paper", temperature: float = 5.0) -> DCL:
+    return DCL(DCL.Settings(scaling=scaling, temperature=temperature))
+
+
+def dcl_by_loops(reps: Representations, scaling: Scaling, temperature: float) -> float:
+    """SimCSE++, eq. 5 and what stands below it, one exponential after the other; a constant dimension is 0."""
+    n, d = reps.anchor.shape
+    paper = scaling == "paper"
+
+    def column(view: Tensor, c: int) -> list[float]:
+        values = [float(view[i, c]) for i in range(n)]
+        if len(set(values)) == 1:
+            return [0.0] * n
+        mean = sum(values) / n
+        variance = sum((x - mean) ** 2 for x in values) / (n - 1 if paper else n)
+        deviation = math.sqrt(variance if paper else variance + 1e-5)
+        return [(x - mean) / deviation for x in values]
+
+    left = [column(reps.anchor, c) for c in range(d)]
+    right = [column(reps.positive, c) for c in range(d)]
+    total = 0.0
+    for c in range(d):
+        s = [sum(x * y for x, y in zip(left[c], right[e], strict=True)) / temperature for e in range(d)]
+        if not paper:
+            s = [x / n for x in s]
+        total -= math.log(math.exp(s[c]) / sum(math.exp(x) for x in s))
+    return total if paper else total / d
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize("temperature", [5.0, 0.7])
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (6, 4), (5, 9), (4, 1)])
+def test_dcl_against_loops(n: int, d: int, temperature: float, scaling: Scaling) -> None:
+    reps = scaled_views(n, d)
+    expected = dcl_by_loops(reps, scaling, temperature)
+    assert dcl(scaling, temperature).loss(reps).item() == pytest.approx(expected, rel=1e-10, abs=1e-12)
+    if d > 1 and n > 2:
+        swapped = given_views(reps.positive, reps.anchor)  # the rows are the anchor's dimensions: one direction
+        assert abs(dcl_by_loops(swapped, scaling, temperature) - expected) > 1e-6
+
+
+def logits(reps: Representations, scaling: Scaling) -> Tensor:
+    """The matrix s at temperature 5, from the term's own parts."""
+    ddof, eps = (1, 0.0) if scaling == "paper" else (0, 1e-5)
+    left, right = (standardised(view, ddof=ddof, eps=eps) for view in (reps.anchor, reps.positive))
+    return left.T @ right / 5.0 / (1.0 if scaling == "paper" else len(left))
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 1e4])
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_a_constant_dimension_is_harmless(scaling: Scaling, value: float) -> None:
+    """Dead in both views, in one view, or all dimensions at once: finite, and the paper's form leaves them alone."""
+    plain = scaled_views(7, 4, dtype=torch.float32)
+    anchor, positive = plain.anchor.clone(), plain.positive.clone()
+    anchor[:, 1] = positive[:, 1] = positive[:, 2] = value
+    anchor.requires_grad_()
+    positive.requires_grad_()
+    loss = dcl(scaling).loss(given_views(anchor, positive))
+    torch.autograd.backward(loss)
+    now = given_views(anchor.detach(), positive.detach())
+    assert loss.item() == pytest.approx(dcl_by_loops(now, scaling, 5.0), rel=1e-4)
+    assert anchor.grad is not None
+    assert positive.grad is not None
+    assert torch.isfinite(anchor.grad).all()
+    assert torch.isfinite(positive.grad).all()
+    assert anchor.grad[:, 0].abs().max() > 0
+    if scaling == "paper":
+        assert not anchor.grad[:, 1].any()
+        assert not positive.grad[:, 1:3].any()
+        left, right = (standardised(view.detach(), ddof=1, eps=0.0) for view in (anchor, positive))
+        s = left.T @ right / 5.0
+        assert not s[1].any(), "its logits are 0, so its loss is log D"
+        assert not s[:, 2].any()
+        assert s[0, 0].abs() > 0.1
+    everything = dcl(scaling).loss(given_views(torch.full((3, 5), value), torch.full((3, 5), value))).item()
+    assert everything == pytest.approx(math.log(5) * (5 if scaling == "paper" else 1), rel=1e-6)
+
+
+def test_a_batch_of_one_is_refused() -> None:
+    with pytest.raises(UserError, match=r"dcl term.*training\.batch_size") as caught:
+        dcl().loss(scaled_views(1, 4))
+    assert "\n" not in str(caught.value)
+    assert math.isfinite(dcl().loss(scaled_views(2, 4)).item())
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+@pytest.mark.parametrize(("n", "d", "rank"), [(64, 768, 63), (5, 12, 4), (40, 12, 12), (13, 12, 12), (12, 12, 11)])
+def test_the_rank_of_the_cross_correlation(n: int, d: int, rank: int, scaling: Scaling) -> None:
+    """Of float32 vectors, as in training: at most N - 1, not blurred by rounding."""
+    half = scaled_views(n, d, dtype=torch.bfloat16)
+    assert dcl(scaling).diagnose(half)["dcl_rank"].item() == rank
+    reps = scaled_views(n, d, dtype=torch.float32)
+    found = dcl(scaling).diagnose(reps)
+    assert list(found) == ["dcl_rank"]
+    assert found["dcl_rank"].item() == rank
+    if d < 100:
+        whole = logits(given_views(reps.anchor.double(), reps.positive.double()), scaling)
+        assert torch.linalg.matrix_rank(whole).item() == rank
+
+
+N, D = 6, 32
+
+
+def begun(encoder: SentenceEncoder, **chosen: Any) -> WhitenedContrast:
+    term = WhitenedContrast(WhitenedContrast.Settings.model_validate(chosen))
+    term.name = "terms.whitened"
+    term.begin(encoder, batch_size=N, seed=0)
+    assert isinstance(term.layer, Dense)
+    term.layer.linear.weight.data *= 20
+    return term.double()
+
+
+def reps_of(copies: Tensor) -> Representations:
+    made = Representations.of(copies[0], copies[1])
+    return replace(made, answers={Draws(len(copies) - 2): copies[2:]} if len(copies) > 2 else {}, noise_seed=4)
+
+
+def vectors(copies: int = 3) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    base = torch.randn(N, D, generator=generator, dtype=torch.float64)
+    noise = torch.randn(copies, N, D, generator=generator, dtype=torch.float64)
+    return (base + 0.5 * noise).requires_grad_()
+
+
+def orders(term: WhitenedContrast, reps: Representations, count: int) -> list[Tensor]:
+    noise = term.noise(reps)
+    return [torch.rand(D, generator=noise).argsort() for _ in range(count)]
+
+
+def naive(term: WhitenedContrast, copies: Tensor, same: set[tuple[int, int]]) -> Tensor:
+    """The loss sentence by sentence; copies are whitened one by one."""
+    settings, layer = term.settings, term.layer
+    assert isinstance(layer, Dense)
+    linear = layer.linear
+    count = len(copies)
+    order = orders(term, reps_of(copies), count)
+    options: dict[str, Any] = {"size": settings.group_size, "epsilon": settings.epsilon, "detached": settings.detached}
+    if settings.rows == "copy":
+        white = [list(group_whitening(copies[c], order[c], **options)) for c in range(count)]
+    else:
+        rows = [copies[c, i] for i in range(N) for c in range(count)]
+        parts = [group_whitening(torch.stack(rows[p * N : (p + 1) * N]), order[p], **options) for p in range(count)]
+        joined = [row for part in parts for row in part]
+        white = [[joined[i * count + c] for i in range(N)] for c in range(count)]
+    z = [[torch.tanh(linear.weight @ row + linear.bias) for row in copy] for copy in white]
+    unit = [[row / row.norm() for row in copy] for copy in z]
+    total = torch.zeros((), dtype=torch.float64)
+    for c in range(1, count):
+        for i in range(N):
+            exps = {
+                j: torch.exp(unit[0][i] @ unit[c][j] / settings.temperature) for j in range(N) if (i, j) not in same
+            }
+            total = total - torch.log(exps[i] / sum(exps.values())) / N
+    return total
+
+
+@pytest.mark.parametrize(
+    "chosen", [{}, {"copies": 2}, {"copies": 4, "group_size": 5}, {"rows": "thirds"}, {"detached": True}]
+)
+def test_loss_and_gradients_by_loops(encoder: SentenceEncoder, chosen: dict[str, Any]) -> None:
+    term, copies = begun(encoder, **chosen), vectors(chosen.get("copies", 3))
+    reps = reps_of(copies)
+    ours, theirs = term.loss(reps), naive(term, copies, set())
+    assert abs(ours - theirs) < 1e-10
+    of = [copies, *term.layer.parameters()]
+    for a, b in zip(torch.autograd.grad(ours, of), torch.autograd.grad(theirs, of), strict=True):
+        assert (a - b).abs().max() < 1e-10
+        assert b.abs().max() > 1e-5
+
+
+def test_equal_texts_are_no_negatives_unless_set(encoder: SentenceEncoder) -> None:
+    copies = vectors()
+    keys = torch.arange(2 * N).reshape(N, 2)
+    keys[3] = keys[1]
+    reps = replace(reps_of(copies), keys=keys)
+    term = begun(encoder)
+    assert abs(term.loss(reps) - naive(term, copies, {(1, 3), (3, 1)})) < 1e-10
+    term = begun(encoder, mask_duplicates=False)
+    assert abs(term.loss(reps) - naive(term, copies, set())) < 1e-10
+
+
+def test_the_third_copy_is_another_dropout_draw(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    tokens = encoder.tokenizer.pad(encoder.tokenizer.encode(sentences[:N] * 2, 16))
+    inputs = StepInputs(tokens, N, torch.arange(2 * N).reshape(N, 2))
+    objective = Objective(Dropout(), terms=[WhitenedContrast()])
+    objective.begin(encoder, batch_size=N, seed=0)
+    drawn = objective.represent(encoder.train(), inputs)
+    copies = [drawn.anchor, drawn.positive, drawn[Draws(1)][0]]
+    for a in range(3):
+        for b in range(a):
+            assert (copies[a] - copies[b]).abs().max() > 1e-3
+    still = objective.represent(encoder.eval(), inputs)
+    torch.testing.assert_close(still[Draws(1)][0], still.anchor)
+
+
+def test_what_it_refuses(encoder: SentenceEncoder) -> None:
+    objective = Objective(Dropout(), terms=[WhitenedContrast()])
+    objective.check(Context(objective, encoder=encoder))
+    encoder.projection = Dense(D, D)
+    with pytest.raises(UserError, match="has a layer of its own after the whitening"):
+        objective.check(Context(objective, encoder=encoder))
+    with pytest.raises(UserError, match=r"further dropout draws do not go with objective.dual_encoder"):
+        Objective(Dropout(), terms=[WhitenedContrast()], dual_encoder=True)
+    Objective(Dropout(), terms=[WhitenedContrast(WhitenedContrast.Settings(copies=2))], dual_encoder=True)
+
+
+FOUR = 4
+
+
+def guided(encoder: SentenceEncoder, **chosen: Any) -> SelfGuided:
+    term = SelfGuided(SelfGuided.Settings.model_validate({"size": 7, **chosen}))
+    term.name = "terms.self_guided"
+    term.begin(encoder, batch_size=FOUR, seed=0)
+    return term
+
+
+@pytest.fixture
+def inputs(encoder: SentenceEncoder, sentences: list[str]) -> StepInputs:
+    ids = encoder.tokenizer.encode([sentences[i][: 20 * (i + 1)] for i in range(FOUR)], 24)
+    return StepInputs(encoder.tokenizer.pad(ids), FOUR, torch.arange(FOUR).reshape(FOUR, 1).repeat(1, 2))
+
+
+def guided_reps(anchor: Tensor, inputs: StepInputs, layers: Tensor) -> Representations:
+    return replace(Representations.of(anchor, anchor), keys=inputs.keys, computed={"terms.self_guided": layers})
+
+
+def test_the_vectors_are_the_means_of_the_layers_of_the_start(encoder: SentenceEncoder, inputs: StepInputs) -> None:
+    term = guided(encoder)
+    with torch.no_grad():
+        for weights in encoder.parameters():
+            weights.add_(0.1)  # the copy does not move with the encoder
+    assert term.start is not None
+    term.train()
+    ours = term.compute(inputs, guided_reps(torch.eye(FOUR), inputs, torch.zeros(1)))
+    assert not ours.requires_grad
+    tokens = inputs.tokens
+    with torch.no_grad():
+        states = (
+            term.start.eval()
+            .backbone(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, output_hidden_states=True)
+            .hidden_states
+        )
+    assert len(ours) == len(states) == encoder.depth + 1
+    for layer, state in zip(ours, states, strict=True):
+        for i, real in enumerate(tokens.attention_mask.sum(dim=1).tolist()):
+            torch.testing.assert_close(layer[i], state[i, :real].mean(dim=0), atol=1e-5, rtol=0)
+
+
+def test_the_loss_is_of_projected_vectors_and_trains_the_projection(
+    encoder: SentenceEncoder, inputs: StepInputs
+) -> None:
+    term = guided(encoder).double()
+    anchor = torch.randn(FOUR, encoder.dimension, dtype=torch.float64, requires_grad=True)
+    layers = term.compute(inputs, guided_reps(anchor, inputs, anchor))
+    first, second = (term.projection[i] for i in (0, 2))  # type: ignore[index]
+
+    def project(x: Tensor) -> Tensor:
+        inner = torch.nn.functional.gelu(x @ first.weight.T + first.bias)
+        return torch.nn.functional.gelu(inner @ second.weight.T + second.bias)
+
+    loss = term.loss(guided_reps(anchor, inputs, layers))
+    assert abs(loss - self_guided(project(anchor), project(layers))) < 1e-10
+    torch.autograd.backward(loss)
+    assert all(p.grad is not None and p.grad.any() for p in term.projection.parameters())
+    assert anchor.grad is not None
+    optimizer = build_optimizer(term.parameters(), TrainingSettings())
+    assert sum(p.numel() for group in optimizer.param_groups for p in group["params"]) == 32 * 7 + 7 + 7 * 7 + 7
+    assert any(name.startswith("start.") for name in term.state_dict())
+
+
+def test_what_self_guidance_refuses(encoder: SentenceEncoder) -> None:
+    with pytest.raises(UserError, match="pooling top2 averages several"):
+        Objective(Itself(), terms=[SelfGuided(SelfGuided.Settings.model_validate({"pooling": "top2"}))])
+    objective = Objective(Itself(), terms=[SelfGuided()])
+    objective.check(Context(objective, encoder=encoder))
+    encoder.dense.append(Dense(32, 8))
+    with pytest.raises(UserError, match="8 dimensions, where tokens have 32"):
+        objective.check(Context(objective, encoder=encoder))
+
+
+def test_the_loss_by_loops_and_its_direction() -> None:
+    anchor, positive = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    anchor.requires_grad_()
+    cosines = [
+        sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
+        for a, b in zip(anchor.tolist(), positive.tolist(), strict=True)
+    ]
+    loss = Repulsion(Repulsion.Settings(temperature=0.2)).loss(Representations.of(anchor, positive))
+    assert loss.item() == pytest.approx(sum(cosines) / 6 / 0.2, rel=1e-12)
+    (gradient,) = torch.autograd.grad(loss, anchor)
+    moved = torch.cosine_similarity(anchor - 0.01 * gradient, positive).mean()
+    assert moved < torch.cosine_similarity(anchor, positive).mean(), "a step lowers the similarity"
+
+
+def tension_reps(n: int = 5) -> Representations:
+    anchor, positive = torch.randn(2, n, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return Representations.of(anchor, positive)
+
+
+def test_the_first_pairs_are_one_sentence_and_the_others_two() -> None:
+    reps, term = tension_reps(), ContrastiveTension(ContrastiveTension.Settings(negatives=60))
+    first, second = term.pairs(reps)
+    assert first[:5].tolist() == second[:5].tolist() == [0, 1, 2, 3, 4]
+    drawn = set(zip(first[5:].tolist(), second[5:].tolist(), strict=True))
+    assert drawn == {(i, j) for i in range(5) for j in range(5) if i != j}, "all pairs of two, no pair of one"
+    again = term.pairs(reps)
+    assert torch.equal(first, again[0])
+    assert torch.equal(second, again[1])
+
+
+def test_the_loss_is_that_of_its_pairs() -> None:
+    reps, term = tension_reps(), ContrastiveTension()
+    first, second = term.pairs(reps)
+    assert len(first) == 5 * 8
+    labels = torch.tensor([1] * 5 + [0] * 35)
+    expected = contrastive_tension(reps.anchor[first], reps.positive[second], labels)
+    assert torch.equal(term.loss(reps), expected)
+    assert term.loss(reps) != ContrastiveTension(ContrastiveTension.Settings(negatives=1)).loss(reps)
+
+
+def test_one_sentence_has_no_second_one() -> None:
+    with pytest.raises(UserError, match=r"needs two sentences in a batch.*training\.batch_size"):
+        ContrastiveTension().loss(tension_reps(1))
+
+
+def margin_term(**data: Any) -> Margin:
+    return Margin(validate(Margin.Settings, {"kind": "margin", **data}, "test"))
+
+
+@pytest.mark.parametrize("similarity", ["dot", "cosine"])
+@pytest.mark.parametrize("loss", ["mse", "kl"])
+def test_the_losses_by_loops(loss: str, similarity: str) -> None:
+    random = torch.Generator().manual_seed(0)
+    a, b, c = (torch.randn(FOUR, 3, generator=random, dtype=torch.float64) for _ in range(3))
+    margins = torch.tensor([1.5, -0.5, 0.0, 2.0])
+    reps = replace(Representations.of(a, b, c.unsqueeze(1)), answers={Margins(): margins})
+    made = margin_term(loss=loss, similarity=similarity, factor=2.0, temperature=0.5)
+    total, gap = 0.0, 0.0
+    for i in range(FOUR):
+        scores = []
+        for other in (b[i], c[i]):
+            dot = float(a[i] @ other)
+            scores.append(2 * (dot if similarity == "dot" else dot / (float(a[i].norm()) * float(other.norm()))))
+        margin = scores[0] - scores[1]
+        gap += abs(margin - float(margins[i])) / FOUR
+        if loss == "mse":
+            total += (margin - float(margins[i])) ** 2 / FOUR
+        else:
+            p, q = (1 / (1 + math.exp(-value / 0.5)) for value in (margin, float(margins[i])))
+            total += 0.25 * (q * math.log(q / p) + (1 - q) * math.log((1 - q) / (1 - p))) / FOUR
+    assert float(made.loss(reps)) == pytest.approx(total, rel=1e-10)
+    assert float(made.diagnose(reps)["margin_gap"]) == pytest.approx(gap, rel=1e-10)
+
+
+def test_rows_without_one_hard_negative_are_refused() -> None:
+    objective = Objective(Pair(), terms=[Margin()])
+    assert objective.label == "margin"
+    for hard in (0, 2):
+        with pytest.raises(UserError, match="needs one hard negative in each row"):
+            objective.check(Context(objective, hard=hard, source="x.tsv", label="margin"))
+
+
+def test_the_loss_and_the_share_inside_the_margin() -> None:
+    random = torch.Generator().manual_seed(1)
+    anchor, positive = torch.randn(2, 5, 4, generator=random)
+    hard = torch.randn(5, 2, 4, generator=random)
+    reps = Representations.of(anchor, positive, hard)
+    losses = set()
+    for settings in ({}, {"margin": 0.2}, {"distance": "cosine"}, {"distance": "manhattan"}):
+        term = Triplet(Triplet.Settings.model_validate(settings))
+        expected = triplet(anchor, positive, hard, margin=term.settings.margin, distance=term.settings.distance)
+        torch.testing.assert_close(term.loss(reps), expected)
+        losses.add(round(float(expected), 6))
+        rows = [
+            float(triplet(anchor[i : i + 1], positive[i : i + 1], hard[i : i + 1, h : h + 1],
+                          margin=term.settings.margin, distance=term.settings.distance)) > 0
+            for i in range(5) for h in range(2)
+        ]  # fmt: skip
+        assert float(term.diagnose(reps)["triplets_inside"]) == pytest.approx(sum(rows) / 10)
+    assert len(losses) == 4, "every setting changes the loss"
+
+
+def test_data_without_hard_negatives_is_refused(tiny_folder: Path) -> None:
+    pairs = open_texts([("A cat.", "A kitten."), ("Rain.", "A train.")])
+    job = TrainJob(text=pairs, recipe="triplet", model=str(tiny_folder), settings=("data.max_length=32",), dev=None)
+    with pytest.raises(UserError, match="the triplet term needs a hard negative in each row"):
+        job.prepare(Silent())
+    with pytest.raises(UserError, match="above 2, the largest cosine distance"):
+        Objective(Pair(), terms=[Triplet(Triplet.Settings(distance="cosine", margin=2.5))])
+
+
+def classifying(encoder: SentenceEncoder, classes: int = 3, seed: int = 1, **settings: object) -> Softmax:
+    term = Softmax(Softmax.Settings.model_validate(settings))
+    term.classes = classes
+    term.begin(encoder, batch_size=4, seed=seed)
+    return term
+
+
+def test_the_first_weights_follow_from_the_seed(encoder: SentenceEncoder) -> None:
+    one, again, other = (classifying(encoder, seed=seed).classifier for seed in (1, 1, 2))
+    assert one is not None
+    assert again is not None
+    assert other is not None
+    assert torch.equal(one.weight, again.weight)
+    assert not torch.equal(one.weight, other.weight)
+    assert one.weight.shape == (3, 3 * encoder.training_dimension)
+    bound = one.in_features**-0.5
+    assert 0.9 * bound < float(one.weight.detach().abs().max()) <= bound
+    wide = classifying(encoder, features=["vectors", "difference", "product"]).classifier
+    assert wide is not None
+    assert wide.in_features == 4 * encoder.training_dimension
+
+
+def test_the_loss_and_the_accuracy(encoder: SentenceEncoder) -> None:
+    term = classifying(encoder)
+    assert term.classifier is not None
+    first, second = torch.randn(2, 6, encoder.training_dimension, generator=torch.Generator().manual_seed(2))
+    classes = torch.tensor([0, 1, 2, 2, 1, 0])
+    reps = replace(Representations.of(first, second), answers={Classes(): classes})
+    features = pair_features(first, second, ["vectors", "difference"])
+    expected = pair_softmax(features, classes, term.classifier.weight, term.classifier.bias)
+    torch.testing.assert_close(term.loss(reps), expected)
+    right = sum(int(term.classifier(row).argmax() == label) for row, label in zip(features, classes, strict=True))
+    assert float(term.diagnose(reps)["softmax_accuracy"]) == pytest.approx(right / 6)
+
+
+def test_what_is_refused(encoder: SentenceEncoder) -> None:
+    with pytest.raises(UserError, match="the data has 1; give rows of at least two classes"):
+        classifying(encoder, classes=1)
+    with pytest.raises(ValidationError, match="name each feature once"):
+        Softmax.Settings(features=("vectors", "vectors"))
+
+
+def test_it_is_trained_checkpointed_and_left_out_of_the_saved_encoder(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    rows = [(sentences[n], sentences[n + 50], ("no", "yes", "maybe")[n % 3]) for n in range(40)]
+    settings = (
+        "training.max_steps=8",
+        "training.batch_size=8",
+        "training.log_every=1",
+        "training.epochs=9",
+        "data.max_length=32",
+    )
+    job = TrainJob(text=open_texts(rows), recipe="sbert", model=str(tiny_folder), settings=settings, dev=None)
+    with pytest.raises(InterruptedRunError):
+        job.run(tmp_path / "run", progress=Stopped(4))
+    saved = load_file(tmp_path / "run" / "checkpoint" / "tensors.safetensors")
+    name = next(name for name in saved if "classifier.weight" in name and name.startswith("objective."))
+    assert saved[name].shape[0] == 3
+    result = job.run(tmp_path / "run", resume=True)
+    assert result.plan is not None
+    assert any(line == "labels     3 classes: maybe, no, yes" for line in result.plan.lines())
+    assert not any("classifier" in name for name in load_file(tmp_path / "run" / "model.safetensors"))
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(0 <= line["softmax_accuracy"] <= 1 for line in lines if "loss" in line)
+
+
+def test_term_is_the_loss_of_views_and_negations() -> None:
+    generator = torch.Generator().manual_seed(0)
+    a, p, n = (torch.randn(6, 4, generator=generator) for _ in range(3))
+    values = set()
+    for alpha, beta in ((0.1, 0.3), (0.2, 0.3), (0.1, 0.6)):
+        term = BidirectionalMargin(BidirectionalMargin.Settings(alpha=alpha, beta=beta))
+        reps = Representations(a, p, a[:, None][:, :0], torch.zeros(6, 2), {term.request: n})
+        loss = term.loss(reps)
+        assert torch.equal(loss, bidirectional_margin(a, p, n, alpha=alpha, beta=beta))
+        values.add(float(loss))
+    assert len(values) == 3
+
+
+def test_margins_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(ValueError, match="alpha is the smaller margin"):
+        BidirectionalMargin.Settings(alpha=0.4, beta=0.3)

@@ -1,0 +1,810 @@
+"""Terms that read tokens, against loops: hidden and replaced tokens, reconstruction, mutual information."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from masked_cases import N, begun, edited, encoder_with_head, rows_of, step
+from naive_attention import attention
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.states import plain_states
+from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.modules.dense import Dense, Projection
+from opencse.modules.masked_lm import MaskedLMHead
+from opencse.objective.context import Context
+from opencse.objective.losses import mutual_information
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
+from opencse.objective.terms.conditional_mlm import ConditionalMLM
+from opencse.objective.terms.denoising import Denoising
+from opencse.objective.terms.local_global import LocalGlobal
+from opencse.objective.terms.replaced_tokens import ReplacedTokens, _Discriminator
+from opencse.objective.vectors.chunks import WHOLE, Chunks
+from opencse.objective.vectors.decoder import CopiedDecoder, NewDecoder
+from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
+from opencse.objective.vectors.replacer import Replacer
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import AnchorTexts, Masked, MaskedViews, Pooled, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.objective.views.dropout import Dropout
+from opencse.progress import Silent
+from opencse.runs.job import TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokenizer, Tokens
+from opencse.training.optimizer import build_optimizer
+from opencse.training.settings import TrainingSettings
+from steps import prepared
+
+
+@pytest.fixture
+def with_lm_head(tiny_encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
+    """The tiny model with a masked-LM head."""
+    encoder = tiny_encoder.twin()
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    return encoder
+
+
+def draw(tokens: Tokens, tokenizer: Tokenizer, rate: float, seed: int = 0) -> tuple[MaskedTokens, Tensor]:
+    copy = mask_tokens(tokens, tokenizer, rate, np.random.default_rng(seed))
+    return copy.masked, copy.labels
+
+
+def inputs_of(encoder: SentenceEncoder, texts: list[str], rate: float = 0.3) -> StepInputs:
+    tokens = encoder.tokenizer.pad(encoder.tokenize(texts))
+    masked, labels = draw(tokens, encoder.tokenizer, rate)
+    n = len(texts) // 2
+    assert len(labels) > n
+    copies: dict[Request[Any], MaskedCopy] = {Masked(rate): MaskedCopy(masked, labels)}
+    return StepInputs(tokens, n, torch.arange(2 * n).reshape(2, n).T, copies)
+
+
+def test_losses_are_those_of_transformers(
+    with_lm_head: SentenceEncoder, tiny_folder: Path, sentences: list[str]
+) -> None:
+    from transformers import BertForMaskedLM
+
+    inputs = inputs_of(with_lm_head, sentences[:12])
+    copy: MaskedCopy = inputs.prepared[Masked(0.3)]
+    reference = BertForMaskedLM.from_pretrained(tiny_folder)  # in eval mode
+    assert not reference.training
+    with torch.no_grad():
+        reps = represent(with_lm_head, inputs, {Sentences(), Masked(0.3)})
+        every = reference(
+            input_ids=copy.masked.tokens.input_ids, attention_mask=copy.masked.tokens.attention_mask
+        ).logits
+    logits = every[copy.masked.positions]
+    assert logits.shape == (len(copy.labels), with_lm_head.tokenizer.vocabulary_size)
+    expected = -logits.log_softmax(dim=1)[torch.arange(len(logits)), copy.labels]
+    assert torch.allclose(reps[Masked(0.3)], expected, atol=1e-5)
+    assert torch.pdist(logits).min() > 1e-3
+    assert expected.diff().abs().median() > 1e-3  # positions in another order would be seen
+    # The contrastive vectors are those of the unmasked texts.
+    own = torch.from_numpy(with_lm_head.encode(sentences[:12]))
+    assert torch.allclose(torch.cat([reps.anchor, reps.positive]), own, atol=1e-5)
+
+
+@pytest.fixture
+def sharp(sharp_folder: Path) -> SentenceEncoder:
+    return encoder_with_head(sharp_folder)
+
+
+@pytest.fixture
+def tokens(sharp: SentenceEncoder, sentences: list[str]) -> Tokens:
+    return rows_of(sharp, sentences, N, 2)
+
+
+def conditional(encoder: SentenceEncoder, **chosen: Any) -> ConditionalMLM:
+    term = ConditionalMLM(ConditionalMLM.Settings.model_validate(chosen))
+    term.name = "terms.conditional_mlm"
+    term.begin(encoder, batch_size=N, seed=0)
+    return term
+
+
+def conditional_step(
+    term: ConditionalMLM, encoder: SentenceEncoder, tokens: Tokens, vectors: Tensor, chunks: Chunks = WHOLE
+) -> Representations:
+    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
+    copy = request.prepare(tokens, encoder.tokenizer, np.random.default_rng(1))
+    keys = torch.zeros(N, 2, dtype=torch.int64)
+    inputs = StepInputs(tokens, N, keys, {request: copy}, noise_seed=3, chunks=chunks)
+    head = torch.zeros(N, 5)  # what the head makes of them does not count
+    reps = Representations(head, head, head.unsqueeze(1)[:, :0], keys, {request: copy, Pooled(): vectors})
+    return replace(reps, computed={term.name: term.compute(inputs, reps)})
+
+
+def some_vectors() -> Tensor:
+    return torch.randn(2 * N, 32, generator=torch.Generator().manual_seed(1)).double().requires_grad_()
+
+
+def naive_loss(term: ConditionalMLM, encoder: SentenceEncoder, reps: Representations, vectors: Tensor) -> Tensor:
+    (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
+    copy, reader = reps[request], term.reader
+    assert reader is not None
+    labels, losses = copy.labels.tolist(), []
+    with torch.no_grad():
+        lower = plain_states(encoder.backbone, copy.masked.tokens, need_all=True)[encoder.depth // 2]
+    for row, vector in enumerate(vectors):
+        real = int(copy.masked.tokens.attention_mask[row].sum())
+        x = torch.stack([vector, *lower[row, 1:real]])
+        for layer in reader.layers.layers:
+            weights = dict(layer.named_parameters())
+
+            def norm(name: str, x: Tensor, weights: dict[str, Tensor] = weights) -> Tensor:
+                centred = x - x.mean(dim=1, keepdim=True)
+                scaled = centred / (centred.square().mean(dim=1, keepdim=True) + 1e-12).sqrt()
+                return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+            own = {k.removeprefix("self_attn."): w for k, w in weights.items() if k.startswith("self_attn.")}
+            x = norm("norm1", x + attention(x, x, own, 2, [list(range(real))] * real))
+            inner = x @ weights["linear1.weight"].T + weights["linear1.bias"]
+            inner = inner * 0.5 * (1 + torch.erf(inner / 2**0.5))
+            x = norm("norm2", x + inner @ weights["linear2.weight"].T + weights["linear2.bias"])
+        logits = reader.head(x)
+        for t in range(real):
+            if copy.masked.positions[row, t]:
+                losses.append(torch.logsumexp(logits[t], dim=0) - logits[t, labels.pop(0)])
+    return sum(losses, torch.zeros(())) / len(losses)
+
+
+@pytest.mark.parametrize("chunks", [WHOLE, Chunks(4)], ids=str)
+def test_loss_and_gradients_are_those_of_loops(chunks: Chunks, sharp: SentenceEncoder, tokens: Tokens) -> None:
+    sharp.double()
+    term = conditional(sharp).double().eval()
+    vectors = some_vectors()
+    reps = conditional_step(term, sharp, tokens, vectors, chunks)
+    results: list[dict[str, Tensor]] = []
+    for loss in (term.loss(reps), naive_loss(term, sharp, reps, vectors)):
+        term.zero_grad()
+        vectors.grad = None
+        torch.autograd.backward([loss])
+        assert vectors.grad is not None
+        grads = {name: p.grad.clone() for name, p in term.named_parameters() if p.grad is not None}
+        results.append({"loss": loss.detach(), "vectors": vectors.grad.clone(), **grads})
+    assert results[0].keys() == results[1].keys()
+    assert len(results[0]) > 25
+    assert not any("lower" in name for name in results[0])
+    for name, one in results[0].items():
+        torch.testing.assert_close(one, results[1][name], atol=1e-10, rtol=1e-10, msg=name)
+    hidden = reps.computed[term.name][:, 1] > 0
+    assert hidden.sum() > 3
+    assert vectors.grad is not None
+    assert (vectors.grad.abs().amax(dim=1)[hidden] > 1e-8).all(), "every text's own vector"
+
+
+def test_every_setting_changes_the_loss(sharp: SentenceEncoder, tokens: Tokens) -> None:
+    cases: list[dict[str, Any]] = [{}, {"depth": 2}, {"layers": 1}, {"rate": 0.2}, {"masking": "all"}]
+    losses = []
+    for chosen in cases:
+        term = conditional(sharp, **chosen).eval()
+        losses.append(float(term.loss(conditional_step(term, sharp, tokens, some_vectors().float()))))
+    assert len({round(loss, 6) for loss in losses}) == len(cases)
+
+
+def test_the_vectors_that_are_read_are_those_before_the_head(sharp: SentenceEncoder, tokens: Tokens) -> None:
+    sharp.eval()
+    random = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        expected = sharp(tokens).sentence
+    for head in (Dense.linear_head(32, random, 8), Projection(32, random)):
+        sharp.projection = head
+        for chunks in (WHOLE, Chunks(4)):
+            inputs = StepInputs(tokens, N, torch.zeros(N, 2, dtype=torch.int64), chunks=chunks)
+            reps = represent(sharp, inputs, [Sentences(), Pooled()])
+            torch.testing.assert_close(reps[Pooled()], expected)
+            assert reps.anchor.shape == (N, head.out_features)
+            sharp.zero_grad()
+            torch.autograd.backward([reps[Pooled()].square().sum()])
+            assert all(p.grad is None for p in head.parameters())
+            assert any(p.grad is not None for p in sharp.backbone.parameters())
+
+
+def test_what_it_cannot_be_combined_with(sharp: SentenceEncoder) -> None:
+    objective = Objective(Dropout(), terms=[ConditionalMLM(ConditionalMLM.Settings(depth=9))])
+    with pytest.raises(UserError, match=r"fewer than the 9 .*leave objective\.terms\.conditional_mlm\.depth"):
+        objective.check(Context(objective, encoder=sharp, model="tiny"))
+    objective = Objective(Dropout(), terms=[ConditionalMLM()])
+    mini = SentenceEncoder("opencse-mini", device="cpu")
+    with pytest.raises(UserError, match="has no layers, and the conditional_mlm term"):
+        objective.check(Context(objective, encoder=mini, model="opencse-mini"))
+
+
+# The generator
+
+
+# The discriminator
+
+
+def naive_logits(network: _Discriminator, ids: list[int], real: int, vector: Tensor) -> Tensor:
+    """(length, 2) of one text by the formulas of BERT; ``ids`` beyond ``real`` are padding, which nobody attends to."""
+    weights = dict(network.backbone.named_parameters())
+    heads, hidden = network.backbone.config.num_attention_heads, len(vector)
+    size = hidden // heads
+
+    def linear(name: str, x: Tensor) -> Tensor:
+        return torch.stack([weights[f"{name}.weight"] @ row + weights[f"{name}.bias"] for row in x])
+
+    def norm(name: str, x: Tensor) -> Tensor:
+        centred = x - x.mean(dim=1, keepdim=True)
+        scaled = centred / (centred.square().mean(dim=1, keepdim=True) + 1e-12).sqrt()
+        return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    words = weights["embeddings.word_embeddings.weight"]
+    rows = [
+        (words[token] if place < real else words[token].detach())  # the embedding of padding is not trained
+        + weights["embeddings.position_embeddings.weight"][place]
+        + weights["embeddings.token_type_embeddings.weight"][0]
+        for place, token in enumerate(ids)
+    ]
+    x = norm("embeddings.LayerNorm", torch.stack(rows))
+    x = torch.stack([vector, *x[1:]])
+    for number in range(network.backbone.config.num_hidden_layers):
+        at = f"encoder.layer.{number}"
+        q, k, v = (linear(f"{at}.attention.self.{part}", x) for part in ("query", "key", "value"))
+        mixed = []
+        for head in range(heads):
+            part = slice(head * size, (head + 1) * size)
+            scores = q[:, part] @ k[:real, part].T / size**0.5
+            mixed.append(scores.softmax(dim=1) @ v[:real, part])
+        x = norm(
+            f"{at}.attention.output.LayerNorm", x + linear(f"{at}.attention.output.dense", torch.cat(mixed, dim=1))
+        )
+        inner = linear(f"{at}.intermediate.dense", x)
+        inner = inner * 0.5 * (1 + torch.erf(inner / 2**0.5))
+        x = norm(f"{at}.output.LayerNorm", x + linear(f"{at}.output.dense", inner))
+    return torch.stack([network.classify.weight @ row + network.classify.bias for row in x])
+
+
+def naive_replaced(term: ReplacedTokens, tokens: Tokens, ids: Tensor, vectors: Tensor) -> Tensor:
+    assert term.discriminator is not None
+    losses = []
+    for row, vector in enumerate(vectors):
+        real = int(tokens.attention_mask[row].sum())
+        read = real if term.settings.padding == "ignored" else ids.shape[1]
+        logits = naive_logits(term.discriminator, ids[row, :read].tolist(), real, vector)
+        for place in range(read):
+            replaced = int(place < real and ids[row, place] != tokens.input_ids[row, place])
+            losses.append(torch.logsumexp(logits[place], dim=0) - logits[place, replaced])
+    return sum(losses, torch.zeros(())) / len(losses)
+
+
+def gradients(loss: Tensor, term: ReplacedTokens, vectors: Tensor) -> dict[str, Tensor]:
+    assert term.discriminator is not None
+    term.zero_grad()
+    vectors.grad = None
+    torch.autograd.backward([loss])
+    named = {name: p.grad for name, p in term.discriminator.named_parameters() if p.grad is not None}
+    assert vectors.grad is not None
+    return {"loss": loss.detach(), "vectors": vectors.grad.clone(), **{name: g.clone() for name, g in named.items()}}
+
+
+@pytest.mark.parametrize(
+    ("packed", "padding", "chunks"),
+    [
+        (False, "ignored", WHOLE),
+        (True, "ignored", WHOLE),
+        (False, "counted", WHOLE),
+        (True, "counted", Chunks(3)),
+        (True, "ignored", Chunks(3)),
+    ],
+    ids=str,
+)
+def test_replaced_tokens_are_those_of_loops(
+    packed: bool,
+    padding: str,
+    chunks: Chunks,
+    sharp: SentenceEncoder,
+    tokens: Tokens,
+) -> None:
+    sharp.computation = "packed" if packed else "transformers"
+    term = begun(sharp, padding=padding, rate=0.4).double().eval()
+    assert term.discriminator is not None
+    assert (term.discriminator.computation == "packed") is (packed and padding == "ignored")
+    vectors = torch.randn(2 * N, 32, generator=torch.Generator().manual_seed(1)).double().requires_grad_()
+    inputs, reps = step(term, tokens, vectors, chunks)
+    ids = edited(term, inputs, reps)
+    assert 10 < int((ids != tokens.input_ids).sum()) < ids.numel()
+    reps = replace(reps, computed={term.name: term.compute(inputs, reps)})
+    ours = gradients(term.loss(reps), term, vectors)
+    theirs = gradients(naive_replaced(term, tokens, ids, vectors), term, vectors)
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 40
+    for name, one in ours.items():
+        torch.testing.assert_close(one, theirs[name], atol=1e-10, rtol=1e-10, msg=name)
+    assert ours["vectors"].abs().amax(dim=1).min() > 1e-8, "every text's own vector"
+
+
+def test_the_log_counts_what_is_found(sharp: SentenceEncoder, tokens: Tokens) -> None:
+    term = begun(sharp, rate=0.4).eval()
+    assert term.discriminator is not None
+    inputs, reps = step(term, tokens, torch.randn(2 * N, 32))
+    replaced = (edited(term, inputs, reps) != tokens.input_ids).sum() / tokens.attention_mask.sum()
+    with torch.no_grad():
+        term.discriminator.classify.weight.zero_()
+        for bias, expected in (((1.0, 0.0), (0.0, 1.0)), ((0.0, 1.0), (1.0, 0.0))):
+            term.discriminator.classify.bias.copy_(torch.tensor(bias))
+            told = term.diagnose(replace(reps, computed={term.name: term.compute(inputs, reps)}))
+            assert told["replaced_share"] == replaced
+            assert (float(told["replaced_found"]), float(told["originals_found"])) == expected
+    assert term.diagnose(reps) == {}
+
+
+# Runs
+
+
+def job(model: Path, *settings: str) -> TrainJob:
+    asked = (
+        "training.max_steps=3",
+        "training.batch_size=4",
+        "training.log_every=1",
+        "training.learning_rate=1e-3",
+        *settings,
+    )
+    return TrainJob(
+        text=Source(str(sample.TRAIN)),
+        recipe="diffcse:reference",
+        model=str(model),
+        settings=asked,
+        dev=None,
+        device="cpu",
+    )
+
+
+def headless(model: Path) -> Path:
+    """The same model without its masked-LM head."""
+    folder = model.with_name("headless")
+    if not folder.exists():
+        SentenceEncoder(model, device="cpu").save(folder)
+    return folder
+
+
+REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
+    "no layers": (
+        lambda model: TrainJob(text=Source(str(sample.TRAIN)), recipe="diffcse", dev=None, device="cpu"),
+        r"opencse-mini: has no layers, and the replaced_tokens term needs a discriminator",
+    ),
+    "size": (
+        lambda model: job(model, "encoder.head.size=8"),
+        r"8 dimensions, where tokens have 32; leave encoder\.head\.size out",
+    ),
+    "vocabulary": (
+        lambda model: job(model, "objective.terms.replaced_tokens.generator=opencse-mini"),
+        r"has another vocabulary than the model that is trained, .* choose another generator",
+    ),
+    "no head in the start": (
+        lambda model: job(headless(model)),
+        r"no masked-language-model head .* or set a generator: objective\.terms\.replaced_tokens\.generator=MODEL$",
+    ),
+    "no head in the generator": (
+        lambda model: job(model, f"objective.terms.replaced_tokens.generator={headless(model)}"),
+        r"no masked-language-model head .* or choose another generator$",
+    ),
+    "no model": (
+        lambda model: job(model, "objective.terms.replaced_tokens.generator=./nowhere"),
+        r"\./nowhere: no such folder",
+    ),
+    "no rate": (lambda model: job(model, "objective.terms.replaced_tokens.rate=0"), r"greater than 0"),
+    "a batch of one": (lambda model: job(model, "training.batch_size=1"), r"batch"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_it_cannot_be_combined_with_is_reported_in_one_line(case: str, sharp_folder: Path) -> None:
+    made, words = REFUSED[case]
+    with pytest.raises(UserError, match=words) as caught:
+        made(sharp_folder).prepare(Silent())
+    assert "\n" not in str(caught.value)
+
+
+def test_what_it_needs_of_the_start(sharp: SentenceEncoder) -> None:
+    objective = Objective(Dropout(), negatives=[InBatch()], terms=[ReplacedTokens()])
+    sharp.tokenizer.hf.mask_token = None
+    with pytest.raises(UserError, match="no mask token, which the replaced_tokens term needs"):
+        objective.check(Context(objective, encoder=sharp, model="tiny"))
+
+
+@torch.no_grad()
+def guesses(encoder: SentenceEncoder, masked: list[int]) -> Tensor:
+    """(length, vocabulary) logits of one text without padding."""
+    assert encoder.lm_head is not None
+    with encoder.without_dropout():
+        hidden = encoder.backbone(input_ids=torch.tensor([masked])).last_hidden_state[0]
+        logits: Tensor = encoder.lm_head(hidden)
+    return logits.double()
+
+
+@pytest.mark.parametrize("chunks", [WHOLE, Chunks(3)], ids=["whole", "chunks"])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("masking", ["bert", "all"])
+def test_the_best_guess_everywhere(
+    masking: str, packed: bool, chunks: Chunks, sharp: SentenceEncoder, tokens: Tokens
+) -> None:
+    sharp.computation = "packed" if packed else "transformers"
+    term = begun(sharp, masking=masking, pick="best", places="all", rate=0.5)
+    inputs, reps = step(term, tokens, torch.zeros(2 * N, 32), chunks)
+    ids = edited(term, inputs, reps)
+    copy: MaskedCopy = next(iter(inputs.prepared.values()))
+    wrong = 0
+    for row, length in enumerate(tokens.attention_mask.sum(dim=1).tolist()):
+        best = guesses(sharp, copy.masked.tokens.input_ids[row, :length].tolist()).argmax(dim=1)
+        assert ids[row, 1:length].tolist() == best[1:].tolist()
+        assert torch.equal(ids[row, length:], tokens.input_ids[row, length:])
+        wrong += int((best != tokens.input_ids[row, :length]).sum())
+    assert torch.equal(ids[:, 0], tokens.input_ids[:, 0])
+    assert wrong > 20
+    hidden = copy.masked.positions
+    share = (copy.masked.tokens.input_ids == sharp.tokenizer.hf.mask_token_id)[hidden].float().mean()
+    assert share == 1 if masking == "all" else 0.5 < share < 1
+
+
+@pytest.mark.parametrize("chunks", [WHOLE, Chunks(3)], ids=["whole", "chunks"])
+def test_draws_at_the_hidden_tokens_alone(chunks: Chunks, sharp: SentenceEncoder, tokens: Tokens) -> None:
+    """A draw is the first token at which the probabilities, added up, are more than its number."""
+    term = begun(sharp, rate=0.5)
+    inputs, reps = step(term, tokens, torch.zeros(2 * N, 32), chunks)
+    ids = edited(term, inputs, reps)
+    copy: MaskedCopy = next(iter(inputs.prepared.values()))
+    numbers = torch.rand(ids.shape, generator=term.noise(reps))
+    drawn = 0
+    for row, length in enumerate(tokens.attention_mask.sum(dim=1).tolist()):
+        logits = guesses(sharp, copy.masked.tokens.input_ids[row, :length].tolist())
+        logits[:, sharp.tokenizer.hf.all_special_ids] = -torch.inf
+        for place in range(ids.shape[1]):
+            if not copy.masked.positions[row, place]:
+                assert ids[row, place] == tokens.input_ids[row, place]
+                continue
+            total = 0.0
+            token = -1
+            for probability in logits[place].softmax(dim=0).tolist():
+                token += 1
+                total += probability
+                if total > float(numbers[row, place]):
+                    break
+            assert int(ids[row, place]) == token
+            drawn += 1
+    assert drawn > 20
+
+
+def test_nothing_beyond_the_vocabulary_is_guessed(sharp: SentenceEncoder) -> None:
+    size = sharp.tokenizer.vocabulary_size
+    for pick in ("sample", "best"):
+        replacer = begun(sharp, pick=pick).replacer
+        assert replacer is not None
+        logits = torch.zeros(50, size + 7)
+        logits[:, size:] = 90
+        assert int(replacer._sample(logits, torch.linspace(0, 0.999, 50)).max()) < size
+
+
+def test_a_text_beyond_the_generator_is_refused(sharp: SentenceEncoder, tokens: Tokens) -> None:
+    term = begun(sharp)
+    assert isinstance(term.replacer, Replacer)
+    term.replacer.model.max_length = 5
+    inputs, reps = step(term, tokens, torch.zeros(2 * N, 32))
+    with pytest.raises(UserError, match=r"^the generator reads 5 tokens, and a text has \d+; set data\.max_length=5$"):
+        edited(term, inputs, reps)
+
+
+COPY, UNTIED = {"kind": "copy", "tied": True}, {"kind": "copy", "tied": False}
+NEW = {"kind": "new", "layers": 2, "heads": 2, "width": 24}
+KINDS = [COPY, UNTIED, NEW, {**NEW, "noise": 0.0}]
+
+
+@pytest.fixture
+def once(sharp: SentenceEncoder, sentences: list[str]) -> Tokens:
+    return rows_of(sharp, sentences, N, 1)
+
+
+def denoising(encoder: SentenceEncoder, decoder: dict[str, Any], **more: Any) -> Denoising:
+    term = Denoising(Denoising.Settings.model_validate({"decoder": decoder, **more}))
+    term.name = "terms.denoising"
+    term.begin(encoder, batch_size=N, seed=0)
+    return term.eval()
+
+
+def loss_of(term: Denoising, tokens: Tokens, vectors: Tensor, chunks: Chunks = WHOLE) -> Tensor:
+    keys = torch.zeros(N, 1, dtype=torch.int64)
+    inputs = StepInputs(tokens, N, keys, {AnchorTexts(): tokens}, noise_seed=3, chunks=chunks)
+    hard = vectors.unsqueeze(1)[:, :0]
+    reps = Representations(vectors, vectors, hard, keys, {AnchorTexts(): tokens}, noise_seed=3)
+    return term.loss(replace(reps, computed={term.name: term.compute(inputs, reps)}))
+
+
+def anchor_vectors() -> Tensor:
+    return torch.randn(N, 32, generator=torch.Generator().manual_seed(1)).double().requires_grad_()
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_tsdae_is_that_of_sentence_transformers(
+    tied: bool,
+    sharp_folder: Path,
+    sharp: SentenceEncoder,
+    once: Tokens,
+    sentences: list[str],
+) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.losses import DenoisingAutoEncoderLoss
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    theirs_encoder = SentenceTransformer(modules=[Transformer(str(sharp_folder)), Pooling(32, "cls")], device="cpu")
+    theirs = DenoisingAutoEncoderLoss(
+        theirs_encoder, decoder_name_or_path=str(sharp_folder), tie_encoder_decoder=tied
+    ).eval()
+    term = denoising(sharp, {"kind": "copy", "tied": tied})
+    assert isinstance(term.decoder, CopiedDecoder)
+    wanted = theirs.decoder.bert.state_dict()
+    cross = {name: value for name, value in wanted.items() if "crossattention" in name}
+    assert len(cross) > 20
+    term.decoder.backbone.load_state_dict(cross, strict=False)
+    for name, value in term.decoder.backbone.state_dict().items():
+        assert torch.equal(value, wanted[name]), name
+    damaged = sharp.tokenizer.pad(sharp.tokenizer.encode([" ".join(s.split()[::2]) for s in sentences[:N]], 24))
+    batches = [{"input_ids": one.input_ids, "attention_mask": one.attention_mask} for one in (damaged, once)]
+    vectors = sharp(damaged).vectors
+    ours, their = loss_of(term, once, vectors), theirs(batches, None)
+    torch.testing.assert_close(ours, their, atol=1e-5, rtol=1e-5)
+    torch.autograd.backward([ours])
+    torch.autograd.backward([their])
+    backbone: Any = theirs_encoder[0].auto_model
+    own = dict(sharp.backbone.named_parameters())
+    reached = {name: p.grad for name, p in backbone.named_parameters() if p.grad is not None}
+    assert len(reached) > 40
+    for name, gradient in reached.items():
+        torch.testing.assert_close(own[name].grad, gradient, atol=1e-4, rtol=1e-3, msg=name)
+
+
+def naive_new(term: Denoising, tokens: Tokens, vectors: Tensor, heads: int) -> Tensor:
+    """The loss of a new decoder by the formulas of a transformer decoder with normalisation after each block."""
+    decoder = term.decoder
+    assert isinstance(decoder, NewDecoder)
+    losses = []
+    for row, vector in enumerate(vectors):
+        ids = tokens.input_ids[row, : int(tokens.attention_mask[row].sum())]
+        read = ids[: len(ids) - decoder.ahead]
+        with torch.no_grad():
+            x = decoder.embeddings(read.unsqueeze(0))[0]
+        seen = [list(range(t + 1 if decoder.ahead else len(read))) for t in range(len(read))]
+        for layer in decoder.layers.layers:
+            weights = dict(layer.named_parameters())
+
+            def part(prefix: str, weights: dict[str, Tensor] = weights) -> dict[str, Tensor]:
+                return {k.removeprefix(prefix): w for k, w in weights.items() if k.startswith(prefix)}
+
+            def norm(name: str, x: Tensor, weights: dict[str, Tensor] = weights) -> Tensor:
+                centred = x - x.mean(dim=1, keepdim=True)
+                scaled = centred / (centred.square().mean(dim=1, keepdim=True) + 1e-5).sqrt()
+                return scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+            x = norm("norm1", x + attention(x, x, part("self_attn."), heads, seen))
+            memory = vector.unsqueeze(0)
+            x = norm("norm2", x + attention(x, memory, part("multihead_attn."), heads, [[0]] * len(x)))
+            inner = (x @ weights["linear1.weight"].T + weights["linear1.bias"]).clamp(min=0)
+            x = norm("norm3", x + inner @ weights["linear2.weight"].T + weights["linear2.bias"])
+        logits = decoder.head(x)
+        for t in range(len(read)):
+            losses.append(torch.logsumexp(logits[t], dim=0) - logits[t, ids[t + decoder.ahead]])
+    return sum(losses, torch.zeros(())) / len(losses)
+
+
+@pytest.mark.parametrize(("noise", "chunks"), list(itertools.product([0.0, 0.8], [WHOLE, Chunks(3)])), ids=str)
+def test_a_new_decoder_is_that_of_loops(noise: float, chunks: Chunks, sharp: SentenceEncoder, once: Tokens) -> None:
+    sharp.double()
+    term = denoising(sharp, {**NEW, "noise": noise}).double()
+    vectors = anchor_vectors()
+    ours = loss_of(term, once, vectors, chunks)
+    theirs = naive_new(term, once, vectors, heads=2)
+    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
+    found: list[dict[str, Tensor]] = []
+    for loss in (ours, theirs):
+        term.zero_grad()
+        vectors.grad = None
+        torch.autograd.backward([loss])
+        assert vectors.grad is not None
+        grads = {name: p.grad.clone() for name, p in term.named_parameters() if p.grad is not None}
+        found.append({"vectors": vectors.grad.clone(), **grads})
+    assert found[0].keys() == found[1].keys()
+    assert len(found[0]) > 40
+    for name, one in found[0].items():
+        torch.testing.assert_close(one, found[1][name], atol=1e-10, rtol=1e-10, msg=name)
+    assert found[0]["vectors"].abs().amax(dim=1).min() > 1e-8, "every text's own vector"
+
+
+@pytest.mark.parametrize("decoder", KINDS, ids=str)
+def test_chunks_and_the_order_of_the_batch_mean_nothing(
+    decoder: dict[str, Any], sharp: SentenceEncoder, once: Tokens
+) -> None:
+    sharp.double()
+    term = denoising(sharp, decoder).double()
+    vectors = anchor_vectors()
+    plain = loss_of(term, once, vectors)
+    torch.testing.assert_close(loss_of(term, once, vectors, Chunks(3)), plain, atol=1e-12, rtol=0)
+    order = torch.tensor([2, 0, 3, 1])
+    moved = Tokens(once.input_ids[order], once.attention_mask[order])
+    torch.testing.assert_close(loss_of(term, moved, vectors[order]), plain, atol=1e-12, rtol=0)
+    swapped = loss_of(term, once, vectors[order])
+    assert (swapped - plain).abs() > 1e-6, "each text has its own vector"
+
+
+def test_tied_weights_are_trained_once_and_the_anchors_alone_are_encoded(
+    sharp_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    run = prepared("tsdae", sharp_folder, tmp_path, sentences)
+    inputs = run.inputs.build(run.batches.batch(0), 0)
+    assert len(inputs.tokens) == inputs.examples
+    texts = inputs.prepared[AnchorTexts()]
+    assert (inputs.tokens.attention_mask.sum(dim=1) < texts.attention_mask.sum(dim=1)).any()
+    term = run.objective.terms[0]
+    assert isinstance(term, Denoising)
+    shared = {id(p) for p in run.encoder.parameters()} & {id(p) for p in term.parameters()}
+    assert len(shared) > 40
+    parameters = [*run.encoder.parameters(), *run.objective.parameters()]
+    optimizer = build_optimizer(parameters, TrainingSettings())
+    trained = [id(p) for group in optimizer.param_groups for p in group["params"]]
+    assert len(trained) == len(set(trained)) == len(set(map(id, parameters)))
+    losses = run.objective(run.objective.represent(run.encoder, inputs))
+    assert list(losses.losses) == ["denoising"]
+    assert run.encoder.lm_head is None
+    untied = prepared("tsdae:untied", sharp_folder, tmp_path, sentences)
+    assert not {id(p) for p in untied.encoder.parameters()} & {id(p) for p in untied.objective.parameters()}
+
+
+def test_what_denoising_cannot_be_combined_with(sharp: SentenceEncoder) -> None:
+    objective = Objective(Dropout(), terms=[Denoising()])
+    sharp.projection = Dense.linear_head(32, torch.Generator().manual_seed(0), 8)
+    with pytest.raises(UserError, match="as to a token: 8 dimensions, where tokens have 32"):
+        objective.check(Context(objective, encoder=sharp, model="tiny"))
+    mini = SentenceEncoder("opencse-mini", device="cpu")
+    with pytest.raises(UserError, match="has no layers, and the denoising term needs a decoder"):
+        objective.check(Context(objective, encoder=mini, model="opencse-mini"))
+    with pytest.raises(UserError, match=r"dual_encoder is about the positives, and no part .* reads them"):
+        Objective(Dropout(), terms=[Denoising()], dual_encoder=True)
+    random = np.random.default_rng(0)
+    assert AnchorTexts().prepare("texts", None, random) == "texts"  # type: ignore[arg-type, comparison-overlap]
+
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 60,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "max_position_embeddings": 40,
+}
+
+
+def with_backbone(encoder: SentenceEncoder, masked_lm: Any) -> SentenceEncoder:
+    backbone = getattr(masked_lm, masked_lm.base_model_prefix)
+    encoder.backbone = backbone
+    encoder.lm_head = MaskedLMHead(masked_lm, backbone.get_input_embeddings())
+    return encoder.eval()
+
+
+def made(kind: str) -> Any:
+    import transformers
+
+    torch.manual_seed(0)
+    config = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "mpnet": "MPNet"}[kind]
+    return getattr(transformers, f"{config}ForMaskedLM")(getattr(transformers, f"{config}Config")(**SIZES))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "xlm-roberta"])
+def test_a_copied_decoder_reads_the_text_so_far_and_the_vector(kind: str, encoder: SentenceEncoder) -> None:
+    decoder = CopiedDecoder(with_backbone(encoder, made(kind)), 0, tied=False, reader="denoising term").eval()
+    ids = torch.tensor([[4, 9, 12, 33, 5]])
+    tokens = Tokens(ids, torch.ones_like(ids))
+    vector = torch.randn(1, 16)
+    states = decoder(tokens, vector)
+    assert states.shape == (1, 4, 16)
+    other = decoder(Tokens(ids.where(torch.arange(5) < 2, 20), tokens.attention_mask), vector)
+    assert torch.equal(states[:, :2], other[:, :2])
+    assert not torch.allclose(states[:, 2:], other[:, 2:])
+    assert not torch.allclose(states, decoder(tokens, vector + 1))
+    words = decoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    assert decoder.head.lm.get_output_embeddings().weight is words.weight
+    assert words.weight is not encoder.backbone.get_input_embeddings().weight
+
+
+def test_what_is_no_decoder_is_refused(encoder: SentenceEncoder, tiny_folder: Any) -> None:
+    with pytest.raises(UserError, match=r"a mpnet backbone cannot be a decoder .*decoder\.kind=new"):
+        CopiedDecoder(with_backbone(encoder.twin(), made("mpnet")), 0, tied=True, reader="denoising term")
+    sizes: dict[str, Any] = {"layers": 1, "width": 8, "dropout": 0.1, "noise": 0.5, "reader": "denoising term"}
+    NewDecoder(with_backbone(encoder.twin(), made("mpnet")), 0, heads=2, **sizes)
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    encoder.lm_head = load_masked_lm_head(tiny_folder, words)
+    with pytest.raises(UserError, match="3 attention heads do not divide 32"):
+        NewDecoder(encoder, 0, heads=3, **sizes)
+    encoder.adapted = True
+    with pytest.raises(UserError, match=r"trained by adapters; set objective\.terms\.denoising\.decoder\.tied=false"):
+        CopiedDecoder(encoder, 0, tied=True, reader="denoising term")
+
+
+@pytest.fixture
+def local_tokens(encoder: SentenceEncoder, sentences: list[str]) -> Tokens:
+    ids = encoder.tokenizer.encode([" ".join(sentences[i].split()[: 2 + 2 * i]) for i in range(N)], 24)
+    return encoder.tokenizer.pad(ids)
+
+
+def local(encoder: SentenceEncoder, **chosen: Any) -> LocalGlobal:
+    term = LocalGlobal(LocalGlobal.Settings.model_validate(chosen))
+    term.name = "terms.local_global"
+    term.begin(encoder, batch_size=N, seed=0)
+    return term.eval()
+
+
+def local_step(term: LocalGlobal, tokens: Tokens, chunks: Chunks = WHOLE) -> Representations:
+    keys = torch.zeros(len(tokens), 1, dtype=torch.int64)
+    answers: dict[Request[Any], Any] = {AnchorTexts(): tokens}
+    inputs = StepInputs(tokens, len(tokens), keys, answers, noise_seed=3, chunks=chunks)
+    none = torch.zeros(len(tokens), 0)
+    reps = Representations(none, none, none.unsqueeze(1)[:, :0], keys, answers, noise_seed=3)
+    return replace(reps, computed={term.name: term.compute(inputs, reps)})
+
+
+def naive_local(term: LocalGlobal, tokens: Tokens) -> Tensor:
+    network = term.network
+    assert network is not None
+    states = plain_states(network.backbone, tokens)[-1]
+    local = torch.zeros_like(states)
+    texts = []
+    for row in range(len(tokens)):
+        real, vectors = int(tokens.attention_mask[row].sum()), []
+        for t in range(real):
+            pieces: list[Tensor] = []
+            for convolution in network.convolutions:
+                weight, bias = (
+                    dict(convolution.named_parameters())["weight"],
+                    dict(convolution.named_parameters())["bias"],
+                )
+                reach = weight.shape[2] // 2
+                piece: Tensor = bias
+                for tap in range(weight.shape[2]):
+                    if 0 <= t + tap - reach < real:
+                        piece = piece + weight[:, :, tap] @ states[row, t + tap - reach]
+                pieces.append(piece)
+            vectors.append(torch.cat(pieces))
+        stacked = torch.stack(vectors)
+        texts.append(stacked.mean(dim=0))
+        padding = torch.zeros(local.shape[1] - real, stacked.shape[1], dtype=stacked.dtype)
+        local = torch.cat([local[:row], torch.cat([stacked, padding]).unsqueeze(0), local[row + 1 :]])
+    return mutual_information(local, tokens.attention_mask, torch.stack(texts))
+
+
+@pytest.mark.parametrize(("packed", "chunks"), [(False, WHOLE), (True, WHOLE), (False, Chunks(3))], ids=str)
+def test_local_vectors_are_those_of_loops(
+    packed: bool, chunks: Chunks, encoder: SentenceEncoder, local_tokens: Tokens
+) -> None:
+    encoder.computation = "packed" if packed else "transformers"
+    encoder.double()
+    term = local(encoder).double()
+    results: list[dict[str, Tensor]] = []
+    for loss in (
+        term.loss(local_step(term, local_tokens, chunks)),
+        naive_local(term, local_tokens),
+    ):
+        term.zero_grad()
+        torch.autograd.backward([loss])
+        assert encoder.backbone.get_parameter("encoder.layer.0.output.dense.weight").grad is not None
+        grads = {name: p.grad.clone() for name, p in term.named_parameters() if p.grad is not None}
+        results.append({"loss": loss.detach(), **grads})
+    assert len(results[0]) > 40
+    for name, one in results[0].items():
+        torch.testing.assert_close(one, results[1][name], atol=1e-10, rtol=1e-10, msg=name)
+
+
+def test_what_local_vectors_cannot_be_combined_with() -> None:
+    objective = Objective(Dropout(), terms=[LocalGlobal()])
+    mini = SentenceEncoder("opencse-mini", device="cpu")
+    with pytest.raises(UserError, match="has no layers, and the local_global term"):
+        objective.check(Context(objective, encoder=mini, model="opencse-mini"))
