@@ -11,7 +11,7 @@ from pydantic import Field
 from opencse.errors import UserError, shortened
 from opencse.numerals import number_of
 from opencse.settings import Settings
-from opencse.text.scripts import is_unicode
+from opencse.text.scripts import folded, is_unicode
 
 TARGET = 20
 """Queries to aim for."""
@@ -137,8 +137,8 @@ class Labels(Settings):
 
     def number_of(self, text: str) -> int | None:
         """The number of the query with a text, whatever its case and spaces; None if there is none."""
-        same = _compared(text)
-        return next((one.number for one in self.queries if _compared(one.text) == same), None)
+        same = folded(text)
+        return next((one.number for one in self.queries if folded(one.text) == same), None)
 
     def with_query(self, text: str) -> tuple[Self, int]:
         """Adds a query; returns its number too. A query that exists is not added again.
@@ -245,7 +245,3 @@ def ranks_by_text(rankings: Mapping[str, Sequence[str]]) -> dict[str, dict[str, 
         for rank, text_id in enumerate(ids, start=1):
             ranks.setdefault(text_id, {})[name] = rank
     return ranks
-
-
-def _compared(text: str) -> str:
-    return " ".join(text.split()).casefold()

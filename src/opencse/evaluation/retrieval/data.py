@@ -16,6 +16,7 @@ from opencse.evaluation.suite import TaskData
 from opencse.io import require_folder
 from opencse.numerals import number_of
 from opencse.text.files.lines import COMPRESSED, read_objects
+from opencse.text.scripts import folded
 from opencse.text.values import require_text
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
@@ -33,9 +34,9 @@ class RetrievalTask:
         queries: n texts.
         judged: n mappings, document position -> relevance (an integer; above 0 is relevant, at least one is).
         without_relevant: judged queries that were left out, since no document is relevant to them.
-        copies: id of each further document that has the text of one of the m -> the position of that one, which is
-            ranked for all of them with the highest of their judgements.
-        own_documents: query id -> position of the document that has the same id and the same text.
+        copies: id of each further document that has the text of one of the m, but for letter case, spaces and Unicode
+            forms -> the position of that one, which is ranked for all with the highest of their judgements.
+        own_documents: query id -> position of the document that has the same id and, in the same sense, its text.
         missing: relevance of judged documents that are not among the m, one list for each query; they count as not
             found. Empty where there are none.
         notes: what the judgements name that the data lacks, one sentence each.
@@ -174,8 +175,12 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
     bodies: dict[str, str] = {}
     documents = _read_texts(corpus, bodies)
     texts = _read_texts(queries)
-    first: dict[str, int] = {}
-    position_of = {key: first.setdefault(text, len(first)) for key, text in documents.items()}
+    forms = {key: folded(text) for key, text in documents.items()}
+    written: dict[str, str] = {}  # of equal texts one, whatever their order
+    for key, form in forms.items():
+        written[form] = min(documents[key], written.get(form, documents[key]))
+    positions = {form: position for position, form in enumerate(written)}
+    position_of = {key: positions[form] for key, form in forms.items()}
     judgements = read_judgements(qrels, set(texts), documents, (queries.name, corpus.name))
     judged: dict[str, dict[int, int]] = {}
     for query, levels in judgements.levels.items():
@@ -195,11 +200,13 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
     missing = [judgements.missing.get(key, []) for key in answered]
     return RetrievalTask(
         name=name,
-        document_ids=[ids[position] for position in range(len(first))],
-        documents=list(first),
+        document_ids=[ids[position] for position in range(len(written))],
+        documents=list(written.values()),
         copies={key: position for key, position in position_of.items() if ids[position] != key},
         own_documents={
-            key: position_of[key] for key in answered if texts[key] in (documents.get(key), bodies.get(key))
+            key: position_of[key]
+            for key in answered
+            if key in forms and folded(texts[key]) in (forms[key], folded(bodies.get(key, "")))
         },
         query_ids=answered,
         queries=[texts[key] for key in answered],
