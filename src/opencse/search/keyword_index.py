@@ -29,7 +29,7 @@ from opencse.text.stems import rules_version, stems_of
 
 _PREFIX = "words-"
 _SIZES = "sizes.json"
-_COUNTING = 6
+_COUNTING = 7
 """Version of the tokenisation (`opencse.text.scripts.search_words`), part of the name of the cache."""
 
 

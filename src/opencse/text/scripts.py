@@ -46,6 +46,7 @@ _PART = re.compile(  # begins at the second letter of these: _n, rN, PSer
     rf"[{_UPPER}_](?:(?<=_)|(?<=[{_LOWER}].)|(?<=[{_UPPER}\d].)(?=[{_LOWER}]{{2}}))"
 )
 _RUN = re.compile(rf"(?:[^\W{_SEARCHED_BY_CHARACTERS}]|[{_MARKS}])+")
+_JOINED = re.compile(r"[0-9]++(?:[-.,:/][0-9]++)+")
 _NUMBER = re.compile(r"[1-9](?<!\w.)[0-9]{0,2}([,'\u2019_. ])[0-9]{3}(?:\1[0-9]{3})*(?![0-9])")
 _SEARCHED_CHARACTER = re.compile(f"{_CHARACTER}|[{_HANGUL}]")
 _OTHER_DIGIT = re.compile(r"(?![0-9])\d")
@@ -144,7 +145,8 @@ def search_words(text: str, *, pairs: bool = True) -> list[str]:
 
     An identifier (``user_name``, ``userName``) is a word, and so is each of its parts. ``c++``, ``c#`` and ``.net``
     keep their signs; where more than one letter is left without them, that is a word too. ``1,000`` is ``1000``;
-    ``1.000`` and ``1 000``, which may be two numbers, are these as well.
+    ``1.000`` and ``1 000``, which may be two numbers, are these as well. Dates and versions (``2024-03-05``,
+    ``1.10``) are words next to their parts.
 
     Args:
         text: in any script or several.
@@ -190,7 +192,7 @@ def search_words(text: str, *, pairs: bool = True) -> list[str]:
             words += characters
             if pairs:
                 words += [first + second for first, second in pairwise(characters)]
-    return words + _WORD.findall(folded(" ".join(parts))) if pairs and parts else words
+    return [*words, *_WORD.findall(folded(" ".join(parts))), *_JOINED.findall(text)] if pairs else words
 
 
 def is_unicode(text: str) -> bool:
