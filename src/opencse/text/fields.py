@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -119,7 +120,7 @@ def suggest_fields(source: Source) -> tuple[str, ...]:
     with fewer words, few of which repeat. In a table whose first row looks like the others, columns are given by their
     positions.
     """
-    present = tuple(name for name in source.present() if "," not in name)
+    present = tuple(name for name, times in Counter(source.present()).items() if times == 1 and "," not in name)
     headerless = source.is_file and source.kind.name == "table" and _is_headerless(source.present())
     if headerless:
         present = tuple(str(position) for position in range(1, len(source.present()) + 1))
