@@ -160,7 +160,7 @@ def test_front_matter_is_not_text_and_a_title_alone_is_kept(
         ("<table><tr><td>a</td><td>b</td></tr><tr><th>c</th><td>d</td></tr></table>", "a, b\nc, d"),
         ("<script>var a = '<p>';</script>Text<style>p {}</style>", "Text"),
         ("<pre><code>x = 1\ny = 2</code></pre>Text", "Text"),
-        ("<h2>Head: one</h2><p>Text</p>", "Head: one\nText"),
+        ("<h2>Head: one<a href='#h'>&para;</a></h2><p>Text</p>", "Head: one\nText"),
         ("a < b and c > d", "a < b and c > d"),
         ("<p>Open <b>tags <i>everywhere", "Open tags everywhere"),
         ("</p></div>Closed</nav>", "Closed"),

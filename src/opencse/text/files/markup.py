@@ -99,6 +99,8 @@ class _Reader:
                 pass
         elif self._left_out:
             return
+        elif tag == "a" and self._text and self._text[-1].strip() in ("¶", "#", "§"):
+            self._text.pop()  # the sign that links to a heading
         elif tag in _CODE and self._code:
             if self._keep_code:
                 self._output.paragraph("".join(self._text).strip("\n"))
