@@ -65,7 +65,7 @@ def advice_on_words(questions: TextQuestions) -> str | None:
         return None
     return (
         f"advice     BM25 alone has {by_words:.1f} on the questions from the text itself ({questions.measure} x 100), "
-        "so they say little about queries in other words, which found less after adapting on two such collections; "
+        "so they say little about queries in other words, which gained nothing from adapting to two such collections; "
         "to select by your users' own: --dev FOLDER"
     )
 
