@@ -7,7 +7,7 @@
 For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read (with --pairs its train
 judgements too, as pairs, all or as many as the number says, drawn by the seed); nDCG@10 of its test queries, by the
 vectors, by BM25 and by both, and the seven STS tasks (``DATA/sts``) are taken before and after. Both are merged by the
-weight that `adapt` saved in the model's folder; for the start, with the one that ``opencse index tune`` finds.
+weight that `opencse evaluate --hybrid` takes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ import argparse
 import json
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from operator import itemgetter
 from pathlib import Path
 from statistics import mean, stdev
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from opencse import adapt, build_index, tune_index
+from opencse import adapt
 from opencse.adapting.adaptation_texts import read_pairs
 from opencse.adapting.text_questions import quick
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
@@ -36,23 +34,19 @@ from opencse.evaluation import Sts, load_sts
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
 from opencse.evaluation.retrieval.score import Retrieval
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.progress import Terminal
 from opencse.records import save_json
 
 
-def judged(folder: str | Path, collection: Path, sts: Path, *, tune: bool = False) -> dict[str, Any]:
+def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, Any]:
     """Scores on the queries, by the vectors, BM25 and both, and the average of the seven STS tasks.
 
     Args:
         folder: of the model.
         collection: whose test queries are searched for.
         sts: folder of the STS tasks.
-        tune: find the weight of the vectors first; otherwise the one saved with the model, or the default.
     """
     model = quick(SentenceEncoder.load(folder))
-    if tune:
-        model = replace(model, hybrid_weight=tuned(folder, collection))
     rows = rows_with_keywords([model], Retrieval(), load_retrieval(collection), KeywordRows(hybrid=True), print)
     words, vectors, both = (next(iter(row.retrieval.values())) for row in rows.values())
     average = Sts().evaluate(model, load_sts(sts)).record.sts.average
@@ -61,20 +55,12 @@ def judged(folder: str | Path, collection: Path, sts: Path, *, tune: bool = Fals
         "recall@100": vectors.recall_at_100,
         "bm25": words.ndcg_at_10,
         "hybrid": both.ndcg_at_10,
-        "weight": (model.hybrid_weight or HybridWeight()).value,
         "sts": float(average or 0.0),
         "by_query": {
             name: [round(value, 2) for value in row.by_query.values()]
             for name, row in (("bm25", words), ("ndcg@10", vectors), ("hybrid", both))
         },
     }
-
-
-def tuned(folder: str | Path, collection: Path) -> HybridWeight:
-    """The weight of the vectors that ``opencse index tune`` finds for a model without one, from the texts alone."""
-    with TemporaryDirectory() as place:
-        build_index(Path(place) / "index", folder, collection)
-        return tune_index(Path(place) / "index").weight
 
 
 def once(path: Path, make: Callable[[], dict[str, Any]], judge: Callable[[], dict[str, Any]]) -> None:
@@ -102,7 +88,7 @@ def run(
         "environment": Environment.here("cpu").model_dump(),
     }
     if seed is None:
-        return made | {"after": judged(model, collection, sts, tune=True)}
+        return made | {"after": judged(model, collection, sts)}
     folder = out / "runs" / named(collection, model, seed, pairs)
     resume = (folder / "run.json").is_file()
     result = adapt(

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from opencse.adapting.hybrid_curves import (
-    fit_index_to_queries,
-    fit_to_index,
-    fit_to_questions,
-    values_by_share,
-)
+from opencse.adapting.hybrid_curves import fit_index_to_queries, fit_to_queries, values_by_share
 from opencse.adapting.hybrid_fit import SHARES
-from opencse.adapting.text_questions import text_questions
 from opencse.adapting.user_queries import UserQueries
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -22,7 +15,6 @@ from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.ranking import Measure
 from opencse.search.index import Index
 from opencse.text import sample
-from opencse.text.readers import Texts
 
 LINES = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:240]
 DOCUMENTS = [f"{one} {other}" for one, other in zip(LINES[::2], LINES[1::2], strict=True)]
@@ -69,29 +61,12 @@ def test_each_weight_scores_as_a_search_with_it(index: Index, mini: SentenceEnco
         assert values[:, share].tolist() == pytest.approx(expected)
 
 
-def test_an_index_is_fitted_without_labels(index: Index, mini: SentenceEncoder) -> None:
-    with index.snapshot() as snapshot:
-        fitted = fit_to_index(snapshot, mini)
-        again = fit_to_index(snapshot, mini)
-    assert fitted.weight == again.weight
-    assert fitted.questions > 100
-    assert 0.25 <= fitted.weight.value <= 0.75
-    assert fitted.weight.source.endswith("questions made of the texts of the index")
-    assert fitted.by_share.std() > 0
-
-
-def test_texts_of_one_sentence_ask_nothing(mini: SentenceEncoder, tmp_path: Path) -> None:
-    short = Index.build(tmp_path / "short", ["A cat.", "A dog."] * 20, mini)
-    with short.snapshot() as snapshot, pytest.raises(UserError, match="fewer than 20 texts have several sentences"):
-        fit_to_index(snapshot, mini)
-
-
 def test_queries_of_people_fit_an_index_by_ids_as_their_folder_does(
     index: Index, mini: SentenceEncoder, queries: UserQueries
 ) -> None:
     with index.snapshot() as snapshot:
         by_index = fit_index_to_queries(snapshot, mini, queries)
-    by_folder = fit_to_questions(mini, queries)
+    by_folder = fit_to_queries(mini, queries)
     assert by_folder is not None
     assert by_index.by_share == pytest.approx(by_folder.by_share)
     assert by_index.weight == by_folder.weight
@@ -131,26 +106,7 @@ def test_ids_of_other_texts_are_refused(index: Index, mini: SentenceEncoder, que
         assert fit_index_to_queries(snapshot, mini, UserQueries(edited)).questions == 40
 
 
-def test_held_out_questions_fit_a_model(mini: SentenceEncoder) -> None:
-    lines = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))
-    rows: list[tuple[str, ...]] = [(" ".join(line.split()[1::3]), line) for line in lines[:1200]]
-    questions = text_questions(Texts(rows, None, "pairs"))
-    assert questions is not None
-    fitted = fit_to_questions(mini, questions)
-    assert fitted is not None
-    assert fitted.weight.source == f"{len(questions.units):,} questions: held-out pairs"
-    assert fitted.by_share.std() > 0
-    (one,) = questions.sets
-    of_people = replace(questions, sets=(replace(one, kind="new pairs"),))
-    of_text = replace(questions, sets=(replace(one, kind="old titles"),))
-    same, nearer = fit_to_questions(mini, of_people), fit_to_questions(mini, of_text)
-    assert same is not None
-    assert nearer is not None
-    assert same.weight == fitted.weight
-    assert abs(nearer.weight.value - 0.5) < abs(fitted.weight.value - 0.5), "only pairs of people count fully"
-
-
-def test_too_few_questions_fit_nothing(mini: SentenceEncoder, queries: UserQueries) -> None:
+def test_too_few_queries_fit_nothing(mini: SentenceEncoder, queries: UserQueries) -> None:
     task = queries.task
     few = replace(task, query_ids=["q"], queries=task.queries[:1], judged=task.judged[:1])
-    assert fit_to_questions(mini, UserQueries(few)) is None
+    assert fit_to_queries(mini, UserQueries(few)) is None

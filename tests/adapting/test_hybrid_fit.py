@@ -1,11 +1,11 @@
-"""The fitted weight: near the best one, and near the default for few or unusual questions."""
+"""The fitted weight: near the best one, and near the default for few or unusual queries."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from opencse.adapting.hybrid_fit import SHARES, ShareCurve, curves_of, fit_weight
+from opencse.adapting.hybrid_fit import SHARES, fit_weight
 from opencse.arrays import Floats
 
 
@@ -16,54 +16,37 @@ def curve(best: float, count: int = 400, *, height: float = 30, noise: float = 5
     return np.asarray(each - height * (SHARES - best) ** 2)
 
 
-def fitted(values: Floats, *, of_people: bool) -> float:
-    return fit_weight([ShareCurve(values, np.arange(len(values)), of_people)], "test").weight.value
+def fitted(values: Floats, default: float = 0.5) -> float:
+    return fit_weight(values, np.arange(len(values)), "test", default).weight.value
 
 
 @pytest.mark.parametrize("best", [0.3, 0.5, 0.8])
-def test_many_questions_of_people_move_it_to_their_best_weight(best: float) -> None:
-    assert fitted(curve(best, 1000), of_people=True) == pytest.approx(best, abs=0.06)
+def test_many_queries_move_it_to_their_best_weight(best: float) -> None:
+    assert fitted(curve(best, 1000)) == pytest.approx(best, abs=0.06)
 
 
-def test_few_questions_move_it_less() -> None:
-    weights = [fitted(curve(0.7, count, noise=0), of_people=True) for count in (5, 50, 500)]
+def test_few_queries_move_it_less_from_the_weight_without_them() -> None:
+    weights = [fitted(curve(0.7, count, noise=0)) for count in (5, 50, 500)]
     assert weights == sorted(weights)
     assert 0.5 < weights[0] < 0.53
     assert weights[-1] > 0.67
-
-
-def test_questions_of_the_text_count_half() -> None:
-    of_people, of_text = (fitted(curve(0.3, noise=0), of_people=people) for people in (True, False))
-    assert (0.5 - of_text) == pytest.approx((0.5 - of_people) / 2, abs=0.01)
-
-
-def test_a_text_that_favours_its_own_words_cannot_switch_vectors_off() -> None:
-    steep = curve(0.0, 1000, height=300, noise=0)
-    assert fitted(steep, of_people=False) == pytest.approx(0.26, abs=0.02)
-    assert fitted(steep, of_people=True) < 0.1
+    assert 0.78 < fitted(curve(0.7, 5, noise=0), 0.8) < 0.8
 
 
 @pytest.mark.parametrize(("best", "end"), [(0.0, 0.0), (1.0, 1.0)])
 def test_an_end_that_is_significantly_better_is_taken(best: float, end: float) -> None:
     values = curve(best, 60, noise=0)
     values[:, -1 if best else 0] += 30
-    assert fitted(values, of_people=True) == end
+    assert fitted(values) == end
 
 
 def test_a_flat_curve_keeps_the_default() -> None:
     values = np.repeat(np.random.default_rng(0).normal(50, 20, size=(300, 1)), len(SHARES), axis=1)
-    assert fitted(values, of_people=True) == 0.5
-
-
-def test_kinds_count_by_their_part_however_many_questions_they_have() -> None:
-    many, few = curve(0.2, 900, noise=0), curve(0.8, 100, noise=0)
-    sets = [(many, np.arange(900), True), (few, np.arange(100), True)]
-    assert fit_weight(curves_of(sets), "test").weight.value == pytest.approx(0.46, abs=0.02)
-    assert fit_weight(curves_of(sets, (0.0, 1.0)), "test").weight.value == pytest.approx(0.7, abs=0.02)
+    assert fitted(values) == 0.5
 
 
 def test_the_line_names_the_parts_and_the_gain_over_the_better_one() -> None:
-    result = fit_weight([ShareCurve(curve(0.6), np.arange(400), of_people=True)], "400 queries")
+    result = fit_weight(curve(0.6), np.arange(400), "400 queries", 0.5)
     line = result.line("nDCG@10")
     assert f"weight of the vectors {result.weight.value:.2f} (400 queries)" in line
     assert f"BM25 alone {result.by_share[0]:.2f}" in line

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,19 @@ def test_added_files_are_read_with_the_columns_of_the_index(tmp_path: Path, monk
 QUERIES = ["a man with a guitar", "rain in the city"]
 
 
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    """30 documents are asked for by every second word of their beginning."""
+    folder = tmp_path / "queries"
+    (folder / "qrels").mkdir(parents=True)
+    asked = [" ".join(text.split()[:12:2]) for text in DOCUMENTS[:30]]
+    for name, prefix, texts in (("corpus", "d", DOCUMENTS), ("queries", "q", asked)):
+        rows = [json.dumps({"_id": f"{prefix}{row}", "text": text}) for row, text in enumerate(texts)]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text("".join(f"q{row}\td{row}\t1\n" for row in range(30)))
+    return folder
+
+
 def ranked(index: str | Path, **options: object) -> list[list[str]]:
     result = opencse.query_index(index, QUERIES, hybrid=True, device="cpu", **options)  # type: ignore[arg-type]
     return [[hit.id for hit in hits] for hits in result]
@@ -99,32 +113,28 @@ def test_a_weight_travels_from_the_model_through_the_index_to_the_search(tmp_pat
     assert progress.said[-1] == "hybrid     weight of the vectors 0.10 (as requested)"
 
 
-def test_an_index_is_tuned_without_labels_and_keeps_its_rows(tmp_path: Path) -> None:
-    opencse.build_index(tmp_path / "index", "opencse-mini", DOCUMENTS, device="cpu")
+def test_an_index_is_tuned_to_queries_alone_and_keeps_its_rows(tmp_path: Path, dev: Path) -> None:
+    opencse.build_index(tmp_path / "index", "opencse-mini", dev / "corpus.jsonl", device="cpu")
     before = opencse.index_info(tmp_path / "index")
-    assert before.hybrid == HybridWeight()
-    fitted = opencse.tune_index(tmp_path / "index", device="cpu")
+    assert before.hybrid.source == "general questions that the model answers"
+    with pytest.raises(UserError, match="tuned to people's queries: give --dev FOLDER"):
+        opencse.tune_index(tmp_path / "index", device="cpu")
+    fitted = opencse.tune_index(tmp_path / "index", dev=dev, device="cpu")
     after = opencse.index_info(tmp_path / "index")
-    assert after.hybrid == fitted.weight
+    assert after.hybrid == fitted.weight != before.hybrid
     assert (after.rows, after.fingerprint) == (before.rows, before.fingerprint)
     assert opencse.check_index(tmp_path / "index").faults == ()
     assert ranked(tmp_path / "index") == ranked(tmp_path / "index", hybrid_weight=fitted.weight.value)
 
 
-def test_options_for_queries_need_queries(tmp_path: Path) -> None:
-    opencse.build_index(tmp_path / "index", "opencse-mini", DOCUMENTS, device="cpu")
-    with pytest.raises(UserError, match="--keep-identical-ids is for queries"):
-        opencse.tune_index(tmp_path / "index", keep_identical_ids=True, device="cpu")
-
-
-def test_a_read_only_index_is_refused_before_questions_are_answered(
-    tmp_path: Path, read_only: Callable[[Path], None]
+def test_a_read_only_index_is_refused_before_queries_are_answered(
+    tmp_path: Path, dev: Path, read_only: Callable[[Path], None]
 ) -> None:
     opencse.build_index(tmp_path / "index", "opencse-mini", DOCUMENTS[:30], device="cpu")
     read_only(tmp_path / "index")
     progress = Heard()
     with pytest.raises(UserError, match=r"cannot be written \(.*Read-only.*\); .* tune a copy"):
-        opencse.tune_index(tmp_path / "index", device="cpu", progress=progress)
+        opencse.tune_index(tmp_path / "index", dev=dev, device="cpu", progress=progress)
     assert progress.said == []
 
 

@@ -166,8 +166,18 @@ def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Pa
         "training.max_steps=6", "training.evaluate_every=2", "training.checkpoint_every=2", "training.batch_size=8",
     ]  # fmt: skip
 
+    queries = tmp_path / "queries"
+    (queries / "qrels").mkdir(parents=True)
+    asked = [
+        {"_id": f"q{n}", "text": f"how heavy is {text.split('.')[0]}"} for n, (_, text) in enumerate(documents[:40])
+    ]
+    texts = [{"_id": f"d{n}", "title": title, "text": text} for n, (title, text) in enumerate(documents)]
+    for file, rows in (("corpus", texts), ("queries", asked)):
+        (queries / f"{file}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (queries / "qrels" / "dev.tsv").write_text("".join(f"q{n}\td{n}\t1\n" for n in range(40)))
+
     def adapt(name: str, **options: Any) -> None:
-        opencse.adapt(documents, tmp_path / name, settings=settings, device="cpu", report=False, **options)
+        opencse.adapt(documents, tmp_path / name, dev=queries, settings=settings, device="cpu", report=False, **options)
 
     adapt("complete")
     assert not (tmp_path / "complete" / QUESTIONS).exists()

@@ -73,7 +73,6 @@ def test_no_command_of_the_built_in_encoder_loads_torch(folder: Path) -> None:
         ["index", "add", "index", "texts.txt"],
         ["index", "duplicates", "index"],
         ["index", "build", "tuned", "opencse-mini", "long.txt"],
-        ["index", "tune", "tuned"],
         [
             "questions",
             "long.txt",

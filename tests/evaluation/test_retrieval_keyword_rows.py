@@ -18,6 +18,7 @@ from opencse.evaluation.retrieval.score import Retrieval
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
+from opencse.search.model_weight import weight_of_model
 from opencse.text import sample
 
 TEXTS = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:300]
@@ -83,9 +84,16 @@ def test_rows_are_scored_and_compared_with_each_other(mini: EmbeddingModel, task
     assert alone.retrieval["toy"] == vectors.retrieval["toy"]
 
 
-def test_the_weight_is_the_requested_one_or_the_default(mini: EmbeddingModel, task: RetrievalTask) -> None:
+def test_the_weight_is_the_requested_one_or_that_of_general_questions(
+    mini: EmbeddingModel, task: RetrievalTask
+) -> None:
     data = RetrievalData("here", "raw", {"toy": task})
-    for extra, expected in ((KeywordRows(hybrid=True, weight=0.8), "0.8 cosine"), (KeywordRows(hybrid=True), "0.5 ")):
+    general = weight_of_model(mini.encode, mini.encode, mini.similarity).value
+    for extra, expected in (
+        (KeywordRows(hybrid=True, weight=0.8), "0.8 cosine"),
+        (KeywordRows(hybrid=True, language="english"), f"{general:g} cosine"),
+        (KeywordRows(hybrid=True, language="german"), "0.5 cosine"),
+    ):
         rows = rows_with_keywords([mini], Retrieval(), data, extra, list[str]().append)
         assert rows["opencse-mini + BM25"].ranked_by.startswith(expected)
     assert list(rows_with_keywords([mini], Retrieval(), data, KeywordRows(), list[str]().append)) == [

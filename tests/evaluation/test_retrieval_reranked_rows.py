@@ -93,7 +93,7 @@ def test_bm25_and_hybrid_are_reranked_too(data: Path, cross_encoder: Path, tmp_p
     assert code == 0, error
     records = json.loads(out.read_text())
     names = [one["ranked_by"].replace("cosine", "C") for one in records]
-    both = "0.5 C + 0.5 BM25"
+    both = "0.43 C + 0.57 BM25"
     expected = [f"{one}{more}" for one in ("BM25", "C", both) for more in ("", ", first 60 by my-cross-encoder")]
     assert names == expected
     assert "against BM25: " in printed

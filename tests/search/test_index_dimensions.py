@@ -10,12 +10,10 @@ import pytest
 
 import opencse
 from helpers import Heard, Run, refused
-from opencse.adapting.hybrid_curves import fit_to_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
-from opencse.ranking import Measure
 from opencse.search import vector_stores
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
@@ -117,14 +115,6 @@ def test_the_commands(opencse: Run, tmp_path: Path, mini: SentenceEncoder, kind:
     refused(opencse("index", "add", folder, tmp_path / "more.txt", "--dimensions", "8"), "--dimensions")
     assert opencse("index", "add", folder, tmp_path / "more.txt")[0] == 0
     assert told in opencse("index", "info", folder)[1]
-
-
-def test_the_weight_is_fitted_by_truncated_vectors(tmp_path: Path, mini: SentenceEncoder) -> None:
-    texts = [f"{one} {two}" for one, two in zip(MANY[::2], MANY[1::2], strict=True)]
-    how = BuildSettings(dimensions=KEPT)
-    with Index.build(tmp_path / "i", texts, mini, how=how) as index, index.snapshot() as snapshot:
-        fitted = fit_to_index(snapshot, mini, Measure.parse("ndcg@10"))
-    assert 0 <= fitted.weight.value <= 1
 
 
 def test_an_export_says_how_to_query_it(short: Index, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import re
 import sqlite3
 from pathlib import Path
@@ -38,8 +39,15 @@ def naive(index: Index, query: str, weight: float, among: set[int] | None = None
     allowed = set(range(len(texts))) if among is None else among
     low, high = min(cosines), max(cosines[row] for row in allowed)
     most = max([float(by_words[row]) for row in allowed] or [0.0]) or 1.0
+    rarity = {}
+    for word in set(stems(query.lower().split())):
+        count = sum(word in one for one in words)
+        rarity[word] = math.log(1 + (len(texts) - count + 0.5) / (count + 0.5))
+    covered = max((sum(rarity[word] for word in rarity if word in words[row]) for row in allowed), default=0.0)
+    of_words = (1 - weight) * 2 * (covered / sum(rarity.values())) ** 2
+    share = weight / (weight + of_words) if weight else 0.0
     scores = [
-        (row, weight * (cosines[row] - low) / (high - low) + (1 - weight) * float(by_words[row]) / most)
+        (row, share * (cosines[row] - low) / (high - low) + (1 - share) * float(by_words[row]) / most)
         for row in sorted(allowed)
     ]
     return sorted(scores, key=lambda item: (-round(item[1], 9), -round(cosines[item[0]], 6), item[0]))
@@ -54,7 +62,7 @@ def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: f
     ids = [hit.id for hit in index.rows()]
     for query in ("a man with a dog", MANY[1].lower().strip(" ."), "zzz"):
         found = index.search([query], 20, hybrid=True, hybrid_weight=weight)[0]
-        expected = naive(index, query, 0.5 if weight is None else weight)
+        expected = naive(index, query, index.hybrid_weight.value if weight is None else weight)
         expected = [(row, score) for row, score in expected if row < 70][:20]  # the last three are copies
         if weight == 0.0:  # rows that share no word with the query are all alike then
             expected = [item for item in expected if item[1] > 0]
@@ -65,7 +73,8 @@ def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: f
         vectors = index.search([query], len(ids))[0]
         cosines = {hit.id: hit.score for hit in vectors}
         assert [hit.similarity for hit in found] == pytest.approx([cosines[hit.id] for hit in found], abs=1e-6)
-    assert index.search(["a man"], 9, hybrid=True) == index.search(["a man"], 9, hybrid=True, hybrid_weight=0.5)
+    own = index.hybrid_weight.value
+    assert index.search(["a man"], 9, hybrid=True) == index.search(["a man"], 9, hybrid=True, hybrid_weight=own)
 
 
 def test_a_hit_shows_the_passage_that_answers(tmp_path: Path, mini: SentenceEncoder) -> None:
@@ -80,7 +89,7 @@ def test_a_hit_shows_the_passage_that_answers(tmp_path: Path, mini: SentenceEnco
 def test_conditions_hold_for_both_lists(index: Index) -> None:
     found = index.search(["a train and a cat"], 5, hybrid=True, where={"length": (">", 13)})[0]
     among = {1, 3, 4}
-    expected = naive(index, "a train and a cat", 0.5, among)
+    expected = naive(index, "a train and a cat", index.hybrid_weight.value, among)
     assert [hit.id for hit in found] == [f"n{row}" for row, _ in expected]
     assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-6)
     assert index.search(["cat"], 5, hybrid=True, where={"length": 99}) == [[]]

@@ -1,56 +1,30 @@
-"""Fits the weight of the vectors in a hybrid search to questions with known answers."""
+"""Fits the weight of the vectors in a hybrid search to people's queries with known answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from opencse.arrays import Floats, Integers
-from opencse.modules.hybrid_weight import DEFAULT_WEIGHT, HybridWeight
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.statistics.grouped import MeanDifference, grouped_difference
 
 SHARES = np.round(np.linspace(0, 1, 21), 2)
 """The weights that are tried."""
 TRUST = 50
-"""Of n questions the fit counts n / (n + `TRUST`), and the default the rest."""
-OF_TEXT = 0.5
-"""Questions that are made of the text itself count half as much: people put their questions in other words."""
+"""Of n queries the fit counts n / (n + `TRUST`), and the default the rest."""
 _RESAMPLES = 500
 
 
 @dataclass(frozen=True)
-class ShareCurve:
-    """The scores of n questions of one kind, for each weight of the vectors.
-
-    Attributes:
-        values: (n, 21) measure x 100 of each question at each of `SHARES`.
-        units: (n,) document that each question comes from; questions of one document are not independent.
-        of_people: whether people asked these questions, and they are not made of the text.
-        part: of this kind among all kinds, with a sum of 1.
-    """
-
-    values: Floats
-    units: Integers
-    of_people: bool
-    part: float = 1.0
-
-    @property
-    def trust(self) -> float:
-        """How far the weight moves from the default towards the best one for these questions, from 0 to 1."""
-        count = len(np.unique(self.units))
-        return count / (count + TRUST) * (1 if self.of_people else OF_TEXT)
-
-
-@dataclass(frozen=True)
 class FittedWeight:
-    """A fitted weight, and what hybrid search gains with it on the questions that it was fitted on.
+    """A fitted weight, and what hybrid search gains with it on the queries that it was fitted on.
 
     Attributes:
         weight: of the vectors.
-        by_share: (21,) mean score of all questions at each of `SHARES`.
-        questions: number of questions.
+        by_share: (21,) mean score of all queries at each of `SHARES`.
+        questions: number of queries.
         over_better: difference of hybrid search from the better of its two parts.
     """
 
@@ -80,74 +54,51 @@ class FittedWeight:
         }
 
 
-def fit_weight(curves: Sequence[ShareCurve], source: str) -> FittedWeight:
-    r"""Fits the weight of the vectors: near the best one for the questions, and between it and the default.
+def fit_weight(values: Floats, units: Integers, source: str, default: float) -> FittedWeight:
+    r"""Fits the weight of the vectors: near the best one for people's queries, and between it and the default.
 
-    For kind k, :math:`\bar w_k` is the mean of the best weights in resamples of its documents, which is stable where
-    the curve is flat. With the kinds' parts :math:`p_k` and trust :math:`t_k`,
+    :math:`\bar w` is the mean of the best weights in resamples of the n queries, which is stable where the curve is
+    flat, and
 
-    .. math:: w = \tfrac12 + \sum_k p_k\,t_k\,\big(\bar w_k - \tfrac12\big), \qquad t_k = \frac{n_k}{n_k + 50}
-              \cdot \begin{cases} 1 & \text{questions of people} \\ \tfrac12 & \text{questions made of the text}
-              \end{cases}
+    .. math:: w = w_0 + \frac{n}{n + 50}\,(\bar w - w_0)
 
-    so that a small or unusual set of questions cannot move it far. Last, where vectors alone are significantly better
-    than w, it moves to the nearest weight that is not significantly worse than them; likewise BM25 alone, but only on
-    questions of people, since the words of a text favour BM25.
+    so that a small or unusual set of queries cannot move it far. Last, where vectors alone or BM25 alone are
+    significantly better than w, it moves to the nearest weight that is not significantly worse than them.
 
     Args:
-        curves: at least one.
-        source: what the questions are, for the user.
+        values: (n, 21) measure x 100 of each query at each of `SHARES`.
+        units: (n,) what each query comes from; queries of one unit are not independent.
+        source: what the queries are, for the user.
+        default: w_0, the weight without queries.
 
     Returns:
         The weight, rounded to two digits.
 
     Example:
         >>> best_at_03 = 60 - 40 * (SHARES - 0.3) ** 2 + np.zeros((200, 1))
-        >>> fit_weight([ShareCurve(best_at_03, np.arange(200), of_people=True)], "200 queries").weight
+        >>> fit_weight(best_at_03, np.arange(200), "200 queries", 0.5).weight
         HybridWeight(value=0.34, source='200 queries')
     """
-    weight = DEFAULT_WEIGHT
-    for number, curve in enumerate(curves):
-        weight += curve.part * curve.trust * (_best_share(curve, seed=number) - DEFAULT_WEIGHT)
-    values, units, _ = _pooled(curves)
-    weight = _not_worse_than_end(weight, values, units, end=-1)
-    of_people = [curve for curve in curves if curve.of_people]
-    if of_people:
-        weight = _not_worse_than_end(weight, *_pooled(of_people)[:2], end=0)
+    count = len(np.unique(units))
+    weight = default + count / (count + TRUST) * (_best_share(values, units) - default)
+    for end in (-1, 0):
+        weight = _not_worse_than_end(weight, values, units, end=end)
     weight = round(float(weight), 2)
-    at_weight = values[:, _nearest(weight)]
     better = 0 if values[:, 0].mean() > values[:, -1].mean() else -1
-    difference = grouped_difference(values[:, better], at_weight, units)
+    difference = grouped_difference(values[:, better], values[:, _nearest(weight)], units)
     return FittedWeight(HybridWeight(weight, source), values.mean(axis=0), len(values), difference)
 
 
-def curves_of(sets: Iterable[tuple[Floats, Integers, bool]], parts: Sequence[float] = ()) -> list[ShareCurve]:
-    """Makes curves of values, units and whether people asked; kinds count equally unless ``parts`` say otherwise."""
-    every = list(sets)
-    shares = parts or (1 / len(every),) * len(every)
-    return [
-        ShareCurve(values, units, of_people, part)
-        for (values, units, of_people), part in zip(every, shares, strict=True)
-    ]
-
-
-def _best_share(curve: ShareCurve, seed: int) -> float:
-    """The mean of the best weights over resamples of the documents; equal scores share it."""
-    _, unit = np.unique(curve.units, return_inverse=True)
+def _best_share(values: Floats, units: Integers) -> float:
+    """The mean of the best weights over resamples of the units; equal scores share it."""
+    _, unit = np.unique(units, return_inverse=True)
     count = int(unit.max()) + 1
     sums = np.zeros((count, len(SHARES)))
-    np.add.at(sums, unit, curve.values)
-    draws = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES)
+    np.add.at(sums, unit, values)
+    draws = np.random.default_rng(0).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES)
     totals = draws @ sums
     best = totals >= totals.max(axis=1, keepdims=True) - 1e-9
     return float(((best * SHARES).sum(axis=1) / best.sum(axis=1)).mean())
-
-
-def _pooled(curves: Sequence[ShareCurve]) -> tuple[Floats, Integers, float]:
-    """Values and units of all questions, scaled so that their mean is the mean over kinds by their parts."""
-    total, parts = sum(len(curve.values) for curve in curves), sum(curve.part for curve in curves)
-    scaled = [curve.values * (total * curve.part / parts / len(curve.values)) for curve in curves]
-    return np.concatenate(scaled), np.concatenate([curve.units for curve in curves]), parts
 
 
 def _not_worse_than_end(weight: float, values: Floats, units: Integers, *, end: int) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from opencse.adapting.adaptation import Adaptation
-from opencse.adapting.hybrid_curves import fit_to_questions
+from opencse.adapting.hybrid_curves import fit_to_queries
 from opencse.adapting.saved_questions import SavedQuestions, remove_questions
-from opencse.adapting.selection_by_questions import Questions, QuestionSelector
+from opencse.adapting.selection_by_questions import Questions
 from opencse.adapting.start_advice import advice_for
 from opencse.adapting.text_questions import TextQuestions
 from opencse.adapting.trained_texts import TrainedTexts
@@ -23,7 +23,7 @@ from opencse.training.callbacks import Callback, Record
 
 
 class FilesOfAdaptation(Callback):
-    """Writes what `opencse.finish` needs of a run of `opencse.adapt` when training begins: documents and questions.
+    """Writes what `opencse.finish` needs of a run of `opencse.adapt` when training begins: documents and queries.
 
     Args:
         folder: of the run.
@@ -31,24 +31,20 @@ class FilesOfAdaptation(Callback):
         options: its arguments.
 
     Attributes:
-        questions: that select; None before training begins.
+        queries: of the user that select; None before training begins, and where there are none.
     """
 
     def __init__(self, folder: Path, adaptation: Adaptation, options: AdaptOptions) -> None:
         self._folder, self._adaptation, self._options = folder, adaptation, options
-        self.questions: Questions | None = None
+        self.queries: UserQueries | None = None
 
     def on_begin(self, step: int) -> None:
         """Writes ``documents.json`` and ``questions.json``."""
         del step
         self._adaptation.known.write(self._folder)
-        dev = self._adaptation.dev
-        self.questions = questions_to_fit(self._adaptation, self._options)
-        saved = None
-        if self.questions is not None:
-            saved = SavedQuestions.of(self.questions, Path(str(dev)) if is_folder(dev) else None)
-        if saved is not None:
-            saved.write(self._folder)
+        self.queries = queries_to_fit(self._adaptation, self._options)
+        if self.queries is not None:
+            SavedQuestions.of(self.queries, Path(str(self._adaptation.dev))).write(self._folder)
 
 
 class StartAdvice(Callback):
@@ -70,14 +66,12 @@ class StartAdvice(Callback):
                 self._progress.say(line)
 
 
-def questions_to_fit(adaptation: Adaptation, options: AdaptOptions) -> Questions | None:
-    """The questions that select the encoder, without queries that are also in the training text.
+def queries_to_fit(adaptation: Adaptation, options: AdaptOptions) -> UserQueries | None:
+    """The user's queries that select the encoder, without those that are also in the training text, or None.
 
-    None where graded pairs or nothing selects.
+    Questions that the text asks fit no weight: they share its words, and people use others.
     """
     dev = adaptation.dev
-    if isinstance(dev, QuestionSelector):
-        return dev.questions
     if not is_folder(dev):
         return None
     measure = None if adaptation.metric is None else Measure.parse(adaptation.metric)
@@ -87,35 +81,35 @@ def questions_to_fit(adaptation: Adaptation, options: AdaptOptions) -> Questions
 
 def fit_with_model(
     folder: Path,
-    questions: Questions | None = None,
+    queries: UserQueries | None = None,
     *,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress,
 ) -> None:
-    """Fits the weight to the questions that selected the model in ``folder``, which are then deleted there.
+    """Fits the weight to the queries that selected the model in ``folder``; their names are then deleted there.
 
     Where there are none, or too few, no weight is saved: the default holds.
 
     Args:
         folder: of a run that has finished.
-        questions: by default those that were saved when the run began.
+        queries: by default those that were named when the run began.
         device: that encodes.
         trust_remote_code: run the code of the model's folder.
         progress: receives the weight and its scores.
     """
-    if questions is None:
+    if queries is None:
         saved = SavedQuestions.read(folder)
         if saved is None:
             return
         try:
-            questions = saved.opened()
+            queries = saved.opened()
         except UserError as error:
             progress.say(f"hybrid     no weight is fitted: {error}")
             return
     encoder = SentenceEncoder.load(folder, device=device, trust_remote_code=trust_remote_code)
-    fitted = fit_to_questions(encoder, questions)
+    fitted = fit_to_queries(encoder, queries)
     if fitted is not None:
         write_hybrid_weight(folder, fitted.weight)
-        progress.say(fitted.line(questions.measure))
+        progress.say(fitted.line(queries.measure))
     remove_questions(folder)

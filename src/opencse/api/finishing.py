@@ -23,9 +23,9 @@ def finish(folder: str | Path, **options: Unpack[FinishOptions]) -> Outcome:
     """Finishes an interrupted run: makes a model of the best step so far.
 
     The run may have been stopped (Ctrl-C) or killed; what came after its last checkpoint is lost. The folder then
-    holds what a run writes: the model with its card (of `adapt`: and the weight of hybrid search), ``last/``, and the
-    outcome in ``run.json``. The checkpoint stays, so ``resume`` continues the run as before; delete ``checkpoint/``
-    when you do not need it.
+    holds what a run writes: the model with its card (of `adapt --dev FOLDER`: and the weight of hybrid search),
+    ``last/``, and the outcome in ``run.json``. The checkpoint stays, so ``resume`` continues the run as before; delete
+    ``checkpoint/`` when you do not need it.
 
     Args:
         folder: of `train`, `adapt` or `pretrain`.

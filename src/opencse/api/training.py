@@ -249,7 +249,7 @@ def adapt(
         try:
             fit_with_model(
                 result.folder,
-                files.questions,
+                files.queries,
                 device=options["device"],
                 trust_remote_code=options["trust_remote_code"],
                 progress=options["progress"] or Silent(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Unpack
 
-from opencse.adapting.hybrid_curves import fit_index_to_queries, fit_to_index
+from opencse.adapting.hybrid_curves import fit_index_to_queries
 from opencse.adapting.hybrid_fit import FittedWeight
 from opencse.adapting.user_queries import UserQueries
 from opencse.api.declaring import public
@@ -21,39 +21,35 @@ from opencse.search.index import Index
 
 @public
 def tune_index(folder: str | Path, **options: Unpack[TuneOptions]) -> FittedWeight:
-    """Fits the weight of the vectors in a hybrid search for an index, and saves it there.
+    """Fits the weight of the vectors in a hybrid search to people's queries, and saves it with an index.
 
-    With ``dev``, people's queries decide: of n queries the best weight counts n / (n + 50), and the default the rest.
-    Without, sentences of the texts ask for the rest of their text, which counts at most half.
+    Of n queries the best weight counts n / (n + 50), and the weight without queries the rest.
 
     Example:
         >>> import opencse
-        >>> texts = [f"The kettle number {n} is made of steel. It boils {n} cups of water at once." for n in range(30)]
-        >>> _ = opencse.build_index("tuned", "opencse-mini", texts, device="cpu")
-        >>> fitted = opencse.tune_index("tuned", device="cpu")
-        >>> fitted.questions, opencse.index_info("tuned").hybrid == fitted.weight
-        (60, True)
+        >>> opencse.tune_index("my-index", dev="my-queries").weight  # doctest: +SKIP
+        HybridWeight(value=0.71, source='120 queries of my-queries')
 
     Args:
         folder: of the index.
         **options: see `TuneOptions`.
 
     Raises:
-        UserError: for bad input, too few texts or queries, or a model that is not the index's.
+        UserError: for bad input, too few queries, or a model that is not the index's.
     """
     dev, progress = options["dev"], options["progress"] or Silent()
     measure = None if options["metric"] is None else Measure.parse(options["metric"])
-    if dev is None and options["keep_identical_ids"]:
-        raise UserError("--keep-identical-ids is for queries (--dev FOLDER); leave it out")
-    queries = None if dev is None else UserQueries.read(Path(dev), measure, options["keep_identical_ids"])
+    if dev is None:
+        raise UserError(
+            "an index is tuned to people's queries: give --dev FOLDER (opencse label makes one); without them the "
+            "weight is chosen when an index is built"
+        )
+    queries = UserQueries.read(Path(dev), measure, options["keep_identical_ids"])
     with Index.open(folder) as index:
         require_writable(index.folder / NAMES, remedy="the weight is saved with the index; tune a copy of your own")
         index.encoder = encoder_of(index.info(), options)
         with index.snapshot() as snapshot:
-            progress.say("hybrid     answering questions with every weight of the vectors")
-            if queries is None:
-                fitted = fit_to_index(snapshot, index.encoder, measure)
-            else:
-                fitted = fit_index_to_queries(snapshot, index.encoder, queries)
+            progress.say("hybrid     answering queries with every weight of the vectors")
+            fitted = fit_index_to_queries(snapshot, index.encoder, queries)
         index.set_hybrid_weight(fitted.weight)
         return fitted

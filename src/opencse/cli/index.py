@@ -200,10 +200,10 @@ def info(folder: Folder, json_file: JsonOption = None) -> None:
 @index.command()
 @with_options()
 def tune(folder: Folder, json_file: JsonOption = None, **options: Unpack[TuneOptions]) -> None:
-    """Fit the weight of the vectors in --hybrid for INDEX, and save it there: without labels, or by your own queries.
+    """Fit the weight of the vectors in --hybrid for INDEX to your own queries (--dev), and save it there.
 
-    Without --dev, sentences of the texts ask for the rest of their text. The weight stays near the better of the
-    default and what these questions prefer; `opencse index query --hybrid-weight` overrides it.
+    Few queries move it little from the weight that `opencse index build` chose; `opencse index query --hybrid-weight`
+    overrides it.
     """
     from opencse.api.tuning import tune_index
     from opencse.cli.console import echo

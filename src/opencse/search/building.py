@@ -40,6 +40,7 @@ from opencse.search.folder import (
     set_current_database,
 )
 from opencse.search.keyword_index import cache_name
+from opencse.search.model_weight import weight_of_encoder
 from opencse.search.passages import PassageSplitter
 from opencse.search.row_database import Manifest, create_database, unique_name, weight_fields, write_errors
 from opencse.search.row_encoding import RowEncoder, windows
@@ -157,7 +158,8 @@ def build(
             if settings.language == AUTO:
                 language = language_of(writer.sample_texts(_SAMPLE))
             if writer.manifest.taken is not None or writer.manifest.language != language:
-                writer.change(taken=None, language=language)
+                weight = weight_of_encoder(encoder, language)
+                writer.change(taken=None, language=language, **weight_fields(weight))
                 update_approximate_index(writer, progress)
                 writer.commit()
             manifest = writer.manifest
@@ -183,7 +185,6 @@ def _first_manifest(
         dimension=dimension,
         encoded_dimension=encoder.dimension if dimension < encoder.dimension else None,
         similarity=encoder.similarity_fn_name,
-        **weight_fields(encoder.hybrid_weight),
         kind=settings.kind,
         max_length=settings.max_length or encoder.max_length if settings.cut else None,
         overlap=settings.overlap,

@@ -8,14 +8,17 @@ from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers
 from opencse.modules.similarity import Similarity
 from opencse.ranking import PreparedVectors, similarities
-from opencse.search.keyword_index import best_rows
+from opencse.search.keyword_index import KeywordIndex, best_rows
 
 DEPTH = 100
 """Ranks of each list that are candidates of a hybrid search, at least."""
+_TRUST = 2.0
+"""How much words count next to vectors, for a query of which one document has every word."""
 SAMPLE = 4_096
 """Rows that the lowest similarity to a query is computed from, at most."""
 
@@ -72,6 +75,34 @@ class RowsInMemory:
 
 
 @dataclass(frozen=True)
+class WordScores:
+    """How well documents match the words of a query.
+
+    Attributes:
+        scores: (n,) BM25 scores; 0 for documents that may not be found.
+        covered: c, the largest share of the query's words that one document has; see `KeywordIndex.covered`.
+    """
+
+    scores: Floats
+    covered: float
+
+    @classmethod
+    def of(cls, words: KeywordIndex, query: str, allowed: NDArray[np.bool_] | None = None) -> WordScores:
+        """The scores of a query, among the (n,) ``allowed`` documents where these are given."""
+        among = 1.0 if allowed is None else allowed
+        return cls(words.scores(query) * among, float((words.covered(query) * among).max(initial=0.0)))
+
+    @property
+    def trust(self) -> float:
+        r"""How much the words count next to the vectors, :math:`t = 2 c^2`.
+
+        That is little for a query of which no document has the rare words: it is put in other words than the
+        documents, and BM25 ranks by chance. Measured in docs/results/hybrid.md.
+        """
+        return _TRUST * self.covered**2
+
+
+@dataclass(frozen=True)
 class Candidates:
     """The documents that are candidates of one query, with both of their scores scaled to [0, 1].
 
@@ -79,17 +110,19 @@ class Candidates:
         rows: (c,) numbers of the documents, ascending.
         by_vectors: (c,) scaled similarities.
         by_words: (c,) scaled BM25 scores.
+        trust: t, how much the words count; see `WordScores`.
     """
 
     rows: Integers
     by_vectors: Floats
     by_words: Floats
+    trust: float = 1.0
 
     def ranking(self, weight: float) -> tuple[Integers, Floats]:
         """Ranks the candidates by their weighted mean score; equal ones by similarity, then in their order.
 
         Args:
-            weight: of the vectors, in [0, 1].
+            weight: w of the vectors, in [0, 1], where words are fully trusted.
 
         Returns:
             (c,) numbers of documents, best first, and their scores.
@@ -99,41 +132,45 @@ class Candidates:
             >>> [rows.tolist() for rows, _ in (candidates.ranking(0.9), candidates.ranking(0.5))]
             [[3, 8], [8, 3]]
         """
-        scores = weight * self.by_vectors + (1 - weight) * self.by_words
+        of_words = (1 - weight) * self.trust
+        share = weight / (weight + of_words) if weight else 0.0
+        scores = share * self.by_vectors + (1 - share) * self.by_words
         order = np.lexsort((self.rows, -self.by_vectors, -scores))
         return self.rows[order], scores[order]
 
 
 def candidates_of(
-    query: PreparedVectors, near: Integers, word_scores: Floats, rows: SearchedRows, depth: int
+    query: PreparedVectors, near: Integers, words: WordScores, rows: SearchedRows, depth: int
 ) -> Candidates:
     r"""Finds the candidates of a hybrid search for one query, and scales their scores.
 
-    .. math:: \text{score}(d) = w\,\frac{s(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
+    .. math:: \text{score}(d) = v\,\frac{s(q, d) - l}{h - l} + (1 - v)\,\frac{\text{BM25}(q, d)}{b}, \qquad
+              v = \frac{w}{w + (1 - w)\,t}
 
-    with s the similarity (the cosine, unless the model names another), h the highest similarity and b the highest BM25
-    score to the query, and l the lowest similarity to at most 4096 rows evenly spread over all (lower ones count as l).
-    The similarity of a document in passages is the mean of its best passage's and its first one's, because the
-    beginning says what the document is about; words are counted in whole documents. Bruch, Gai and Ingber 2023 ("An
-    Analysis of Fusion Functions for Hybrid Retrieval").
+    with w the weight of the vectors, t the trust in the query's words (`WordScores.trust`), s the similarity (the
+    cosine, unless the model names another), h the highest similarity and b the highest BM25 score to the query, and l
+    the lowest similarity to at most 4096 rows evenly spread over all (lower ones count as l). The similarity of a
+    document in passages is the mean of its best passage's and its first one's, because the beginning says what the
+    document is about; words are counted in whole documents. Bruch, Gai and Ingber 2023 ("An Analysis of Fusion
+    Functions for Hybrid Retrieval").
 
     Args:
         query: (d,) its prepared vector.
         near: (at most ``depth``,) the rows with the most similar vectors; -1 is no row.
-        word_scores: (n,) BM25 scores of the documents; 0 for those that may not be found.
+        words: of the n documents.
         rows: that are searched.
         depth: ranks of the keyword list that are candidates.
 
     Example:
         >>> rows = RowsInMemory(np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32))
-        >>> word_scores = np.array([0.0, 2.0, 4.0])
-        >>> candidates = candidates_of(rows.vectors[0], np.array([0, 1]), word_scores, rows, depth=2)
+        >>> words = WordScores(np.array([0.0, 2.0, 4.0]), covered=0.5)
+        >>> candidates = candidates_of(rows.vectors[0], np.array([0, 1]), words, rows, depth=2)
         >>> candidates.rows.tolist(), candidates.by_vectors.round(2).tolist(), candidates.by_words.tolist()
         ([0, 1, 2], [1.0, 0.6, 0.0], [0.0, 0.5, 1.0])
     """
     positions, similarity = rows.positions, rows.similarity
     found = np.searchsorted(rows.firsts, np.searchsorted(positions, near[near >= 0]), side="right") - 1
-    candidates = np.union1d(found, best_rows(word_scores, depth))
+    candidates = np.union1d(found, best_rows(words.scores, depth))
     if not len(candidates):
         return Candidates(candidates, np.empty(0), np.empty(0))
     places, begins = places_of(rows, candidates)
@@ -141,8 +178,8 @@ def candidates_of(
     of_each = (np.maximum.reduceat(of_rows, begins) + of_rows[begins]) / 2
     low, high = float(similarity.scores(query[None], rows.sample).min()), float(of_each.max())
     by_vectors = np.clip((of_each - low) / (high - low), 0, 1) if high > low else np.ones(len(candidates))
-    by_words = word_scores[candidates] / max(float(word_scores.max()), 1e-12)
-    return Candidates(candidates, by_vectors, by_words)
+    by_words = words.scores[candidates] / max(float(words.scores.max()), 1e-12)
+    return Candidates(candidates, by_vectors, by_words, words.trust)
 
 
 def places_of(rows: SearchedRows, documents: Integers) -> tuple[Integers, Integers]:

@@ -51,7 +51,7 @@ class KeywordIndex:
     """
 
     def __init__(self, inner: Any, size: int, language: str | None = None) -> None:  # noqa: ANN401 - bm25s is untyped
-        self._inner, self.size = inner, size
+        self._inner, self.size, self.language = inner, size, language
         self._stems = stems_of(language)
 
     @classmethod
@@ -87,6 +87,35 @@ class KeywordIndex:
     def empty(self) -> bool:
         """Whether the texts have no words at all."""
         return self._inner is None
+
+    def covered(self, query: str) -> Floats:
+        r"""(m,) share of a query's words that each text has, by their rarity; a word that no text has counts most.
+
+        .. math:: \frac{\sum_{t \in q \cap d} \text{idf}(t)}{\sum_{t \in q} \text{idf}(t)}, \qquad
+                  \text{idf}(t) = \ln\Big(1 + \frac{m - n_t + 0.5}{n_t + 0.5}\Big)
+
+        with n_t the number of texts that have t, and each word of q once.
+
+        Example:
+            >>> index = KeywordIndex.of(["a cat sleeps", "a dog", "rain"])
+            >>> index.covered("a cat and a mouse").round(2).tolist()
+            [0.26, 0.08, 0.0]
+        """
+        found, total = np.zeros(self.size), 0.0
+        for word in dict.fromkeys(self._stems(search_words(query))):
+            rows = self._rows_with(word)
+            idf = float(np.log1p((self.size - len(rows) + 0.5) / (len(rows) + 0.5)))
+            found[rows] += idf
+            total += idf
+        return found / (total or 1.0)
+
+    def _rows_with(self, word: str) -> Integers:
+        """The texts that have a word, given by its stem."""
+        number = None if self._inner is None else self._inner.vocab_dict.get(word)
+        if number is None:
+            return np.empty(0, dtype=np.int64)
+        begin, end = self._inner.scores["indptr"][number : number + 2]
+        return np.asarray(self._inner.scores["indices"][begin:end])
 
     def scores(self, query: str) -> Floats:
         """BM25 score (m,) of each text for a query; 0 for texts that share no word with it."""

@@ -13,7 +13,7 @@ from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.ranking import PreparedVectors, nearest_prepared
 from opencse.search.filters import Where
-from opencse.search.hybrid import DEPTH, RowsInMemory, candidates_of, places_of
+from opencse.search.hybrid import DEPTH, RowsInMemory, WordScores, candidates_of, places_of
 from opencse.search.keyword_index import KeywordIndex
 from opencse.search.result import Hit
 from opencse.search.row_database import Manifest, StoredRow
@@ -151,11 +151,9 @@ def search_hybrid(
     allowed = None if matching is None else np.isin(snapshot.positions[snapshot.firsts], matching)
     hits: list[list[Hit]] = []
     for text, query, near in zip(texts, queries, nearest, strict=True):
-        word_scores = snapshot.keywords.scores(text)
-        if allowed is not None:
-            word_scores = np.where(allowed, word_scores, 0.0)
-        documents, scores = candidates_of(query, near, word_scores, snapshot, depth).ranking(weight)
-        rows = _passages(snapshot, documents[:k], text, query, weight)
+        words = WordScores.of(snapshot.keywords, text, allowed)
+        documents, scores = candidates_of(query, near, words, snapshot, depth).ranking(weight)
+        rows = _passages(snapshot, documents[:k], text, query, weight, words.covered)
         hits.append([hit_of(*one, snapshot.manifest) for one in zip(rows, scores.tolist(), strict=False)])
     return hits
 
@@ -166,7 +164,7 @@ def hit_of(row: StoredRow, score: float, manifest: Manifest) -> Hit:
 
 
 def _passages(
-    snapshot: Snapshot, documents: Integers, text: str, query: NDArray[np.float32], weight: float
+    snapshot: Snapshot, documents: Integers, text: str, query: NDArray[np.float32], weight: float, covered: float
 ) -> list[StoredRow]:
     """Of each document its best passage, by vectors and keywords."""
     places, begins = places_of(snapshot, documents)
@@ -176,8 +174,9 @@ def _passages(
         rows = [stored[position] for position in one.tolist()]
         row = 0
         if len(rows) > 1:
-            words = KeywordIndex.of([row.text for row in rows], snapshot.manifest.language).scores(text)
+            scores = KeywordIndex.of([row.text for row in rows], snapshot.manifest.language).scores(text)
             passages = RowsInMemory(np.asarray(snapshot.vectors[one]), snapshot.similarity)
+            words = WordScores(scores, covered)
             row = candidates_of(query, passages.positions, words, passages, len(rows)).ranking(weight)[0][0]
         best.append(rows[row])
     return best

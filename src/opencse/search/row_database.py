@@ -304,6 +304,6 @@ def _code(error: sqlite3.DatabaseError) -> int:
     return int(getattr(error, "sqlite_errorcode", missing)) & 0xFF
 
 
-def weight_fields(weight: HybridWeight | None) -> dict[str, Any]:
-    """The fields of the manifest that hold the weight of a hybrid search; empty for None."""
-    return {} if weight is None else {"hybrid_weight": weight.value, "hybrid_source": weight.source}
+def weight_fields(weight: HybridWeight) -> dict[str, Any]:
+    """The fields of the manifest that hold the weight of a hybrid search."""
+    return {"hybrid_weight": weight.value, "hybrid_source": weight.source}

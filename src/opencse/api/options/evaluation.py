@@ -106,7 +106,7 @@ class EvaluateAllOptions(SuiteOptions, RerankOptions, total=False):
         float | None,
         Option(
             None,
-            "Weight of the vectors in --hybrid, 0 to 1; by default the one saved with the model or index, else 0.5.",
+            "Weight of the vectors in --hybrid, 0 to 1; by default the one saved with the model or index.",
             least=0,
             most=1,
             rank=1,

@@ -154,10 +154,8 @@ class TuneOptions(IdenticalIdOptions, IndexModelOptions, total=False):
         str | Path | None,
         Option(
             None,
-            "Folder of queries with relevant documents (BEIR's layout, ids as in INDEX); by default the texts of INDEX "
-            "ask the questions.",
-            in_python="folder of queries with relevant documents in BEIR's layout, with the ids of the index; None: "
-            "the texts of the index ask the questions.",
+            "Folder of people's queries with relevant documents (BEIR's layout, ids as in INDEX).",
+            in_python="folder of people's queries with relevant documents in BEIR's layout, with the ids of the index.",
         ),
     ]
     metric: Annotated[str | None, Option(None, "Measure of a ranking: ndcg@10 (default), mrr@K, recall@K.", rank=1)]

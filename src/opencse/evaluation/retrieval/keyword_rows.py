@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.embedding import EmbeddingModel, Searching
 from opencse.evaluation.once import remembering
 from opencse.evaluation.retrieval.data import RetrievalData
 from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, TaskKeywords
@@ -17,6 +17,7 @@ from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Evaluation
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.progress import Say
+from opencse.search.model_weight import weight_of_model
 from opencse.text.stems import AUTO
 
 BM25 = "BM25"
@@ -29,13 +30,21 @@ class KeywordRows:
 
     Attributes:
         hybrid: also a row of vectors and BM25 together for each model.
-        weight: of the vectors in it; None: the weight saved with the model, or else the default.
+        weight: of the vectors in it; None: the weight saved with the model, or else that of `weight_of_model`.
         language: whose word stems BM25 compares; see `opencse.search.building.BuildSettings`.
     """
 
     hybrid: bool = False
     weight: float | None = None
     language: str = AUTO
+
+    def weight_of(self, model: EmbeddingModel, language: str | None) -> HybridWeight:
+        """The weight of a model's vectors on documents of a language."""
+        if self.weight is not None:
+            return HybridWeight(self.weight, "as requested")
+        searching = model.searching or Searching(model.encode, model.encode)
+        saved = model.hybrid_weight
+        return saved or weight_of_model(searching.queries, searching.documents, model.similarity, language)
 
 
 def rows_with_keywords(
@@ -76,9 +85,8 @@ def rows_with_keywords(
             rows |= second.of(model.name, vectors, suite, opened, data)
         if not extra.hybrid:
             continue
-        weight = model.hybrid_weight or HybridWeight()
-        if extra.weight is not None:
-            weight = HybridWeight(extra.weight, "as requested")
+        languages = {keywords.of(task).language for task in data.tasks.values()}
+        weight = extra.weight_of(opened, languages.pop() if len(languages) == 1 else None)
         progress(f"{model.name} + BM25: weight of the vectors {weight}")
         by_both = replace(suite, ranker=ByBoth(weight.value, keywords, model.split))
         both = _record(by_both.evaluate(opened, data, progress))

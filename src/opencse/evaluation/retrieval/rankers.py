@@ -11,7 +11,7 @@ from opencse.evaluation.embedding import Embedded, Split
 from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.modules.similarity import Similarity
 from opencse.ranking import nearest_prepared, nearest_rows
-from opencse.search.hybrid import DEPTH, RowsInMemory, candidates_of
+from opencse.search.hybrid import DEPTH, RowsInMemory, WordScores, candidates_of
 from opencse.search.keyword_index import KeywordIndex, best_rows
 from opencse.text.stems import AUTO, language_named, language_of
 
@@ -159,7 +159,7 @@ class ByBoth:
         queries = similarity.prepared(embedded.queries.of(task.queries))
         nearest, _ = nearest_prepared(queries, rows.vectors, depth, similarity=similarity)
         for text, query, near in zip(task.queries, queries, nearest, strict=True):
-            ranked, _ = candidates_of(query, near, words.scores(text), rows, depth).ranking(self.weight)
+            ranked, _ = candidates_of(query, near, WordScores.of(words, text), rows, depth).ranking(self.weight)
             yield ranked[:k].tolist()
 
 
