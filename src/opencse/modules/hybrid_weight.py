@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DEFAULT_WEIGHT = 0.5
-"""Weight of the vectors in a hybrid search, where none was fitted (`opencse adapt`, `opencse index tune`)."""
+"""Weight of the vectors in a hybrid search, where nothing is known of the model; see `weight_of_model`."""
 
 
 @dataclass(frozen=True)
