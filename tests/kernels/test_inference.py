@@ -1,9 +1,8 @@
-"""Inference by packed weights gives transformers' vectors by every kernel, and sees each change of the weights."""
+"""Inference by packed weights, word means and numpy gives transformers' vectors by every kernel."""
 
 from __future__ import annotations
 
-import copy
-import pickle
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +10,16 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch.nn import functional
+from transformers import BertConfig, BertModel
 
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels import inference
-from opencse.kernels.attention import inferred_attention
-from opencse.kernels.linear import Kernel, float32_kernel, kernel_of
-from opencse.kernels.packed import PackedRows
+from opencse.kernels import inference, processor, word_means
+from opencse.kernels.linear import Kernel, float32_kernel, linear
+from opencse.kernels.numpy_bert import NumpyBert
+from opencse.kernels.precision import choose_precision
+from opencse.kernels.word_means import EmbeddingNorm, WordMeans
 from opencse.text import sample
 
 TEXTS = [*filled(sample.TRAIN)[:40], "a", ""]
@@ -45,67 +47,13 @@ def test_float32_is_transformers_own(
     np.testing.assert_allclose(vectors, plain(encoder, TEXTS), rtol=0, atol=1e-5)
 
 
-def test_bf16_is_near(tiny_folder: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
-    exact, near = encoder.encode(TEXTS), encoder.encode(TEXTS, precision="bf16")
-    assert np.abs(exact - near).max() > 1e-5, "it was computed in bf16"
-    cosines = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
-    assert cosines.min() > 0.9999
-
-
-@pytest.mark.parametrize("length", [3, 16, 40])
-@pytest.mark.parametrize("asked", ["the first tokens", "all"])
-@pytest.mark.parametrize("scores", [0, 2**25])
-def test_attention_in_bf16_is_near(length: int, asked: str, scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With padding, for whole rows and for queries of the first tokens alone, by products or by torch's kernel."""
-    if kernel_of(torch.zeros(1, dtype=torch.bfloat16)) != "onednn":
-        pytest.skip("oneDNN computes no bf16 here")
-    monkeypatch.setattr("opencse.kernels.attention._SCORES", scores)
-    torch.manual_seed(0)
-    rows, heads, hidden = 5, 4, 32
-    counts = torch.tensor([length, 1, length, 2, 3])
-    mask = (torch.arange(length) < counts.view(-1, 1)).long()
-    packed_rows = PackedRows.of(mask, torch.float32)
-    first = asked == "the first tokens"
-    joined = torch.randn(len(packed_rows.positions), (2 if first else 3) * hidden)
-    query = torch.randn(rows, hidden) if first else None
-    made = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        near = PackedRows.of(mask, dtype)
-        asked_of = None if query is None else query.to(dtype)
-        mixed = inferred_attention(joined.to(dtype), asked_of, near.shape, near.positions, heads, near.blocked)
-        made[dtype] = mixed.float()
-    tokens = rows if first else packed_rows.tokens
-    exact, found = (made[dtype][:tokens] for dtype in (torch.float32, torch.bfloat16))
-    assert found.isfinite().all()
-    assert 0 < float((found - exact).norm() / exact.norm()) < 0.02
-
-
 def _in_place(encoder: SentenceEncoder) -> None:
     with torch.no_grad():
         _matrix(encoder).mul_(1.5)
 
 
-def _past_the_count(encoder: SentenceEncoder) -> None:
-    _matrix(encoder).data[3].mul_(1.5)
-    encoder.eval()
-
-
-def _another_tensor(encoder: SentenceEncoder) -> None:
-    _matrix(encoder).data = _matrix(encoder).data * 1.5
-
-
 def _loaded(encoder: SentenceEncoder) -> None:
     encoder.load_state_dict({name: t * 1.1 for name, t in encoder.state_dict().items()})
-
-
-def _trained(encoder: SentenceEncoder) -> None:
-    optimizer = torch.optim.AdamW(encoder.parameters(), lr=0.05, fused=True)
-    encoder.train()
-    vectors = encoder(encoder.tokenizer.pad(encoder.tokenize(TEXTS[:4]))).sentence
-    torch.autograd.backward(vectors.square().sum())
-    optimizer.step()
-    encoder.eval()
 
 
 def _trained_in_evaluation_mode(encoder: SentenceEncoder) -> None:
@@ -133,10 +81,7 @@ def _matrix(encoder: SentenceEncoder) -> torch.nn.Parameter:
 
 CHANGES = [
     _in_place,
-    _past_the_count,
-    _another_tensor,
     _loaded,
-    _trained,
     _trained_in_evaluation_mode,
     _trained_between_encodings,
 ]
@@ -169,15 +114,6 @@ def test_prepared_weights_are_used_again_and_what_torch_does_not_record_needs_ev
     assert encoder.fast._prepared is None
 
 
-def test_copies_leave_the_prepared_weights_out(encoder: SentenceEncoder) -> None:
-    encoder.encode(TEXTS, precision="bf16")
-    assert encoder.fast._prepared
-    for other in (encoder.twin(), copy.deepcopy(encoder.fast), pickle.loads(pickle.dumps(encoder.fast))):
-        fast = other.fast if isinstance(other, SentenceEncoder) else other
-        assert not fast._prepared
-    assert not any("fast" in name for name in encoder.state_dict())
-
-
 @pytest.mark.parametrize(
     ("maker", "wide", "expected"),
     [("AuthenticAMD", True, "onednn"), ("AuthenticAMD", False, "torch"), ("GenuineIntel", True, "torch")],
@@ -190,3 +126,197 @@ def test_the_kernel_is_a_function_of_the_processor(
     monkeypatch.setattr("opencse.kernels.linear.maker", lambda: maker)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": wide})
     assert float32_kernel.__wrapped__() == expected
+
+
+@pytest.fixture(params=["torch", "onednn"])
+def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What computes float32 products, on whatever processor."""
+    if request.param == "onednn" and not torch._C._has_mkldnn:
+        pytest.skip("torch without oneDNN")
+    monkeypatch.setattr("opencse.kernels.linear.float32_kernel", lambda: request.param)
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("width", "out"), [(64, 256), (256, 64), (64, 1024), (1024, 64)])
+def test_map_and_gradients(dtype: torch.dtype, width: int, out: int) -> None:
+    torch.manual_seed(0)
+    x, weight, bias, above = torch.randn(50, width), torch.randn(out, width), torch.randn(out), torch.randn(50, out)
+    x, above = x.to(dtype).float(), above.to(dtype).float()
+    exact = [x.clone().requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
+    torch.autograd.backward((functional.linear(*exact) * above).sum())
+    ours = [x.to(dtype).requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
+    made = linear(ours[0], [ours[1]], [ours[2]])
+    assert made.dtype == dtype
+    torch.autograd.backward((made * above.to(dtype)).sum())
+    rough = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(made.detach().float(), functional.linear(x, weight, bias), rtol=rough, atol=50 * rough)
+    for one, other in zip(ours, exact, strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert one.grad.dtype == one.dtype
+        error = (one.grad.float() - other.grad).norm() / other.grad.norm()
+        assert float(error) < rough
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_several_maps_are_each_by_itself(dtype: torch.dtype) -> None:
+    """Side by side in one product they give what each gives alone, and each weight has its own gradient."""
+    torch.manual_seed(0)
+    x = torch.randn(50, 64).to(dtype)
+    weights = [torch.randn(out, 64, requires_grad=True) for out in (32, 8, 16)]
+    biases = [torch.randn(out, requires_grad=True) for out in (32, 8, 16)]
+    above = torch.randn(50, 56).to(dtype)
+    together = linear(x, weights, biases)
+    torch.autograd.backward((together * above).sum())
+    found = [leaf.grad for leaf in (*weights, *biases)]
+    for leaf in (*weights, *biases):
+        leaf.grad = None
+    alone = torch.cat([linear(x, [w], [b]) for w, b in zip(weights, biases, strict=True)], dim=1)
+    torch.autograd.backward((alone * above).sum())
+    rough = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(together, alone, rtol=rough, atol=rough)
+    for leaf, one in zip((*weights, *biases), found, strict=True):
+        torch.testing.assert_close(one, leaf.grad, rtol=rough, atol=50 * rough)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_states_of_all_layers(dtype: torch.dtype) -> None:
+    config = BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=20, layer_norm_eps=1e-3, initializer_range=0.4,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    network = BertModel(config)
+    for part in network.modules():
+        if isinstance(part, torch.nn.Linear | torch.nn.LayerNorm):
+            torch.nn.init.normal_(part.bias, std=0.5)
+    state = {name: tensor.to(dtype) for name, tensor in network.state_dict().items()}
+    network.load_state_dict(state)
+    network.train(mode=False)
+    numpy_network = NumpyBert({name: tensor.numpy() for name, tensor in state.items()}, 3, 4, 1e-3)
+    rows = [np.array(ids, dtype=np.int32) for ids in ([4, 9, 2], [7], [1, 49, 3, 3, 8, 6])]
+    made = numpy_network.states(rows, [0, 2, 3])
+    borders = np.cumsum([len(row) for row in rows])[:-1]
+    with torch.no_grad():
+        for number, row in enumerate(rows):
+            states = network(torch.from_numpy(row).long()[None], output_hidden_states=True).hidden_states
+            for layer, state_of_all in zip((0, 2, 3), made, strict=True):
+                mine = np.split(state_of_all, borders)[number]
+                np.testing.assert_allclose(mine, states[layer][0].numpy(), rtol=0, atol=1e-5)
+    assert numpy_network.hidden == 32
+    assert numpy_network.id_count == 50
+    assert numpy_network.nbytes == sum(tensor.nbytes for tensor in state.values())
+
+
+TEXTS_WORD_MEANS = [*filled(sample.TRAIN)[:200], "", "a", "word " * 300]
+
+
+def plain_of_word_means(encoder: SentenceEncoder) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    with torch.enable_grad():  # what may need a gradient takes the plain forward
+        ids = encoder.tokenize(TEXTS_WORD_MEANS)
+        return np.stack([encoder.embed(encoder.tokenizer.pad([row]))[0].detach().numpy() for row in ids])
+
+
+@pytest.mark.slow
+def test_the_built_in_encoder_is_the_same() -> None:
+    encoder = SentenceEncoder.load(device="cpu")
+    assert encoder.static is not None
+    np.testing.assert_allclose(encoder.encode(TEXTS_WORD_MEANS), plain_of_word_means(encoder), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.encode_ids(encoder.tokenize(TEXTS_WORD_MEANS)), plain_of_word_means(encoder), rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_any_weights_and_every_change_of_them(pooling: str, tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, layers=0, pooling=pooling, device="cpu")
+    assert (encoder.static is not None) == (pooling == "mean")
+    for _ in range(3):
+        with torch.no_grad():
+            for weights in encoder.parameters():
+                weights.add_(0.3 * torch.randn_like(weights))
+        np.testing.assert_allclose(encoder.encode(TEXTS_WORD_MEANS), plain_of_word_means(encoder), rtol=0, atol=1e-5)
+
+
+def test_a_table_weighs_its_tokens() -> None:
+    rows = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float16)
+    weights = np.linspace(0, 1, 9, dtype=np.float32)
+    ids = [np.array([1, 2, 2], dtype=np.int32), np.array([8], dtype=np.int32), np.array([0], dtype=np.int32)]
+    wide = rows.astype(np.float64)
+    expected = [*(np.average(wide[row], axis=0, weights=weights[row]) for row in ids[:2]), np.zeros(4)]
+    np.testing.assert_allclose(WordMeans(rows, token_weights=weights).of(ids), expected, atol=1e-6)
+    even = [wide[row].mean(axis=0) for row in ids]
+    np.testing.assert_allclose(WordMeans(rows).of(ids), even, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["table", "weighted", "norm"])
+def test_long_and_many_texts_are_summed_in_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(1)
+    rows, most = random.standard_normal((50, 8)).astype(np.float32), 300
+    norm = EmbeddingNorm(random.standard_normal((most, 8)), np.ones(8), np.ones(8), np.zeros(8), 1e-12)
+    weights = random.random(50).astype(np.float32)
+    words = WordMeans(rows, norm if kind == "norm" else None, weights if kind == "weighted" else None)
+    ids = [random.integers(0, 50, length).astype(np.int32) for length in (1, most, 16, 17, 7, most - 1, 48)]
+    expected = words.of(ids)
+    monkeypatch.setattr(word_means, "_MOST_POSITIONS", 16)
+    monkeypatch.setattr(word_means, "_MOST_NUMBERS", 2 * 16 * 8)
+    np.testing.assert_allclose(words.of(ids), expected, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_text_of_millions_of_tokens_is_bounded() -> None:
+    words = WordMeans(np.ones((4, 256), dtype=np.float16))
+    ids = np.resize(np.arange(4, dtype=np.int32), 2**20)
+    tracemalloc.start()
+    vectors = words.of([ids])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**27, "a gigabyte at once"
+    assert vectors.tolist() == [[1.0] * 256]
+
+
+CPU = torch.device("cpu")
+
+
+def test_a_request_is_followed() -> None:
+    assert choose_precision("bf16", CPU).name == "bf16"
+    assert choose_precision("float32", CPU).name == "float32"
+    assert choose_precision("float32", CPU).reason == "requested"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_auto_takes_bf16_where_it_is_fast(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencse.kernels.processor.fast_bf16", lambda: (fast, "as measured"))
+    chosen = choose_precision("auto", CPU)
+    assert (chosen.bf16, chosen.reason) == (fast, "auto: as measured")
+    with chosen.autocast(CPU):
+        assert torch.is_autocast_enabled("cpu") is fast
+
+
+@pytest.mark.parametrize(("capability", "bf16"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
+def test_auto_on_cuda_goes_by_the_compute_capability(
+    capability: tuple[int, int], bf16: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_precision("auto", torch.device("cuda")).bf16 is bf16
+    assert not choose_precision("auto", torch.device("mps")).bf16
+
+
+@pytest.mark.parametrize(
+    ("units", "maker", "fast"),
+    [
+        ({"amx_bf16": True, "avx512_bf16": True}, processor.INTEL, True),
+        ({"avx512_bf16": True}, processor.INTEL, False),
+        ({"avx512_bf16": True}, "AuthenticAMD", True),
+        ({}, "AuthenticAMD", False),
+    ],
+)
+def test_bf16_is_fast_by_unit_and_maker(
+    units: dict[str, bool], maker: str, fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
+    monkeypatch.setattr(processor, "maker", lambda: maker)
+    assert processor.fast_bf16()[0] is fast

@@ -1,17 +1,27 @@
-"""Every pooling against a loop over tokens, and padding that does not matter."""
+"""Every pooling against a loop over tokens; weighted tokens, templates subtracted, first dimensions."""
 
 from __future__ import annotations
 
+import json
 import math
-from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.layers import layer_vectors
+from opencse.errors import UserError
+from opencse.modules.denoising import Slot, TemplatesAlone
+from opencse.modules.first_dimensions import first_of, require_dimensions
 from opencse.modules.pooling import Pooling
+from opencse.modules.token_weights import TokenWeights
+from opencse.objective.vectors.rewritten import moved_to
+from opencse.text.template import Frame, Template
 
 DEPTH = 3
 OTHERS = [kind for kind in Pooling if kind is not Pooling.MASK]
@@ -71,27 +81,11 @@ def test_equals_a_loop_over_tokens(kind: Pooling, states: list[Tensor], mask: Te
     torch.testing.assert_close(pooled(kind, states, mask), expected, atol=1e-6, rtol=0)
 
 
-def test_the_kinds_differ(states: list[Tensor], mask: Tensor) -> None:
-    for a, b in combinations(OTHERS, 2):
-        assert not torch.allclose(pooled(a, states, mask), pooled(b, states, mask)), (a, b)
-
-
 @pytest.mark.parametrize("kind", OTHERS)
 def test_values_at_padding_are_not_read(kind: Pooling, states: list[Tensor], mask: Tensor) -> None:
     changed = [torch.where(mask.unsqueeze(-1) == 0, 1e6, state) for state in states]
     assert any(not torch.equal(a, b) for a, b in zip(changed, states, strict=True))
     torch.testing.assert_close(pooled(kind, changed, mask), pooled(kind, states, mask), atol=0, rtol=0)
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_low_precision_states_are_pooled_in_float32(
-    kind: Pooling, dtype: torch.dtype, states: list[Tensor], mask: Tensor
-) -> None:
-    low = [state.to(dtype) for state in states]
-    result = pooled(kind, low, mask)
-    assert result.dtype == torch.float32
-    torch.testing.assert_close(result, pooled(kind, [state.float() for state in low], mask), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("kind", [Pooling.MEAN, Pooling.WEIGHTED_MEAN, Pooling.MEAN_SQRT_LEN])
@@ -105,34 +99,200 @@ def test_first_tokens_that_are_left_out_keep_the_others_places() -> None:
     assert Pooling.LAST_TOKEN([states], mask).item() == 2.0
 
 
-@pytest.mark.parametrize(
-    ("kind", "depth", "layers"),
-    [
-        (Pooling.FIRST_LAST_0, 12, (0, 12)),
-        (Pooling.FIRST_LAST_1, 12, (1, 12)),
-        (Pooling.TOP2, 12, (11, 12)),
-        (Pooling.MEAN, 12, (12,)),
-        (Pooling.CLS, 3, (3,)),
-    ],
-)
-def test_layers(kind: Pooling, depth: int, layers: tuple[int, ...]) -> None:
-    assert kind.layers(depth) == layers
-
-
-@pytest.mark.parametrize("kind", OTHERS)
-def test_alone_equals_in_a_batch_of_longer_texts(kind: Pooling, tiny_folder: Path, sentences: list[str]) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, pooling=kind, device="cpu")
-    rows = encoder.tokenize(["A dog.", "", *sorted(sentences, key=len)[-3:]])
-    batch = encoder.tokenizer.pad(rows)
-    assert int(batch.attention_mask.sum(dim=1).min()) < batch.attention_mask.shape[1] // 2
-    with torch.no_grad():
-        together = encoder.embed(batch)
-        alone = torch.cat([encoder.embed(encoder.tokenizer.pad([row])) for row in rows])
-    assert not torch.allclose(alone[0], alone[1], atol=1e-3)
-    torch.testing.assert_close(together, alone, atol=1e-6, rtol=0)
-
-
 def test_mask_reads_the_last_one() -> None:
     states = torch.arange(12.0).reshape(2, 3, 2)
     masks = torch.tensor([[1, 0, 1], [0, 1, 0]])
     assert Pooling.MASK([states], masks).tolist() == [[4.0, 5.0], [8.0, 9.0]]
+
+
+TEXTS = ["one two three", "one one four", "one five six seven eight nine", ""]
+
+
+def weighed(encoder: SentenceEncoder, floor: float = 0.1) -> SentenceEncoder:
+    texts = encoder.tokenize(TEXTS)
+    encoder.token_weights = TokenWeights.inverse_document_frequency(texts, encoder.tokenizer.vocabulary_size, floor)
+    return encoder
+
+
+def test_weights_are_those_of_the_formula() -> None:
+    texts = [np.array(ids) for ids in ([0, 1, 1, 2], [0, 3], [0, 1])]
+    found = TokenWeights.inverse_document_frequency(texts, 6, floor=0.3).weights
+    inverse = [math.log(4 / (sum(token in ids for ids in texts) + 1)) for token in range(6)]
+    assert inverse[0] == 0
+    assert max(inverse) == inverse[4] == inverse[5] == math.log(4)
+    assert found.tolist() == pytest.approx([0.3 + 0.7 * value / math.log(4) for value in inverse])
+
+
+@pytest.mark.parametrize("pooling", [Pooling.MEAN, Pooling.FIRST_LAST_1])
+def test_the_mean_is_weighted(encoder: SentenceEncoder, pooling: Pooling) -> None:
+    encoder.pooling = pooling
+    alike = encoder.encode(TEXTS)
+    weights = weighed(encoder).token_weights
+    assert weights is not None
+    found = encoder.encode(TEXTS)
+    assert np.abs(found[:3] - alike[:3]).max() > 1e-3
+    for text, vector in zip(TEXTS[:3], found, strict=False):
+        ids = torch.from_numpy(encoder.tokenize([text])[0].astype(np.int64))
+        with torch.no_grad():
+            states = encoder.backbone(ids[None], output_hidden_states=True).hidden_states
+        chosen = [states[-1]] if pooling is Pooling.MEAN else [states[1], states[-1]]
+        total, counted = torch.zeros(32), 0.0
+        for place, token in enumerate(ids.tolist()):
+            total += float(weights.weights[token]) * sum(state[0, place] for state in chosen) / len(chosen)
+            counted += float(weights.weights[token])
+        assert np.abs(vector - (total / counted).numpy()).max() < 1e-5
+
+
+def test_training_layers_and_inference_agree(encoder: SentenceEncoder) -> None:
+    weighed(encoder).eval()
+    expected = encoder.encode(TEXTS[:3])
+    tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS[:3]))
+    for packed in (False, True):
+        encoder.computation = "packed" if packed else "transformers"
+        encoded = encoder(tokens, layers=[encoder.depth])
+        assert encoded.sentence is not None
+        assert np.abs(encoded.sentence.detach().numpy() - expected).max() < 1e-5
+        assert torch.equal(encoded.sentence, encoded.layers[encoder.depth])
+    assert np.abs(layer_vectors(encoder, TEXTS[:3], encoder.depth) - expected).max() < 1e-5
+
+
+def test_a_saved_folder_opens_here_and_in_sentence_transformers(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    before = fingerprint(encoder)
+    alike = encoder.encode(TEXTS)
+    vectors = weighed(encoder).encode(TEXTS)
+    encoder.save(tmp_path)
+    again = SentenceEncoder.load(tmp_path, device="cpu")
+    assert np.array_equal(again.encode(TEXTS), vectors)
+    assert before != fingerprint(encoder) == fingerprint(again)
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    assert [type(module).__name__ for module in model.children()] == ["Transformer", "WordWeights", "Pooling"]
+    theirs = model.encode(TEXTS[:3], show_progress_bar=False)
+    assert np.abs(theirs - vectors[:3]).max() < 1e-5
+    assert np.abs(theirs - alike[:3]).max() > 1e-3
+    assert "tokens weighed" in (tmp_path / "README.md").read_text()
+
+
+def test_weights_by_word_as_older_releases_wrote_them(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    vectors = weighed(encoder).encode(TEXTS)
+    encoder.save(tmp_path)
+    (tmp_path / "1_WordWeights" / "model.safetensors").unlink()
+    assert np.abs(SentenceEncoder.load(tmp_path).encode(TEXTS) - vectors).max() < 1e-6
+
+
+def rewritten(module: Path, key: str, value: object) -> None:
+    (module / "model.safetensors").unlink()
+    config = json.loads((module / "config.json").read_text())
+    (module / "config.json").write_text(json.dumps(config | {key: value}))
+
+
+def test_faults_are_told_in_a_line(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    weighed(encoder).save(tmp_path)
+    module = tmp_path / "1_WordWeights"
+    file = module / "model.safetensors"
+    ((name, good),) = load_file(file).items()
+    bad = good.clone()
+    bad[3] = -1
+    for tensor, message in ((good[:-1], "weights of tokens for .* ids; each id needs one"), (bad, "negative or not")):
+        save_file({name: tensor}, file)
+        with pytest.raises(UserError, match=message):
+            SentenceEncoder.load(tmp_path)
+    rewritten(module, "vocab", 5)
+    with pytest.raises(UserError, match="vocab is not a list of words"):
+        SentenceEncoder.load(tmp_path)
+
+
+@pytest.mark.slow
+def test_an_export_has_the_weights(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> None:
+    import opencse
+    from opencse.export.runtime import OnnxEncoder
+
+    pytest.importorskip("onnxruntime")
+    encoder = weighed(SentenceEncoder.load(tiny_folder, device="cpu", layers=0))
+    expected = encoder.encode(sentences[:8], normalize_embeddings=True)
+    opencse.export_onnx(encoder, tmp_path, text=sentences[:8])
+    assert np.abs(OnnxEncoder(tmp_path).encode(sentences[:8]) - expected).max() < 1e-5
+
+
+TEXT, OTHER = 'a text of "{text}" is {mask}.', "the text : {text} is {mask} here"
+
+
+@pytest.fixture(scope="module")
+def templated(tiny_folder: Path) -> SentenceEncoder:
+    return SentenceEncoder(tiny_folder, pooling="mask", template=TEXT, device="cpu")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("slot", ["skipped", "padding"])
+def test_vectors_are_less_those_of_their_templates(
+    templated: SentenceEncoder, sentences: list[str], slot: Slot, packed: bool
+) -> None:
+    own, other = templated.tokenizer.frame, Frame.of(Template(OTHER), templated.tokenizer.hf)
+    assert own is not None
+    plain = templated.tokenize([*sentences[:5], "", "a dog"])
+    rows = [*plain, *(moved_to(ids, templated.tokenizer, other) for ids in plain)]
+    frames = [own] * len(plain) + [other] * len(plain)
+    expected = []
+    with templated.without_dropout(), torch.no_grad():
+        for ids, frame in zip(rows, frames, strict=True):
+            count, mask = len(frame.inside(ids)), templated.mask_id
+            if slot == "padding":
+                alone = torch.tensor([[*frame.before, *[templated.tokenizer.pad_id] * count, *frame.after]])
+                positions = torch.arange(alone.shape[1])[None]
+            else:
+                alone = torch.tensor([[*frame.before, *frame.after]])
+                positions = torch.arange(alone.shape[1])[None].clone()
+                positions[:, len(frame.before) :] += count
+            text = torch.from_numpy(ids).long()[None]
+            vector = templated.backbone(input_ids=text).last_hidden_state[0, int((text[0] == mask).nonzero()[-1])]
+            noise = templated.backbone(input_ids=alone, position_ids=positions).last_hidden_state
+            expected.append(vector - noise[0, int((alone[0] == mask).nonzero()[-1])])
+        templated.computation = "packed" if packed else "transformers"
+        templated.alone = TemplatesAlone(slot, [own, other])
+        vectors = templated(templated.tokenizer.pad(rows)).vectors
+        templated.computation, templated.alone = "transformers", None
+    torch.testing.assert_close(vectors, torch.stack(expected), atol=1e-5, rtol=0)
+
+
+def test_the_two_slots_differ_and_gradients_reach_the_templates(templated: SentenceEncoder) -> None:
+    own = templated.tokenizer.frame
+    assert own is not None
+    tokens = templated.tokenizer.pad(templated.tokenize(["a dog runs here", "a dog"]))
+    gradients, vectors = [], []
+    with templated.without_dropout():
+        for alone in (None, TemplatesAlone("skipped", [own]), TemplatesAlone("padding", [own])):
+            templated.alone = alone
+            templated.zero_grad()
+            vectors.append(templated(tokens).vectors)
+            vectors[-1].square().sum().backward()
+            words = next(templated.backbone.parameters())  # the token embeddings
+            assert words.grad is not None
+            gradients.append(words.grad.clone())
+    templated.alone = None
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert not torch.allclose(vectors[a], vectors[b], atol=1e-4)
+        assert not torch.allclose(gradients[a], gradients[b], atol=1e-4)
+
+
+def test_inference_subtracts_nothing(templated: SentenceEncoder) -> None:
+    own = templated.tokenizer.frame
+    assert own is not None
+    before = templated.encode(["a dog runs"])
+    templated.alone = TemplatesAlone("skipped", [own])
+    after = templated.encode(["a dog runs"])
+    templated.alone = None
+    assert (before == after).all()
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3, None])
+def test_the_first_dimensions_are_kept(dimensions: int | None) -> None:
+    require_dimensions(dimensions, 3)
+    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(first_of(vectors, dimensions), vectors[:, : dimensions or 3])
+
+
+@pytest.mark.parametrize("dimensions", [-1, 0, 4])
+def test_more_than_there_are_and_none_are_refused(dimensions: int) -> None:
+    with pytest.raises(UserError, match=rf"^dimensions is from 1 to the 3 of mini, not {dimensions}$"):
+        require_dimensions(dimensions, 3, "mini")

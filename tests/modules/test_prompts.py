@@ -89,22 +89,6 @@ def test_what_is_left_out_of_another_pooling_or_weighed_is_refused(folders: dict
         SentenceEncoder.load(tmp_path, device="cpu")
 
 
-def test_every_prompt_is_kept_by_a_save(folders: dict[str, Path], tmp_path: Path) -> None:
-    for layout in ("nomic", "e5-passage", "default-alone"):
-        SentenceEncoder.load(folders[layout], device="cpu").save(tmp_path / layout)
-        assert prompts_in(tmp_path / layout) == prompts_in(folders[layout])
-
-
-def test_one_text_and_a_tensor_come_back_as_from_encode(folders: dict[str, Path]) -> None:
-    encoder = SentenceEncoder.load(folders["e5"], device="cpu")
-    np.testing.assert_array_equal(encoder.encode_query("a dog"), encoder.encode("query: a dog"))
-    np.testing.assert_array_equal(encoder.encode_document("a dog"), encoder.encode("passage: a dog"))
-    tensor = encoder.encode_query(["a dog"], convert_to_tensor=True)
-    np.testing.assert_array_equal(tensor.numpy(), encoder.encode(["query: a dog"]))
-    with pytest.raises(TypeError, match="output_value"):
-        encoder.encode_query("a dog", output_value="x")  # type: ignore[call-overload]
-
-
 def test_a_wrong_choice_of_prompt_is_refused(folders: dict[str, Path]) -> None:
     encoder = SentenceEncoder.load(folders["nomic"], device="cpu")
     with pytest.raises(UserError, match=r"no prompt 'clusters' \(did you mean 'clustering'\?\); it has query, docum"):

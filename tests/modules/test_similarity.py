@@ -12,15 +12,13 @@ import torch
 from numpy.typing import NDArray
 
 import opencse
-from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.sentence_config import read_similarity
 from opencse.modules.similarity import Similarity
-from opencse.ranking import answer_ranks, nearest_prepared, nearest_rows
+from opencse.ranking import nearest_prepared, nearest_rows
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.negatives import Mining
 from opencse.search.pairs import duplicate_documents, nearest_pairs
 from opencse.search.recall import measure_recall
 
@@ -94,22 +92,6 @@ def test_the_functions_are_those_of_sentence_transformers(model: Path) -> None:
         encoder.similarity_pairwise(a, b)
 
 
-def test_candidates_are_compared_pair_by_pair() -> None:
-    random = np.random.default_rng(0)
-    queries, vectors = random.normal(size=(5, 33)), random.normal(size=(20, 33))
-    rows = random.integers(0, 20, (5, 7))
-    for function in Similarity:
-        one, two = function.prepared(queries), function.prepared(vectors)
-        by_pair = function.of_pairs(np.repeat(one, 7, axis=0), two[rows.ravel()]).reshape(5, 7)
-        assert function.of_candidates(one, two[rows]).tolist() == by_pair.tolist()
-        assert len(np.unique(by_pair)) > 20
-
-
-def test_the_functions_rank_differently(vectors: Vectors) -> None:
-    first = {function: naive(function, vectors[:40], vectors[40:200]).argmax(axis=1).tolist() for function in FUNCTIONS}
-    assert len({tuple(rows) for rows in first.values()}) == 4
-
-
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_exact_searches_rank_by_the_definition(vectors: Vectors, function: Similarity) -> None:
     queries = vectors[:25]
@@ -130,36 +112,11 @@ def test_exact_searches_rank_by_the_definition(vectors: Vectors, function: Simil
     assert np.abs(naive(function, vectors, vectors)[best[:, 0], best[:, 1]] - upper).max() < 1e-5
 
 
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_duplicates_reach_the_threshold(vectors: Vectors, function: Similarity) -> None:
-    texts = [f"text {number}" for number in range(300)]
-    scores = naive(function, vectors, vectors)
-    threshold = {"cosine": 0.999999, "dot": 150.0, "euclidean": -1e-3, "manhattan": -1e-3}[function]
-    single = [[row] for row in range(300)]
-    groups = duplicate_documents(function.prepared(vectors), texts, single, threshold, similarity=function)
-    joined = np.triu(scores >= threshold, 1)
-    assert {row for rows, _ in groups for row in rows} == set(np.nonzero(joined | joined.T)[0].tolist())
-    assert groups
-    equal = duplicate_documents(function.prepared(vectors[:2]), ["One.", "one."], single[:2], None, similarity=function)
-    assert equal[0][0] == [0, 1]
-    assert equal[0][1] == pytest.approx(scores[0, 0], abs=1e-5)
-
-
 def test_thresholds_that_no_score_can_have() -> None:
     rows = np.ones((2, 3), dtype=np.float32)
     for function, threshold in ((Similarity.COSINE, 2.0), (Similarity.EUCLIDEAN, 0.5), (Similarity.DOT, float("nan"))):
         with pytest.raises(UserError, match="the threshold is a"):
             duplicate_documents(rows, ["a", "b"], [[0], [1]], threshold, similarity=function)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_held_out_questions_are_ranked_by_it(vectors: Vectors, function: Similarity) -> None:
-    queries, candidates = vectors[:30], vectors[30:200]
-    answers = np.arange(30, dtype=np.int64) * 3
-    ranks = answer_ranks(queries, candidates, answers, np.full(30, -1), function)
-    scores = naive(function, queries, candidates)
-    mine = scores[np.arange(30), answers]
-    assert ranks.tolist() == (scores >= mine[:, None] - 1e-6).sum(axis=1).tolist()
 
 
 def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
@@ -195,47 +152,12 @@ def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
         Index.open(tmp_path / "flat", encoder=other)
 
 
-def test_mined_negatives_are_less_similar_than_the_answer(model: Path, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(model, device="cpu")
-    opencse.build_index(tmp_path / "index", encoder, TEXTS)
-    pairs = [(query, expected_order(model, query)[1]) for query in TEXTS[:2]]
-    out, how = tmp_path / "triples.jsonl", Mining(ceiling=0.99, same=None, count=3)
-    opencse.index_negatives(tmp_path / "index", pairs, out, how=how, model=encoder)
-    rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert rows
-    for row in rows:
-        positive, negative = encoder.similarity(row["anchor"], [row["positive"], row["negative"]])[0].tolist()
-        assert negative < (0.99 * positive if positive >= 0 else positive / 0.99)
-
-
-def test_similarity_and_nearest_use_it(model: Path) -> None:
-    query = "Snow fell on the kettle."
-    order = expected_order(model, query)
-    found = opencse.similarity(str(model), query, TEXTS)
-    encoder = SentenceEncoder.load(model, device="cpu")
-    scores = naive(encoder.similarity_fn_name, encoder.encode([query]), encoder.encode([one.text for one in found]))[0]
-    np.testing.assert_allclose([one.score for one in found], scores, rtol=1e-5, atol=1e-5)
-    assert sorted(one.text for one in found) == sorted(order)
-    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
-    assert {one.function for one in found} == {read_similarity(model).value}
-    near = opencse.nearest(str(model), TEXTS, [query], k=4)
-    assert [one.text for one in near.queries[0].models[str(model)]] == order[:4]
-    assert near.similarity == {str(model): read_similarity(model)}
-
-
 def test_it_is_kept_by_every_save(model: Path, tmp_path: Path) -> None:
     function = read_similarity(model)
     SentenceEncoder.load(model, device="cpu").save(tmp_path / "saved")
     opencse.whiten(str(model), [f"{text} {n}" for n in range(9) for text in TEXTS], tmp_path / "white", dimension=4)
     for folder in ("saved", "white"):
         assert read_similarity(tmp_path / folder) is function
-
-
-@pytest.mark.slow
-def test_training_and_adapting_keep_it(model: Path, tmp_path: Path) -> None:
-    quick = ["training.max_steps=1", "training.batch_size=8"]
-    run = opencse.train(TEXTS * 3, tmp_path / "run", model=model, settings=quick, dev=None)
-    assert read_similarity(run.folder) is read_similarity(model)
 
 
 def test_retrieval_ranks_by_it(model: Path, tmp_path: Path) -> None:
@@ -277,15 +199,3 @@ def test_an_unknown_name_is_refused_with_file_and_key(model: Path, tmp_path: Pat
             SentenceEncoder.load(folder, device="cpu")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": None}))
     assert SentenceEncoder.load(folder, device="cpu").similarity_fn_name is Similarity.COSINE
-
-
-def test_the_command_line_names_it(model: Path, opencse: Run, tmp_path: Path) -> None:
-    function = read_similarity(model)
-    text = tmp_path / "text.txt"
-    text.write_text("".join(f"{one}\n" for one in TEXTS))
-    assert opencse("index", "build", str(tmp_path / "ix"), str(model), str(text))[0] == 0
-    for command in (("query", "Snow."), ("pairs",), ("info",)):
-        code, out, _ = opencse("index", command[0], str(tmp_path / "ix"), *command[1:])
-        assert code == 0
-        assert function in out
-        assert function is Similarity.COSINE or "cosine" not in out
