@@ -123,7 +123,7 @@ def test_texts_written_in_two_ways_have_one_form_and_others_two() -> None:
         ("HTTPServer utf8Decode DNAs 3D", "httpserver utf8decode dnas 3d http server utf8 decode"),
         ("iPhoneを使う", "iphone を 使 う を使 使う i phone"),
         ("1,000 $10'000.50 1_000_000", "1000 10000 50 1000000 1 000 000 10000.50"),
-        ("v1.10 x1,000 1,00 1.000 2024-03-05", "v1 10 x1 000 1 00 1 000 2024 03 05 1000 1.10 1,000 1,00 1.000 2024-03-05"),
+        ("v1.10 x1,000 1.000 2024-03-05", "v1 10 x1 000 1 000 2024 03 05 1000 1.10 1,000 1.000 2024-03-05"),
     ],
 )
 def test_words_of_a_search(text: str, words: str) -> None:
