@@ -86,7 +86,7 @@ def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:
 WRONG = ["training.batch_size=-5", "encoder.rat=1", "training.epochs=nan", "objective.temperature=0", "data.x=1"]
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.pairwise(WRONG))
+@pytest.mark.parametrize(("first", "second"), list(itertools.pairwise(WRONG)))
 def test_of_two_wrong_overrides_the_first_given_is_blamed_with_its_own_fault(first: str, second: str) -> None:
     key = first.split("=")[0].rsplit(".", 1)[-1]
     with pytest.raises(UserError) as caught:
