@@ -71,8 +71,6 @@ def test_a_gain_has_the_error_of_its_questions() -> None:
     assert found.value == 30.0
     assert found.error == pytest.approx(np.std([10, 0, 0, 10], ddof=1) / 2)
     assert found.record() == {"dev": 30.0, "dev_error": found.error, "dev_first": 20.0}
-    with pytest.raises(RuntimeError, match="begin"):
-        QuestionSelector(Fixed()).score(as_encoder(1, 2, 3, 4))
 
 
 def test_noise_does_not_go_to_the_start_and_is_told() -> None:
@@ -106,19 +104,11 @@ def test_what_loses_in_other_words_is_not_kept_however_much_it_gained() -> None:
     history = History({0: DevScore(50.0, guard=60.0)})
     assert not history.add(5, DevScore(90.0, guard=20.0, guard_error=1.0, forgets=True))
     assert chooser.choose(history, 5, None, never).kept == "start"
-    assert (
-        "lost in other words (general English questions that share few words with their answers) (60.00 before, 20"
-        in (verdict_of(chooser, history))
-    )
+    assert "that share few words with their answers) (60.00 before, 20.00 after)" in verdict_of(chooser, history)
     assert history.add(10, DevScore(55.0, guard=59.0, guard_error=1.0, share=0.5)), "an average that does not lose"
-    assert not history.add(15, DevScore(80.0, guard=30.0, forgets=True))
-    assert history.best_step == 10
     verdict = verdict_of(chooser, history)
     assert verdict.startswith("the model of step 10, averaged with the start (50% trained), is kept: ")
-    assert (
-        "with their answers) 60.00 before, 59.00 now (-1.00, 95% interval -2.96 to +0.96, so it may be noise)"
-        in verdict
-    )
+    assert "answers) 60.00 before, 59.00 now (-1.00, 95% interval -2.96 to +0.96, so it may be noise)" in verdict
 
 
 def test_a_text_that_asks_about_itself_is_not_believed_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,13 +167,8 @@ class QuestionSelector:
         return self._compared(values, values)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
-        """Scores an encoder, compared with the start.
-
-        Raises:
-            RuntimeError: before `begin`.
-        """
-        if self._start_values is None:
-            raise RuntimeError("call begin with the start first")
+        """Scores an encoder, compared with the start."""
+        assert self._start_values is not None, "call begin with the start first"
         return self._compared(self._start_values, self._values(encoder))
 
     def _values(self, encoder: SentenceEncoder) -> _Values:
@@ -254,9 +249,8 @@ class QuestionSelector:
     def _refusal(self, history: History, before: float, measured: str, kept: str) -> str:
         """The verdict where the start is kept."""
         start = history.by_step[0]
-        trained = {step: score for step, score in history.by_step.items() if step}
-        step = max(trained, key=lambda step: trained[step].value)
-        best = trained[step]
+        step = max(filter(None, history.by_step), key=lambda step: history.by_step[step].value)
+        best = history.by_step[step]
         scores = f"{measured}, best of training {best.value:.2f} at step {step:,}"
         if best.value <= before or not best.forgets:
             return f"{kept}: no trained encoder answers better ({scores})"
