@@ -1,6 +1,7 @@
-"""One process evaluates an encoder, then two do it together: python gang_evaluation.py MODEL FOLDER.
+"""One process evaluates an encoder and trains it, then two do it together: python gang_evaluation.py MODEL FOLDER.
 
-MASTER_ADDR and MASTER_PORT are set. Each writes what it found to a file of FOLDER: alone0, two0 and two1.
+MASTER_ADDR and MASTER_PORT are set. Each writes what it found to a file of FOLDER (alone0, two0 and two1); the runs are
+in alone-run and two-run.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ import transformers.models.bert.modeling_bert  # noqa: F401  # once, before the 
 
 from joined import in_processes
 from opencse.adapting.dev_choice import load_selector
+from opencse.adapting.guard import Guard
 from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.together import evaluate_together
 from opencse.processes import joined
+from opencse.runs.job import TrainJob
 from opencse.text import sample
+from opencse.text.given import open_texts
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Ids
 
@@ -57,7 +61,22 @@ def both(chooser: Selector, encoder: SentenceEncoder) -> DevScore:
     return chooser.score(encoder)
 
 
+def run(model: str, out: Path) -> None:
+    """A run that chooses by graded pairs, averages among them."""
+    settings = [f"training.{one}" for one in ("batch_size=8", "max_steps=4", "evaluate_every=2", "chunk=4")]
+    settings += ["training.learning_rate=1e-3", "training.average_with_start=[0.5]", "training.precision=float32"]
+    texts = open_texts(Source(str(sample.TRAIN)).read().rows[:60])
+    TrainJob(
+        text=texts, model=model, settings=(*settings, "encoder.pooling=mean", "data.max_length=24"), dev="sample",
+        device="cpu",
+    ).run(out)  # fmt: skip
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    model, folder = sys.argv[1], Path(sys.argv[2])
+    few = Guard.of_pairs(Source(str(sample.PAIRS)).read().rows[:150])
+    Guard.built_in = classmethod(lambda cls: few)  # type: ignore[assignment, method-assign]  # as in the other tests
     for processes, name in ((1, "alone"), (2, "two")):
-        in_processes(processes, partial(evaluate, sys.argv[1], Path(sys.argv[2], name)))
+        in_processes(processes, partial(evaluate, model, folder / name))
+        in_processes(processes, partial(run, model, folder / f"{name}-run"))

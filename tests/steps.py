@@ -85,6 +85,13 @@ SMALL: dict[str, tuple[str, ...]] = {
     "denosent": ("objective.terms.denoising.decoder.layers=2", "objective.terms.denoising.decoder.width=64"),
 }
 """Networks of thousands of dimensions or many layers, as small as the encoder of the tests."""
+DEEP = {"infocse", "sscl-bert", "sscl-progressive"}
+"""They read layers below the last."""
+
+
+def layers_of(name: str) -> str:
+    """The setting of as few layers as a recipe or variant needs."""
+    return f"encoder.layers={1 + (name in DEEP)}"
 
 
 def parts_of(name: str) -> set[tuple[str, ...]]:

@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
 
-from opencse.analysis.bias import PairBias, pair_bias, partial_spearman
+from opencse.analysis.bias import pair_bias, partial_spearman
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
 
@@ -80,40 +80,6 @@ def test_bins_hold_the_means_of_their_pairs() -> None:
         assert sum(bin_.n > 5 for bin_ in measured.bins) >= 3
 
 
-def test_a_model_that_prefers_like_length_is_found_out() -> None:
-    pairs = some(400)
-    lengths = differences(pairs)
-    noise = 0.5 * np.random.default_rng(3).normal(size=400)
-    fair = pair_bias(np.tanh((pairs.scores + noise) / 9), pairs).length_difference
-    biased = pair_bias(np.tanh((pairs.scores + noise - 0.3 * lengths) / 9), pairs).length_difference
-    assert fair.partial == pytest.approx(0, abs=0.12)
-    assert biased.partial is not None
-    assert biased.partial < -0.5
-    assert biased.shift is not None
-    assert biased.shift < -0.4
-    shifts = [bin_.mean_shift or 0 for bin_ in biased.bins]
-    assert shifts[0] > 0.05
-    assert shifts[-1] < -0.05
-
-
-def test_the_partial_one_is_not_moved_by_the_gold_scores() -> None:
-    """Overlap goes along with gold; a noisy model without any bias shifts, yet has no partial correlation."""
-    rng = np.random.default_rng(4)
-    gold = rng.uniform(0, 5, 2000)
-    shared = rng.binomial(10, gold / 5)
-    first = [" ".join(f"w{k}" for k in range(10))] * 2000
-    second = [" ".join(f"{'w' if k < s else 'x'}{k}" for k in range(10)) for s in shared]
-    found = pair_bias(np.tanh((gold + 3 * rng.normal(size=2000)) / 9), ScoredPairs("p", gold, first, second))
-    assert found.word_overlap.shift is not None
-    assert found.word_overlap.shift < -0.3
-    assert found.word_overlap.partial == pytest.approx(0, abs=0.06)
-    constant = found.length_difference
-    assert (constant.partial, constant.shift) == (None, None)
-    assert [bin_.n for bin_ in constant.bins] == [2000, 0, 0, 0, 0, 0, 0]
-    assert constant.bins[1].mean_cosine is None
-    assert PairBias.model_validate_json(found.model_dump_json()) == found
-
-
 def test_where_nothing_is_left_to_explain() -> None:
     pairs = some(30)
     agreeing = pair_bias(pairs.scores / 5, pairs).length_difference
@@ -125,10 +91,6 @@ def test_where_nothing_is_left_to_explain() -> None:
 
 
 def test_wrong_input_is_refused() -> None:
-    pairs = some(5)
-    for wrong in (np.zeros(4), np.array([0, 0, 0, 0, np.nan])):
-        with pytest.raises(ValueError, match="5 finite cosines"):
-            pair_bias(wrong, pairs)
     blank = ScoredPairs("blank", np.array([1.0, 2]), ["a", " "], ["b", ""])
     with pytest.raises(UserError, match="blank, pair 2: neither text holds a word; drop the pair"):
         pair_bias(np.zeros(2), blank)

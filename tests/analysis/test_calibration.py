@@ -1,14 +1,24 @@
-"""A calibration in a model's folder: made from text, found again, and refused once the model is another."""
+"""What a cosine means: densities, random pairs, thresholds, and the calibration in a model's folder."""
+
+from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from pydantic import ValidationError
+from scipy.stats import gaussian_kde
 
+from fuzzing import examples
 from opencse.analysis.calibration import Calibration, calibrate, labels
-from opencse.analysis.random_pairs import random_pairs
+from opencse.analysis.densities import densities
+from opencse.analysis.random_pairs import PERCENTS, RandomPairs, random_pairs
 from opencse.analysis.thresholds import at_precision, best_f1
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
@@ -73,7 +83,6 @@ def test_a_spoilt_file_is_refused(encoder: SentenceEncoder, sentences: list[str]
     good = json.loads(file.read_text())
     for spoilt, told in (
         ("{", "cannot be read"),
-        ("[]", "a result is a JSON object"),
         (json.dumps({**good, "more": 1}), "unknown key 'more'"),
         (json.dumps({**good, "random_pairs": {**good["random_pairs"], "cosines": [0.1]}}), "must be of one length"),
     ):
@@ -95,13 +104,260 @@ def test_labels_are_zeros_and_ones_or_scores_with_a_cut(pairs: ScoredPairs) -> N
             labels(graded, cut)
 
 
-def test_wrong_requests_are_refused(encoder: SentenceEncoder, pairs: ScoredPairs) -> None:
+def test_wrong_requests_are_refused(encoder: SentenceEncoder) -> None:
     with pytest.raises(UserError, match="1 different text"):
         calibrate(encoder, ["a", "a"])
-    with pytest.raises(UserError, match="limit is the number of texts encoded"):
-        calibrate(encoder, ["a", "b"], limit=1)
-    for cut, precision in ((2.0, None), (None, 0.9)):
-        with pytest.raises(UserError, match="needs labelled pairs"):
-            calibrate(encoder, ["a", "b"], cut=cut, precision=precision)
-    with pytest.raises(UserError, match="not a label 0 or 1"):
-        calibrate(encoder, ["a", "b"], labelled=pairs)
+    with pytest.raises(UserError, match="needs labelled pairs"):
+        calibrate(encoder, ["a", "b"], cut=2.0)
+
+
+Vectors = NDArray[np.float32]
+
+
+def some(n: int, dimension: int = 8) -> Vectors:
+    return np.asarray(np.random.default_rng(0).normal(0.5, 1, size=(n, dimension)), dtype=np.float32)
+
+
+def cosines_of(vectors: Vectors) -> list[float]:
+    rows = vectors.astype(np.float64)
+    return [
+        float(rows[i] @ rows[j] / np.sqrt((rows[i] @ rows[i]) * (rows[j] @ rows[j])))
+        for i in range(len(rows))
+        for j in range(i + 1, len(rows))
+    ]
+
+
+def test_few_texts_have_all_their_pairs() -> None:
+    vectors = some(25)
+    found = random_pairs(vectors, pairs=300)
+    cosines = cosines_of(vectors)
+    assert (found.texts, found.pairs, found.exact) == (25, 300, True)
+    assert len(found.percents) == 120 == len(set(PERCENTS))
+    for percent in (0, 1, 5, 25, 50, 75, 95, 99, 99.9, 100):
+        assert found.quantile(percent) == pytest.approx(np.quantile(cosines, percent / 100), abs=1e-12)
+    assert list(found.quantiles_by_percent()) == [1, 5, 25, 50, 75, 95, 99, 99.9]
+    for value in (*cosines[:20], -0.3, 0.2, 0.7):
+        lower = 100 * sum(other < value for other in cosines) / 300
+        assert found.percentile_of(value) == pytest.approx(lower, abs=0.7), "a step is a third of a percent"
+    assert found.percentile_of(min(cosines) - 0.01) == found.percentile_of(-1.0) == 0
+    assert found.percentile_of(max(cosines) + 0.01) == 100
+
+
+def test_many_texts_have_some_pairs_never_with_themselves() -> None:
+    vectors = some(200)
+    whole, drawn = random_pairs(vectors, pairs=19_900), random_pairs(vectors, pairs=19_899)
+    assert (whole.exact, drawn.exact, drawn.pairs) == (True, False, 19_899)
+    assert drawn.quantile(50) == pytest.approx(whole.quantile(50), abs=0.02)
+    assert drawn.quantile(100) < 0.999, "a text with itself has cosine 1"
+    assert drawn == random_pairs(vectors, pairs=19_899)
+    assert drawn != random_pairs(vectors, pairs=19_899, seed=1)
+    two = random_pairs(some(2), pairs=1)
+    assert (two.exact, two.pairs) == (True, 1)
+
+
+def test_percentile_counts_what_is_strictly_lower() -> None:
+    found = RandomPairs(
+        texts=9, pairs=9, exact=True, seed=0, percents=[0, 25, 50, 75, 100], cosines=[-0.5, 0.1, 0.1, 0.1, 0.9]
+    )
+    assert found.percentile_of(0.1) == 25
+    assert found.percentile_of(0.1 + 1e-9) == pytest.approx(75)
+    assert found.percentile_of(0.5) == pytest.approx(87.5)
+    assert found.percentile_of(-0.2) == pytest.approx(12.5)
+    assert (found.percentile_of(-0.5), found.percentile_of(0.9), found.percentile_of(0.91)) == (0, 100, 100)
+    one = RandomPairs(texts=2, pairs=1, exact=True, seed=0, percents=[0, 100], cosines=[1, 1])
+    assert (one.percentile_of(1.0), one.percentile_of(0.7)) == (0, 0)
+    with pytest.raises(UserError, match="not NaN"):
+        one.percentile_of(float("nan"))
+    for percent in (-0.1, 100.1, float("nan")):
+        with pytest.raises(UserError, match="from 0 to 100"):
+            one.quantile(percent)
+
+
+def test_wrong_input_is_refused() -> None:
+    with pytest.raises(UserError, match="pairs is the number of random pairs, at least 1, not 0"):
+        random_pairs(some(3), pairs=0)
+    good = {"texts": 2, "pairs": 1, "exact": True, "seed": 0}
+    for percents, cosines in (([0, 100], [1, 0]), ([0, 50], [0, 1]), ([0, 100], [0])):
+        with pytest.raises(ValidationError, match="must"):
+            RandomPairs.model_validate({**good, "percents": percents, "cosines": cosines})
+
+
+def graded(n: int = 300) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    rng = np.random.default_rng(0)
+    gold = np.round(rng.uniform(0, 5, n) * 5) / 5
+    return np.tanh(gold / 5 + 0.3 * rng.normal(size=n)), gold
+
+
+def test_density_is_scipys() -> None:
+    cosines, gold = graded()
+    found = densities(cosines, gold)
+    assert found.grid == pytest.approx([k / 100 - 1 for k in range(201)])
+    assert [(g.lower, g.upper) for g in found.groups] == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+    for number, group in enumerate(found.groups):
+        inside = cosines[(gold >= number) & ((gold < number + 1) | (number == 4))]
+        assert group.n == len(inside) > 30
+        assert group.density == pytest.approx(gaussian_kde(inside)(np.array(found.grid)), rel=1e-9, abs=1e-12)
+        assert (group.mean, group.sd) == pytest.approx((inside.mean(), inside.std(ddof=1)))
+        assert group.density is not None
+        assert 0.9 < sum(group.density) * 0.01 < 1.01
+    means = [group.mean or 0 for group in found.groups]
+    assert means == sorted(means)
+
+
+def test_density_is_the_formula() -> None:
+    found = densities(np.array([0.1, 0.3, 0.35]), np.array([0.0, 0.5, 0.9]), edges=(0, 1), points=5)
+    (group,) = found.groups
+    spread = math.sqrt(sum((c - 0.25) ** 2 for c in (0.1, 0.3, 0.35)) / 2)
+    h = max(spread * 3**-0.2, 0.25)
+    assert group.bandwidth == h == 0.25, "half of the coarse grid's step"
+    for x, density in zip(found.grid, group.density or [], strict=True):
+        kernels = [math.exp(-(((x - c) / h) ** 2) / 2) / math.sqrt(2 * math.pi) for c in (0.1, 0.3, 0.35)]
+        assert density == pytest.approx(sum(kernels) / (3 * h))
+
+
+def test_edges_belong_to_the_group_above_and_the_last_to_the_last() -> None:
+    gold = np.array([0.0, 1, 1, 3, 4, 5, 5])
+    groups = densities(np.linspace(-1, 1, 7), gold).groups
+    assert [group.n for group in groups] == [1, 2, 0, 1, 3]
+    empty, single = groups[2], groups[0]
+    assert (empty.mean, empty.sd, empty.bandwidth, empty.density) == (None, None, None, None)
+    assert (single.mean, single.sd, single.bandwidth) == pytest.approx((-1, 0, 0.005))
+    assert single.density is not None
+    assert max(single.density) == single.density[0] == pytest.approx(1 / (0.005 * math.sqrt(2 * math.pi)))
+
+
+def test_equal_cosines_have_a_density() -> None:
+    found = densities(np.full(50, 0.505), np.full(50, 4.5))
+    density = np.array(found.groups[4].density)
+    assert np.isfinite(density).all()
+    assert density.sum() * 0.01 == pytest.approx(1, abs=0.05), "also between two points of the grid"
+
+
+def test_wrong_input_is_refused_of_densities() -> None:
+    one = np.array([0.5])
+    with pytest.raises(
+        UserError, match=r"^pair 2: its gold score 5.5 is outside the groups \(0 to 5\); give the edges"
+    ):
+        densities(np.array([0.1, 0.2]), np.array([1.0, 5.5]))
+    with pytest.raises(UserError, match="must rise"):
+        densities(one, one, edges=(0, 1, 1))
+
+
+Labelled = tuple[NDArray[np.float64], NDArray[np.bool_]]
+
+
+def labelled(n: int = 120, *, ties: bool = False, seed: int = 0) -> Labelled:
+    rng = np.random.default_rng(seed)
+    alike = rng.random(n) < 0.4
+    alike[:2] = True, False
+    cosines = np.tanh(rng.normal(0.3 + 0.5 * alike, 0.4))
+    return np.asarray(np.round(cosines, 1) if ties else cosines, dtype=np.float64), alike
+
+
+def counts(cosines: list[float], alike: list[bool], threshold: float) -> tuple[int, int]:
+    called = [label for cosine, label in zip(cosines, alike, strict=True) if cosine >= threshold]
+    return sum(called), len(called)
+
+
+def naive(cosines: list[float], alike: list[bool], wanted: float | None = None) -> float | None:
+    """The cut below the distinct cosine that is best, the highest of equals, by trying each."""
+    best, chosen = -1.0, None
+    levels = sorted(set(cosines), reverse=True)
+    for place, level in enumerate(levels):
+        hits, called = counts(cosines, alike, level)
+        value = 2 * hits / (called + sum(alike)) if wanted is None else hits * (hits / called >= wanted)
+        if value > best and hits:
+            best, chosen = value, place
+    if chosen is None:
+        return None
+    return levels[chosen] if chosen + 1 == len(levels) else (levels[chosen] + levels[chosen + 1]) / 2
+
+
+def test_the_best_f1_is_found() -> None:
+    cosines, alike = labelled()
+    found = best_f1(cosines, alike, resamples=5)
+    assert found.cosine == pytest.approx(naive(cosines.tolist(), alike.tolist()), abs=1e-15)
+    hits, called = counts(cosines.tolist(), alike.tolist(), found.cosine)
+    precision, recall = hits / called, hits / alike.sum()
+    f1 = 2 * precision * recall / (precision + recall)
+    assert (found.precision, found.recall, found.f1) == pytest.approx((precision, recall, f1))
+    assert (found.pairs, found.alike, found.rule, found.wanted) == (120, alike.sum(), "best_f1", None)
+    assert 0.3 < found.f1 < 1
+
+
+def test_known_answers() -> None:
+    cosines, alike = np.array([0.9, 0.8, 0.4, 0.2]), np.array([True, True, False, False])
+    found = best_f1(cosines, alike, resamples=20)
+    assert (found.cosine, found.precision, found.recall, found.f1) == pytest.approx((0.6, 1, 1, 1))
+    mixed = np.array([True, False, True, False])
+    assert best_f1(cosines, mixed, resamples=1).cosine == pytest.approx(0.3)
+    strict = at_precision(cosines, mixed, 1.0, resamples=1)
+    assert (strict.cosine, strict.recall) == pytest.approx((0.85, 0.5))
+    assert best_f1(cosines, alike[::-1].copy(), resamples=1).cosine == 0.2, "below the lowest there is no middle"
+    # 11/20 is what 0.55 reads as: no rounding may push it below the wanted precision.
+    levels, twenty = np.linspace(1, 0, 20), np.arange(20) < 11
+    exact = at_precision(levels, twenty[::-1].copy(), 0.55, resamples=1)
+    assert exact.precision == 0.55
+    assert exact.recall == 1
+
+
+def test_interval_is_of_naive_resamples() -> None:
+    cosines, alike = labelled(60, ties=True)
+    found = best_f1(cosines, alike, resamples=100, seed=7)
+    rng = np.random.default_rng(7)
+    places = []
+    for _ in range(100):
+        drawn = rng.integers(0, 60, size=60)
+        place = naive(cosines[drawn].tolist(), alike[drawn].tolist())
+        places.append(math.inf if place is None else place)
+    places.sort()
+    assert found.interval == pytest.approx((places[2], places[97]), abs=1e-15)  # 99 * 0.025 = 2.475, down; up
+    assert found.interval is not None
+    assert found.interval[0] < found.cosine < found.interval[1]
+
+
+def test_interval_has_no_end_where_resamples_reach_no_threshold() -> None:
+    cosines = np.linspace(1, 0, 30)
+    alike = np.arange(30) % 3 == 0
+    found = at_precision(cosines, alike, 1.0, resamples=200)
+    assert found.recall == pytest.approx(0.1)
+    assert found.interval is None
+    rare = best_f1(cosines, np.arange(30) == 4, resamples=200)
+    assert rare.interval is None, "a third of the resamples have no pair that is alike"
+
+
+@examples(30)
+@given(st.integers(2, 25), st.integers(0, 999), st.floats(0.05, 1))
+def test_any_labels(n: int, seed: int, wanted: float) -> None:
+    cosines, alike = labelled(n, ties=True, seed=seed)
+    rows = cosines.tolist(), alike.tolist()
+    assert best_f1(cosines, alike, resamples=2).cosine == pytest.approx(naive(*rows), abs=1e-15)
+    expected = naive(*rows, wanted)
+    highest = max(hits / called for hits, called in (counts(*rows, level) for level in rows[0]))
+    if highest < wanted:
+        with pytest.raises(UserError, match=f"the highest is {highest:.3f}"):
+            at_precision(cosines, alike, wanted, resamples=2)
+    else:
+        found = at_precision(cosines, alike, wanted, resamples=2)
+        assert found.cosine == pytest.approx(expected, abs=1e-15)
+        hits, called = counts(*rows, found.cosine)
+        assert (found.precision, found.recall) == pytest.approx((hits / called, hits / alike.sum()))
+        assert found.precision >= wanted
+
+
+def test_neighbours_in_float64_keep_the_cut() -> None:
+    low = 0.5
+    high = np.nextafter(low, 1)
+    found = best_f1(np.array([high, low]), np.array([True, False]), resamples=1)
+    assert found.cosine == high
+    assert found.precision == 1
+
+
+def test_wrong_input_is_refused_of_thresholds() -> None:
+    cosines, alike = labelled(6)
+    for kind in (np.zeros(6, bool), np.ones(6, bool)):
+        with pytest.raises(UserError, match="of 6 labelled pairs are similar; a threshold needs both kinds"):
+            best_f1(cosines, kind)
+    for precision in (0.0, 1.1):
+        with pytest.raises(UserError, match="above 0 and at most 1"):
+            at_precision(cosines, alike, precision)

@@ -1,20 +1,23 @@
-"""The record of a model's geometry: every number is that of its own function, and what was drawn is told."""
+"""Geometry of vectors: alignment, uniformity and the spectrum against loops, and their record."""
+
+from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 
+from opencse.analysis import tiles
 from opencse.analysis.alignment import alignment, all_pairs, positive_sides, uniformity
 from opencse.analysis.geometry import Geometry, geometry
 from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
 from opencse.errors import UserError
-from opencse.evaluation import Encode, ScoredPairs, distinct, embed, read_scored_pairs
+from opencse.evaluation import Encode, ScoredPairs, distinct, embed
+from opencse.objective.decorrelation import rank_of_products, unit_columns
 
 Vectors = NDArray[np.float32]
 
@@ -77,21 +80,6 @@ def test_above_the_limit_the_pairs_of_some_are_taken_and_told() -> None:
         geometry(vectors, limit=1)
 
 
-def test_it_goes_through_json() -> None:
-    for vectors in (some(12), np.ones((5, 3), dtype=np.float32)):
-        found = geometry(vectors, (vectors, vectors))
-        assert Geometry.model_validate_json(found.model_dump_json()) == found
-    assert found.variance_first is None
-    assert found.effective_rank == 1
-    assert found.uniformity == pytest.approx(0, abs=1e-14)
-
-
-def test_no_global_random_state_is_touched() -> None:
-    state = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
-    geometry(some(30), limit=5)
-    assert (state == np.random.get_state()[1]).all()  # type: ignore[index]  # noqa: NPY002
-
-
 def test_graded_pairs_by_the_papers_protocol() -> None:
     first, second = ["a b", "a c", "d", "a b"], ["a b e", "d", "f g", "c"]
     pairs = ScoredPairs("four", np.array([4.2, 4.0, 5.0, 0.0]), first, second)
@@ -110,20 +98,193 @@ def test_graded_pairs_by_the_papers_protocol() -> None:
     assert of_pairs(bag, none).positives is None
 
 
-def test_real_pairs_against_scipy(shared_data: Path) -> None:
-    dev = read_scored_pairs(shared_data / "sts" / "stsb" / "dev.tsv")
-    pairs = ScoredPairs("dev", dev.scores[:400], dev.first[:400], dev.second[:400])
-    found = of_pairs(bag, pairs)
-    texts = list(dict.fromkeys([*pairs.first, *pairs.second]))
-    vectors = bag(texts).astype(np.float64)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    distances = pdist(vectors, "sqeuclidean")
-    assert found.n == len(texts) > 700
-    assert found.uniformity == pytest.approx(math.log(np.exp(-2 * distances).mean()), rel=1e-10)
-    assert found.mean_cosine == pytest.approx((1 - distances / 2).mean(), rel=1e-10)
-    chosen = [i for i in range(400) if pairs.scores[i] > 4]
-    row = {text: vectors[i] for i, text in enumerate(texts)}
-    near = [((row[pairs.first[i]] - row[pairs.second[i]]) ** 2).sum() for i in chosen]
-    assert found.positives is not None
-    assert found.positives.alignment == pytest.approx(np.mean(near), rel=1e-10)
-    assert 20 < found.positives.n == len(chosen) < 200
+Floats = NDArray[np.floating]
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rows a tile, so that a few vectors take several."""
+    monkeypatch.setattr(tiles, "SIDE", 4)
+    monkeypatch.setattr(tiles, "ELEMENTS", 20)
+
+
+def mean_cosine(vectors: Floats) -> float:
+    return moments(vectors).mean_cosine()
+
+
+def sum_of_gram(vectors: Floats) -> float:
+    return moments(vectors).sum_of_gram()
+
+
+def unit(vector: list[float]) -> list[float]:
+    length = math.sqrt(sum(x * x for x in vector))
+    return [x / length for x in vector]
+
+
+def squared_distance(u: list[float], v: list[float]) -> float:
+    return sum((x - y) ** 2 for x, y in zip(unit(u), unit(v), strict=True))
+
+
+def cosine(u: list[float], v: list[float]) -> float:
+    return sum(x * y for x, y in zip(unit(u), unit(v), strict=True))
+
+
+def uneven(n: int, seed: int = 0, dimension: int = 5) -> Floats:
+    """Anisotropic vectors of different lengths."""
+    rng = np.random.default_rng(seed)
+    return np.asarray((rng.normal(size=(n, dimension)) + 0.7) * rng.uniform(0.1, 9, (n, 1)))
+
+
+@pytest.mark.parametrize(("n", "t"), [(2, 0.5), (4, 2.0), (13, 0.5)])  # of one tile, exactly one, and of several
+def test_alignment_and_uniformity_are_those_of_all_pairs(n: int, t: float) -> None:
+    vectors, others = uneven(n), uneven(n, 1)
+    rows = vectors.tolist()
+    near = sum(squared_distance(u, v) for u, v in zip(rows, others.tolist(), strict=True)) / n
+    assert alignment(vectors, others) == pytest.approx(near, rel=1e-12)
+    assert alignment(vectors, -vectors) == pytest.approx(4)
+    terms = [math.exp(-t * squared_distance(rows[i], rows[j])) for i in range(n) for j in range(i + 1, n)]
+    assert uniformity(vectors, t) == pytest.approx(math.log(sum(terms) / len(terms)), rel=1e-11)
+    least = min(cosine(rows[i], rows[j]) for i in range(n) for j in range(i + 1, n))
+    assert all_pairs(vectors, t).least == pytest.approx(least, abs=1e-13)
+
+
+@pytest.mark.parametrize("n", [2, 9])
+def test_mean_cosine_and_sum_of_gram_are_those_of_all_pairs(n: int) -> None:
+    vectors = uneven(n)
+    rows = vectors.tolist()
+    all_of_them = [[cosine(u, v) for v in rows] for u in rows]
+    assert sum_of_gram(vectors) == pytest.approx(sum(map(sum, all_of_them)), rel=1e-12)
+    distinct = [all_of_them[i][j] for i in range(n) for j in range(n) if i != j]
+    assert mean_cosine(vectors) == pytest.approx(sum(distinct) / len(distinct), rel=1e-11)
+
+
+def test_one_point_and_a_frame() -> None:
+    point = np.repeat(np.array([[0.3, -1.2, 0.5]], dtype=np.float32), 9, axis=0)
+    assert uniformity(point) == pytest.approx(0, abs=1e-14)
+    assert mean_cosine(point) == pytest.approx(1, abs=1e-14)
+    assert sum_of_gram(point) == pytest.approx(81)
+    frame = np.eye(6) * np.arange(1, 7)[:, None]
+    assert uniformity(frame) == pytest.approx(-4)
+    assert mean_cosine(frame) == pytest.approx(0, abs=1e-15)
+    assert sum_of_gram(frame) == pytest.approx(6)
+    assert uniformity(frame, 1000.0) == pytest.approx(-2000), "exp(-2000) is 0 in float64"
+    antipodes = np.array([[1.0, 0], [-1, 0]])
+    assert uniformity(antipodes, 3.0) == pytest.approx(-12)
+    assert mean_cosine(antipodes) == pytest.approx(-1)
+
+
+def test_half_precision_and_huge_lengths_do_not_overflow() -> None:
+    vectors = uneven(6)
+    exact = uniformity(vectors)
+    assert uniformity(vectors * 1e200) == pytest.approx(exact, rel=1e-12)
+    assert uniformity(vectors * 1e-200) == pytest.approx(exact, rel=1e-12)
+    half = (vectors * 60_000 / np.abs(vectors).max()).astype(np.float16)
+    assert uniformity(half) == pytest.approx(exact, rel=1e-2)
+
+
+def test_wrong_vectors_are_refused_by_row() -> None:
+    vectors = uneven(9)
+    vectors[6] = 0
+    with pytest.raises(UserError, match=r"^vector 6 \(from 0\) is all zeros and has no direction; leave its text out$"):
+        mean_cosine(vectors)
+    vectors[6, 2] = np.nan
+    with pytest.raises(UserError, match=r"vector 6 .* NaN or infinite"):
+        uniformity(vectors)
+    with pytest.raises(UserError, match=r"1 vector.* at least 2"):
+        uniformity(uneven(1))
+    with pytest.raises(UserError, match="t of uniformity"):
+        uniformity(uneven(3), 0.0)
+
+
+Doubles = NDArray[np.float64]
+
+
+@pytest.fixture(autouse=True)
+def smaller_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "ELEMENTS", 30)
+
+
+def scaled(n: int, dimension: int, seed: int = 0) -> Doubles:
+    rng = np.random.default_rng(seed)
+    return np.asarray((rng.normal(size=(n, dimension)) * np.arange(1, dimension + 1) + 1) * rng.uniform(0.1, 9, (n, 1)))
+
+
+def singular_values(vectors: NDArray[np.floating]) -> Doubles:
+    return moments(vectors).singular_values()
+
+
+def variance_shares(vectors: NDArray[np.floating], first: tuple[int, ...]) -> dict[int, float] | None:
+    return moments(vectors).variance_shares(first)
+
+
+def units(vectors: Doubles) -> Doubles:
+    return np.array([[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in vectors.tolist()])
+
+
+@pytest.mark.parametrize(("n", "dimension"), [(40, 6), (4, 9)])
+def test_singular_values_are_those_of_the_unit_matrix(n: int, dimension: int) -> None:
+    vectors = scaled(n, dimension)
+    expected = np.linalg.svd(units(vectors), compute_uv=False)
+    found = singular_values(vectors)
+    assert found == pytest.approx(expected, rel=1e-7)
+    assert found.shape == (min(n, dimension),)
+    assert (found**2).sum() == pytest.approx(n), "the trace of W W^T"
+    assert found[0] ** 2 == pytest.approx(np.linalg.eigvalsh(units(vectors) @ units(vectors).T)[-1])
+
+
+def test_effective_rank_is_the_exponential_of_the_entropy() -> None:
+    values = [3.0, 2.0, 0.5, 0.0]
+    shares = [value / 5.5 for value in values if value]
+    expected = math.exp(-sum(p * math.log(p) for p in shares))
+    assert effective_rank(np.array(values)) == pytest.approx(expected)
+    assert effective_rank(np.array(values) * 1e300) == pytest.approx(expected)
+    squares = [p * p / sum(q * q for q in shares) for p in shares]
+    assert expected > math.exp(-sum(p * math.log(p) for p in squares)) + 0.3, "not of the squares"
+    assert effective_rank(np.array([7.0])) == 1
+    assert effective_rank(np.array([1.0, 1, 1, 0])) == pytest.approx(3)
+
+
+def test_one_point_and_a_frame_of_spectrum() -> None:
+    for kind in (np.float32, np.float64):
+        point = np.repeat(np.random.default_rng(0).normal(size=(1, 12)).astype(kind), 50, axis=0)
+        found = singular_values(point)
+        assert found[0] == pytest.approx(math.sqrt(50))
+        assert (found[1:] == 0).all(), "rounding is not a direction"
+        assert effective_rank(found) == 1
+        assert variance_shares(point, (1, 2)) is None
+    frame = np.concatenate([np.eye(7), -2 * np.eye(7)])
+    assert singular_values(frame) == pytest.approx(np.full(7, math.sqrt(2)))
+    assert effective_rank(singular_values(frame)) == pytest.approx(7)
+    assert variance_shares(frame, (1, 3, 7)) == pytest.approx({1: 1 / 7, 3: 3 / 7, 7: 1})
+
+
+def test_shares_of_variance_are_about_the_mean() -> None:
+    vectors = np.random.default_rng(0).normal(size=(60, 5)) * np.arange(1, 6) + 20
+    rows = units(vectors)
+    values = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
+    found = variance_shares(vectors, (1, 2, 5, 6, 0))
+    assert found == pytest.approx({k: values[:k].sum() / values.sum() for k in (1, 2, 5)}, rel=1e-8)
+    assert singular_values(vectors)[0] ** 2 / 60 > 0.9, "the mean itself would be nearly all"
+    assert found is not None
+    assert found[1] < 0.8
+
+
+@pytest.mark.parametrize(("n", "dimension"), [(6, 20), (21, 20), (2, 4)])
+def test_rank_is_the_one_that_barlow_twins_logs(n: int, dimension: int) -> None:
+    rng = np.random.default_rng(1)
+    first = rng.normal(size=(n, dimension))
+    second = first + 0.1 * rng.normal(size=(n, dimension))
+    first[:, 2] = 0.3  # a constant dimension
+    one, two = (unit_columns(torch.from_numpy(side)) for side in (first, second))
+    expected = int(rank_of_products(one, two))
+    assert correlation_rank(first, second) == expected
+    assert expected == min(n, dimension)
+
+
+def test_rank_of_few_directions() -> None:
+    rng = np.random.default_rng(2)
+    for n, dimension in ((9, 12), (40, 12)):
+        low = rng.normal(size=(n, 3)) @ rng.normal(size=(3, dimension))
+        assert correlation_rank(low, low) == 3
+        assert correlation_rank(low, rng.normal(size=(n, dimension))) == 3
+        assert correlation_rank(low.astype(np.float32) * 0, low.astype(np.float32)) == 0

@@ -85,8 +85,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
 def test_no_rule_of_accessibility_is_broken(page: Path, browser: Browser, width: int, dark: bool) -> None:
     browser.screen(width, dark=dark)
     browser.open("about:blank")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from rich.console import Console
 
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Encode, SearchEncode, distinct, embed
-from opencse.evaluation.neighbours import Neighbours, compare_neighbours, neighbours_table
+from opencse.evaluation.neighbours import compare_neighbours, neighbours_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -53,8 +51,7 @@ def naive(corpus: Sequence[str], query: str, k: int) -> list[tuple[str, float]]:
     return [(text, -cosine) for cosine, _, text in sorted(scored)[:k]]
 
 
-@pytest.mark.parametrize("k", [1, 3, 20])
-@pytest.mark.parametrize("query", ["a dog runs", "THE CAT  sleeps", "a bird sings"])
+@pytest.mark.parametrize(("query", "k"), [("a dog runs", 3), ("THE CAT  sleeps", 1), ("a bird sings", 20)])
 def test_lists_equal_a_sort_of_all_cosines(query: str, k: int) -> None:
     found = compare_neighbours({"letters": searching(letters)}, CORPUS, [query], k=k)
     list_ = found.queries[0].models["letters"]
@@ -91,16 +88,6 @@ def test_models_stand_side_by_side_and_each_encodes_once() -> None:
     assert lines == ["corpus: 8 sentences, 6 of them different", "letters: done", "lengths: done"]
 
 
-def test_json_is_plain_and_reads_back(tmp_path: Path) -> None:
-    found = compare_neighbours({"m": searching(letters)}, CORPUS, ["rain"], k=1, source="here")
-    found.write_json(tmp_path / "n.json")
-    data = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))
-    assert Neighbours.model_validate(data) == found
-    assert data["queries"][0]["query"] == "rain"
-    assert set(data["queries"][0]["models"]["m"][0]) == {"text", "score", "percentile"}
-    assert data["source"] == "here"
-
-
 def test_table_has_a_column_a_model() -> None:
     corpus = [*CORPUS, "[bold]barn[/bold]"]
     found = compare_neighbours(
@@ -121,19 +108,9 @@ def test_table_has_a_column_a_model() -> None:
     assert len(rows) == 6
 
 
-def test_a_corpus_of_the_query_alone_gives_nothing() -> None:
-    found = compare_neighbours({"m": searching(letters)}, ["Rain", "rain "], ["rain"])
-    assert found.queries[0].models == {"m": []}
-    assert [list(column.cells) for column in neighbours_table(found).columns][1][1:] == ["-"]
-
-
 def test_what_is_missing_is_told() -> None:
     with pytest.raises(UserError, match="no model"):
         compare_neighbours({}, CORPUS, ["rain"])
-    with pytest.raises(UserError, match="no sentence in the corpus"):
-        compare_neighbours({"m": searching(letters)}, [], ["rain"])
-    with pytest.raises(UserError, match="no query"):
-        compare_neighbours({"m": searching(letters)}, CORPUS, [])
     with pytest.raises(UserError, match="a query is blank"):
         compare_neighbours({"m": searching(letters)}, CORPUS, ["rain", " "])
     with pytest.raises(UserError, match="at least 1, not 0"):

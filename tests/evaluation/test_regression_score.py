@@ -1,22 +1,18 @@
 import io
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 from rich.console import Console
 from scipy.stats import pearsonr, spearmanr
 
 from helpers import record_of
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.regressor import fit
-from opencse.evaluation.pairs import ScoredPairs
-from opencse.evaluation.regression.data import PUBLISHED, RegressorData, load_sts_regressor
+from opencse.evaluation.regression.data import PUBLISHED, load_sts_regressor
 from opencse.evaluation.regression.score import Regression, RegressorResult
 
 WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
@@ -85,35 +81,6 @@ def test_each_task_by_a_fit_of_its_own(folder: Path) -> None:
         assert score.spearman != score.pearson
 
 
-def test_a_task_s_score_depends_on_nothing_else(folder: Path) -> None:
-    both = evaluate_sts_regressor(counts, load_sts_regressor(folder)).values()
-    torch.manual_seed(4)
-    np.random.seed(4)  # noqa: NPY002
-    for key in ("sickr", "stsb"):
-        alone = evaluate_sts_regressor(counts, load_sts_regressor(folder, [key])).values()
-        assert alone == {f"sts_regressor.{key}": both[f"sts_regressor.{key}"]}
-    assert list(both) == ["sts_regressor.stsb", "sts_regressor.sickr"]
-
-
-def test_encode_is_called_once_on_the_distinct_sentences(folder: Path) -> None:
-    calls: list[list[str]] = []
-
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        calls.append(list(texts))
-        return counts(texts)
-
-    evaluate_sts_regressor(encode, load_sts_regressor(folder))
-    (call,) = calls
-    texts = [
-        text
-        for path in folder.rglob("*.tsv")
-        for line in path.read_text().splitlines()
-        for text in line.split("\t")[1:]
-    ]
-    assert len(call) == len(set(call)) < len(texts)
-    assert set(call) == set(texts)
-
-
 def test_what_was_done_is_recorded_and_read_again(folder: Path, tmp_path: Path) -> None:
     said: list[str] = []
     result = evaluate_sts_regressor(
@@ -156,40 +123,16 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
         load_sts_regressor(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"no task 'sts12' .*; tasks with a training set: stsb, sickr"):
         load_sts_regressor(folder, ["sts12"])
-    with pytest.raises(UserError, match=r"no task 'sickrr' \(did you mean 'sickr'\?\)"):
-        load_sts_regressor(folder, ["sickrr"])
-    with pytest.raises(UserError, match="no task for the regressor chosen"):
-        load_sts_regressor(folder, [])
-    with pytest.raises(UserError, match="no task for the regressor there"):
-        load_sts_regressor(folder / "sts12")
     path = folder / "sickr" / "train.tsv"
     path.write_text("1.5\ta\tb\n\n6.5\tc d\te\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"pair 2 \('c d'\) has the score 6.5; the regressor's grades are from 0 to 5"):
         load_sts_regressor(folder)
-    path.write_text("1.5\ta\tb\n-0.5\tc\td\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"has the score -0\.5") as error:
-        load_sts_regressor(folder)
-    assert str(error.value).startswith(f"{path}: ")
     path.unlink()
     with pytest.raises(UserError, match=r"train.tsv: no such file"):
         load_sts_regressor(folder)
     assert list(load_sts_regressor(folder, ["stsb"]).tasks) == ["stsb"]
 
 
-def test_real_data(shared_data: Path) -> None:
+def test_the_parts_of_real_data_are_the_published_ones(shared_data: Path) -> None:
     data = load_sts_regressor(shared_data / "sts")
-    for key, task in data.tasks.items():
-        assert task.counts == PUBLISHED[key]
-    assert data.text == "prepared"
-    task = data.tasks["sickr"]
-    some = task.parts["train"]
-    train = ScoredPairs(some.name, some.scores[:600], some.first[:600], some.second[:600])
-    less = RegressorData(
-        data.source,
-        data.text,
-        {"sickr": replace(task, parts={**task.parts, "train": train})},
-    )
-    encoder = SentenceEncoder.load("opencse-mini", device="cpu")
-    score = evaluate_sts_regressor(encoder.encode, less).sts_regressor["sickr"]
-    assert 45 < score.spearman < 80
-    assert not score.complete
+    assert {key: task.counts for key, task in data.tasks.items()} == PUBLISHED

@@ -1,9 +1,10 @@
-"""A checkpoint is found wherever a save was killed, and a damaged one is reported."""
+"""What a run leaves on the disk: checkpoints and the log, killed and damaged; signals and callbacks."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 import torch
 
 from opencse.errors import UserError
+from opencse.training.callbacks import Callback, Callbacks, Record
 from opencse.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from opencse.training.metrics import MetricsLog
+from opencse.training.stopping import stop_requests
 
 
 class Killed(BaseException):
@@ -107,8 +111,15 @@ def flipped(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
-@pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "checksums.json"])
-@pytest.mark.parametrize("damage", [truncated, emptied, flipped, Path.unlink])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("tensors.safetensors", truncated),
+        ("tensors.safetensors", flipped),
+        ("state.json", emptied),
+        ("checksums.json", Path.unlink),
+    ],
+)
 def test_damage_is_reported_and_an_older_complete_one_is_used_with_a_warning(
     tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
@@ -142,3 +153,100 @@ def test_nothing_was_saved_yet(tmp_path: Path) -> None:
     new.mkdir()
     (new / "state.json").write_text(json.dumps({"step": 9}))
     assert load_checkpoint(tmp_path / "checkpoint") is None, "a first save that was cut off"
+
+
+LINES = b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": 1e-05}\n'
+
+
+def test_a_cut_off_last_line_is_left_out(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for rest in (b"", b'{"step": 4, "lo', b"\0\0\0", b"\xff"):
+        log.path.write_bytes(LINES + rest)
+        assert [record["step"] for record in log.read()] == [1, 2, 3]
+    log.path.write_bytes(LINES[:-1])
+    assert [record["step"] for record in log.read()] == [1, 2, 3], "whole but for its end of line"
+    log.rewind(2)
+    assert log.path.read_bytes() == LINES[: LINES.index(b'{"step": 3')]
+    log.write({"step": 3})
+    assert [record["step"] for record in log.read()] == [1, 2, 3]
+
+
+def test_any_other_bad_line_is_named(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for line in (b"{]", b"\xff\xfe\0binary", b"[1]", b'{"loss": 1}', b"", b'{"step": "x"}'):
+        content = LINES + line + b"\n" + LINES
+        log.path.write_bytes(content)
+        for use in (log.read, lambda: log.rewind(3)):
+            with pytest.raises(UserError, match=r"metrics\.jsonl, line 4: is no record of a step .*; delete the line"):
+                use()
+        assert log.path.read_bytes() == content
+
+
+def test_killed_while_it_is_rewound_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    log.path.write_bytes(LINES)
+    places = 0
+    for name in ("write_bytes", "replace"):
+
+        def dies(*_: object) -> None:
+            nonlocal places
+            places += 1
+            raise Killed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, name, dies)
+            with pytest.raises(Killed):
+                log.rewind(1)
+        assert log.path.read_bytes() == LINES
+    assert places == 2
+    log.rewind(1)
+    assert log.path.read_bytes() == LINES.splitlines(keepends=True)[0]
+
+
+def test_a_signal_sets_the_event_and_the_handlers_are_put_back() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with stop_requests(once=True) as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with stop_requests(once=False) as stop:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+class Notes(Callback):
+    def __init__(self, name: str, notes: list[tuple[object, ...]]) -> None:
+        self.name = name
+        self.notes = notes
+
+    def on_step(self, step: int, record: Record) -> None:
+        self.notes.append((self.name, "step", step, record["loss"]))
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        self.notes.append((self.name, "evaluate", step, record["dev"]))
+
+    def on_end(self, folder: Path, verdict: str) -> None:
+        self.notes.append((self.name, "end", folder, verdict))
+
+
+def test_each_is_called_in_order_with_the_event_of_the_line() -> None:
+    notes: list[tuple[object, ...]] = []
+    both = Callbacks([Notes("a", notes), Notes("b", notes)])
+    both.notify({"step": 10, "loss": 0.5})
+    both.notify({"step": 10, "dev": 71.2})
+    both.on_end(Path("out"), "kept step 10")
+    assert notes == [
+        ("a", "step", 10, 0.5),
+        ("b", "step", 10, 0.5),
+        ("a", "evaluate", 10, 71.2),
+        ("b", "evaluate", 10, 71.2),
+        ("a", "end", Path("out"), "kept step 10"),
+        ("b", "end", Path("out"), "kept step 10"),
+    ]

@@ -47,7 +47,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [line for line in every if "loss" in line]
 
 
-@pytest.mark.parametrize("term", [DCL, REFERENCE, TWINS])
+@pytest.mark.parametrize("term", [REFERENCE, TWINS])
 def test_a_term_alone_trains_a_plain_encoder(term: str, tiny_folder: Path, tmp_path: Path) -> None:
     """As in SimCSE++, Table 4: no contrast, and the loss falls."""
     result = job(tiny_folder, term, ALONE, "training.max_steps=30", "training.schedule=constant").run(tmp_path / "run")
@@ -65,17 +65,6 @@ def test_a_term_alone_trains_a_plain_encoder(term: str, tiny_folder: Path, tmp_p
     assert encoder.dimension == 32
     assert encoder.lm_head is None
     assert "cls.predictions.bias" not in load_file(result.folder / "model.safetensors")
-
-
-def test_a_term_alone_is_judged_on_dev_pairs(tiny_folder: Path, tmp_path: Path) -> None:
-    result = job(tiny_folder, DCL, ALONE, dev="sample").run(tmp_path / "run")
-    assert list(result.scores) == [0, 6, 12]
-    assert result.kept in ("best", "start")
-
-
-def test_the_plan_says_there_is_no_contrast(tiny_folder: Path) -> None:
-    plan = job(tiny_folder, DCL, ALONE).prepare(Silent()).plan
-    assert "negatives  none: the objective has terms only, no contrast" in plan.lines()
 
 
 def test_the_ranks_are_in_the_log(tiny_folder: Path, tmp_path: Path) -> None:
@@ -101,11 +90,8 @@ def test_looking_at_the_ranks_changes_nothing(tiny_folder: Path, tmp_path: Path)
     assert ends[0] == ends[1]
 
 
-@pytest.mark.parametrize("settings", [(DCL, ALONE), (BOTH,)], ids=["alone", "both"])
-def test_stopped_and_resumed_is_the_uninterrupted_run(
-    settings: tuple[str, ...], tiny_folder: Path, tmp_path: Path
-) -> None:
-    training = job(tiny_folder, *settings)
+def test_stopped_and_resumed_is_the_uninterrupted_run(tiny_folder: Path, tmp_path: Path) -> None:
+    training = job(tiny_folder, BOTH)
     training.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 5"):
         training.run(tmp_path / "stopped", progress=Stopped(5))

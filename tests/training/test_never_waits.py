@@ -26,7 +26,7 @@ from opencse.recipes.recipe_files import recipe_names
 from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokens
 from opencse.training.trainer import Trainer
-from steps import NAMES, VARIANTS, parts_of, prepared
+from steps import NAMES, VARIANTS, layers_of, parts_of, prepared
 
 WAITING = {
     *{"fitted"},  # scikit-learn fits a mixture on the CPU
@@ -42,8 +42,6 @@ UNMASKED = [
     for name in NAMES
     if name in ALL and name not in APART and (name in VARIANTS or ("term", "mlm") not in parts_of(name))
 ]
-DEEP = {"infocse", "sscl-bert", "sscl-progressive"}
-"""They read layers below the last."""
 META = torch.device("meta")
 
 
@@ -66,7 +64,7 @@ def trainer(name: str, model: Path, folder: Path, sentences: list[str], *setting
     asked = (
         "training.log_every=9",
         "training.packed=false",
-        f"encoder.layers={1 + (name in DEEP)}",
+        layers_of(name),
         *unaveraged,
         *settings,
     )
@@ -124,7 +122,7 @@ def test_reading_would_be_seen(
 
 
 @pytest.mark.usefixtures("meta")
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last_token", "top2"])
+@pytest.mark.parametrize("pooling", ["cls", "last_token", "top2"])
 def test_nor_does_the_forward_of_encode(pooling: str, tiny_folder: Path, sentences: list[str]) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu").eval()
     tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:6])).to(META)

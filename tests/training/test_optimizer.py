@@ -1,4 +1,4 @@
-"""AdamW as in torch and as in transformers 4, against plain loops; and what clipping means in several processes."""
+"""AdamW and RMSprop against plain loops, clipping, one update, and how many steps a budget gives."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from helpers import Broken
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import UserError
 from opencse.objective.losses import info_nce_from_logits
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.job import TrainJob
 from opencse.settings import validate
-from opencse.text import sample
-from opencse.text.readers import Source
 from opencse.training.checkpoint import optimizer_tensors, restore_optimizer
 from opencse.training.optimizer import TransformersAdamW, build_optimizer, learning_rate
 from opencse.training.settings import TrainingSettings
+from opencse.training.step import step_inputs
+from opencse.training.update import Update
+from steps import prepared
 
 RATE, DECAY, STEPS = 0.01, 0.3, 12
 KINDS = ("torch", "transformers", "uncorrected")
@@ -33,7 +33,7 @@ def gradient_of(step: int, weight: int) -> float:
     return (1 + weight) * 3e-8 * math.sin(1.7 * step + weight)
 
 
-def by_loops(kind: str, start: list[float], *, decay: float = DECAY) -> list[float]:
+def by_loops(kind: str, start: list[float]) -> list[float]:
     """The published formulas, number by number."""
     weights, mean, square = list(start), [0.0] * len(start), [0.0] * len(start)
     for step in range(1, STEPS + 1):
@@ -45,18 +45,18 @@ def by_loops(kind: str, start: list[float], *, decay: float = DECAY) -> list[flo
             if kind != "torch":
                 corrected = math.sqrt(1 - 0.999**step) / (1 - 0.9**step) if kind == "transformers" else 1.0
                 weights[i] -= rate * corrected * mean[i] / (math.sqrt(square[i]) + EPS)
-                weights[i] -= rate * decay * weights[i]
+                weights[i] -= rate * DECAY * weights[i]
             else:
-                weights[i] -= rate * decay * weights[i]
+                weights[i] -= rate * DECAY * weights[i]
                 corrected = mean[i] / (1 - 0.9**step)
                 weights[i] -= rate * corrected / (math.sqrt(square[i] / (1 - 0.999**step)) + EPS)
     return weights
 
 
-def moved(kind: str, start: list[float], *, decay: float = DECAY) -> list[float]:
+def moved(kind: str, start: list[float]) -> list[float]:
     """The same by the optimizer of a run."""
     weights = torch.nn.Parameter(torch.tensor([start], dtype=torch.float64))
-    settings = TrainingSettings(adamw=kind, learning_rate=RATE, weight_decay=decay, eps=EPS)
+    settings = TrainingSettings(adamw=kind, learning_rate=RATE, weight_decay=DECAY, eps=EPS)
     optimizer = build_optimizer([weights], settings)
     for step in range(1, STEPS + 1):
         for group in optimizer.param_groups:
@@ -66,46 +66,14 @@ def moved(kind: str, start: list[float], *, decay: float = DECAY) -> list[float]
     return [float(w) for w in weights.detach()[0]]
 
 
-@pytest.mark.parametrize("decay", [0.0, DECAY])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_against_loops(kind: str, decay: float) -> None:
+def test_every_kind_against_loops(kind: str) -> None:
     start = [1.0, -0.5, 0.25]
-    expected = by_loops(kind, start, decay=decay)
-    assert moved(kind, start, decay=decay) == pytest.approx(expected, rel=1e-12)
+    expected = by_loops(kind, start)
+    assert moved(kind, start) == pytest.approx(expected, rel=1e-12)
     for other in {*KINDS} - {kind}:
-        away = zip(expected, by_loops(other, start, decay=decay), strict=True)
+        away = zip(expected, by_loops(other, start), strict=True)
         assert max(abs(a - b) for a, b in away) > 1e-3, "eps counts where gradients are small"
-
-
-def test_decay_comes_after_the_move() -> None:
-    """A weight of 0: decayed first it stays where the move puts it, afterwards it shrinks from there."""
-    ends = {}
-    for kind in KINDS:
-        weight = torch.nn.Parameter(torch.zeros(1, 1, dtype=torch.float64))
-        settings = TrainingSettings(adamw=kind, learning_rate=0.5, weight_decay=0.4)
-        optimizer = build_optimizer([weight], settings)
-        weight.grad = torch.ones_like(weight)
-        optimizer.step()
-        ends[kind] = float(weight.detach())
-    assert ends["torch"] == pytest.approx(-0.5, rel=1e-6)
-    assert ends["transformers"] == pytest.approx(-0.5 * (1 - 0.5 * 0.4), rel=1e-6)
-    assert ends["uncorrected"] / ends["transformers"] == pytest.approx(3.16, rel=1e-3)
-
-
-def test_how_much_more_eps_counts() -> None:
-    """The numbers of the docstring and of the recipe's comment."""
-    assert [1 / math.sqrt(1 - 0.999**step) for step in (1, 100)] == pytest.approx([31.6, 3.24], rel=0.01)
-    for step, factor in ((1, 31.6), (100, 3.24)):
-        sizes = []
-        for eps, group in ((1e-8 * factor, torch.optim.AdamW), (1e-8, TransformersAdamW)):
-            weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
-            optimizer = group([{"params": [weight]}], lr=1.0, eps=eps, weight_decay=0.0)
-            for _ in range(step):
-                before = float(weight.detach())
-                weight.grad = torch.full_like(weight, 1e-7)
-                optimizer.step()
-            sizes.append(before - float(weight.detach()))
-        assert sizes[0] == pytest.approx(sizes[1], rel=1e-3)
 
 
 def test_a_weight_without_gradient_keeps_its_place_and_its_count() -> None:
@@ -117,32 +85,6 @@ def test_a_weight_without_gradient_keeps_its_place_and_its_count() -> None:
     assert still not in optimizer.state
     with pytest.raises(ValueError, match="calls no closure"):
         optimizer.step(lambda: 0.0)
-
-
-@pytest.mark.slow
-def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Path) -> None:
-    def job(kind: str) -> TrainJob:
-        settings = (
-            "training.max_steps=8",
-            "training.batch_size=8",
-            "training.checkpoint_every=3",
-            "training.learning_rate=1e-3",
-            "training.weight_decay=0.1",
-            "training.precision=float32",
-            f"training.adamw={kind}",
-        )
-        return TrainJob(
-            text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None, device="cpu"
-        )
-
-    job("transformers").run(tmp_path / "whole")
-    with pytest.raises(InterruptedRunError):
-        job("transformers").run(tmp_path / "broken", progress=Broken(5))
-    job("transformers").run(tmp_path / "broken", resume=True)
-    job("torch").run(tmp_path / "torch")
-    ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken", "torch")]
-    assert ends[0] == ends[1]
-    assert ends[0] != ends[2]
 
 
 N, D, PROCESSES = 8, 5, 4
@@ -184,13 +126,6 @@ def test_four_processes_clip_at_one_what_is_clipped_at_four_here() -> None:
     assert (at, load_recipe("simcse-supervised").training.max_grad_norm) == (4.0, 1.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_betas_are_those_of_the_settings(kind: str) -> None:
-    settings = TrainingSettings.model_validate({"adamw": kind, "betas": (0.9, 0.8)})
-    optimizer = build_optimizer([torch.nn.Parameter(torch.zeros(1, 1))], settings)
-    assert [tuple(group["betas"]) for group in optimizer.param_groups] == [(0.9, 0.8)]
-
-
 def test_rmsprop_against_loops() -> None:
     start, square = [1.0, -0.5, 0.25], [0.0] * 3
     weights = torch.nn.Parameter(torch.tensor(start, dtype=torch.float64))
@@ -213,26 +148,24 @@ def test_rates_that_change_at_steps() -> None:
     assert settings.optimizer == "rmsprop"
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
+def test_settings_of_the_optimizer_that_say_nothing() -> None:
+    for wrong, words in (
         ({"rate_changes": [[5, 1e-5]]}, "rate_changes are of a constant rate; set schedule = constant"),
         ({"schedule": "constant", "rate_changes": [[5, 1e-5], [5, 2e-5]]}, "the steps of rate_changes ascend"),
         ({"optimizer": "rmsprop", "weight_decay": 0.1}, "leave them out"),
-    ],
-)
-def test_settings_of_the_optimizer_that_say_nothing(wrong: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        validate(TrainingSettings, wrong, "mine")
+    ):
+        with pytest.raises(UserError, match=words):
+            validate(TrainingSettings, wrong, "mine")
 
 
-def test_rmsprop_is_resumed_bit_for_bit() -> None:
+@pytest.mark.parametrize("kind", [{"optimizer": "rmsprop"}, {"adamw": "transformers", "weight_decay": 0.1}], ids=str)
+def test_an_optimizer_is_resumed_bit_for_bit(kind: dict[str, Any]) -> None:
     def steps(optimizer: torch.optim.Optimizer, weights: torch.nn.Parameter, numbers: range) -> None:
         for step in numbers:
             weights.grad = torch.tensor([gradient_of(step, i) for i in range(3)])
             optimizer.step()
 
-    settings = TrainingSettings(optimizer="rmsprop", learning_rate=RATE)
+    settings = TrainingSettings.model_validate({"learning_rate": RATE, **kind})
     through = torch.nn.Parameter(torch.ones(3))
     steps(build_optimizer([through], settings), through, range(1, 9))
     first = torch.nn.Parameter(torch.ones(3))
@@ -243,3 +176,56 @@ def test_rmsprop_is_resumed_bit_for_bit() -> None:
     restore_optimizer(after, optimizer_tensors(before))
     steps(after, again, range(5, 9))
     assert torch.equal(again, through)
+
+
+def test_a_step_moves_the_weights_by_the_clipped_gradient(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    made = prepared("simcse++-dcl", tiny_folder, tmp_path, sentences, "training.max_grad_norm=0.5")
+    taken = made.trainer(tmp_path, Silent(), dev=None, start=None)
+    (update,) = taken.updates
+    assert isinstance(update, Update)
+    inputs = step_inputs(made.inputs, made.batches, 0, 1, made.encoder)
+    before = [p.detach().clone() for p in made.encoder.parameters()]
+    updated = update(inputs, diagnose=True)
+    gradients = [p.grad for p in made.encoder.parameters() if p.grad is not None]
+    norm = torch.stack([g.norm() for g in gradients]).norm()
+    report = updated.losses.report
+    assert float(report["gradient_norm"]) > 0.5
+    torch.testing.assert_close(norm, torch.tensor(0.5, dtype=norm.dtype), atol=1e-3, rtol=0)
+    assert report["dcl_rank"] > 1
+    assert set(updated.losses.losses) == {"contrast", "dcl"}
+    assert not updated.reps.anchor.requires_grad
+    moved = [not torch.equal(a, b) for a, b in zip(before, made.encoder.parameters(), strict=True)]
+    assert sum(moved) > len(moved) // 2
+    update.clear()
+    assert all(p.grad is None for p in made.encoder.parameters())
+    assert "dcl_rank" not in update(inputs).losses.report
+
+
+def test_the_smallest_budget_counts() -> None:
+    budgets: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"epochs": 0.25}, 25),
+        ({"epochs": 2, "accumulate": 4}, 50),
+        ({"max_steps": 120}, 100),  # a cap on the epochs, no budget of its own
+        ({"epochs": 3, "max_steps": 120}, 120),
+        ({"tokens": 25_000, "epochs": 0.1}, 250),  # more than an epoch, whatever the epochs say
+        ({"minutes": 2, "epochs": 0.1}, 240),
+        ({"minutes": 2, "tokens": 5_000, "max_steps": 30}, 30),
+        ({"epochs": 0.001}, 1),
+    )
+    for settings, steps in budgets:
+        table = TrainingSettings.model_validate(settings)
+        assert table.steps(batches_per_epoch=100, tokens_per_epoch=10_000, seconds_per_step=0.5) == steps, settings
+
+
+def test_minutes_need_the_pace() -> None:
+    with pytest.raises(ValueError, match="needs the measured pace"):
+        TrainingSettings(minutes=1).steps(batches_per_epoch=1, tokens_per_epoch=1)
+
+
+def test_the_seeds_of_order_and_dropout_are_the_run_s_unless_set() -> None:
+    plain, apart = TrainingSettings(seed=5), TrainingSettings(seed=5, data_seed=0, dropout_seed=7)
+    assert (plain.seed_of_order, plain.seed_of_dropout, plain.seeds_in_words) == (5, 5, "seed 5")
+    assert (apart.seed_of_order, apart.seed_of_dropout) == (0, 7)
+    assert apart.seeds_in_words == "seed 5 (data order 0, dropout 7)"

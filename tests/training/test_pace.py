@@ -21,9 +21,8 @@ from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.runs.prepare import Prepared
 from opencse.text import sample
-from opencse.text.batches import BatchPlan, TokenBatchPlan
 from opencse.text.readers import Source
-from opencse.training.pace import mean_seconds_per_step, plan_batches, seconds_per_step
+from opencse.training.pace import mean_seconds_per_step, seconds_per_step
 from opencse.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.slow
@@ -42,44 +41,6 @@ QUICK = (
 )
 
 
-@pytest.mark.parametrize(
-    ("settings", "steps"),
-    [
-        ({}, 40),
-        ({"epochs": 0.3}, 12),
-        ({"epochs": 2.5}, 100),
-        ({"epochs": 0.001}, 1),
-        ({"max_steps": 7}, 7),
-        ({"max_steps": 70}, 40),  # a cap on the epochs, no budget of its own
-        ({"epochs": 9, "max_steps": 70}, 70),
-        ({"tokens": 500}, 20),
-        ({"tokens": 2_600}, 104),  # more than an epoch, whatever the epochs say
-        ({"tokens": 2_600, "epochs": 0.1}, 104),
-        ({"tokens": 1}, 1),
-        ({"tokens": 2_600, "max_steps": 30}, 30),
-        ({"minutes": 1}, 240),
-        ({"minutes": 0.1}, 24),
-        ({"minutes": 1e-6}, 1),
-        ({"minutes": 1, "epochs": 0.1}, 240),
-        ({"minutes": 1, "max_steps": 50}, 50),
-        ({"minutes": 1, "tokens": 500}, 20),
-        ({"minutes": 0.05, "tokens": 500}, 12),
-        ({"minutes": 0.05, "tokens": 500, "max_steps": 3}, 3),
-    ],
-)
-def test_steps_of_a_budget(settings: dict[str, float], steps: int) -> None:
-    """40 steps and 1,000 tokens an epoch, a quarter of a second a step."""
-    assert TrainingSettings.model_validate(settings).steps(40, 1_000, 0.25) == steps
-
-
-def test_a_faster_machine_makes_more_steps() -> None:
-    settings = TrainingSettings(minutes=2)
-    assert [settings.steps(40, 1_000, pace) for pace in (1.0, 0.5, 0.1)] == [120, 240, 1_200]
-    with pytest.raises(ValueError, match="needs the measured pace"):
-        settings.steps(40, 1_000)
-    assert TrainingSettings(tokens=500).steps(40, 1_000) == 20
-
-
 def job(model: Path, *settings: str) -> TrainJob:
     return TrainJob(
         text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None, device="cpu"
@@ -90,15 +51,6 @@ def measured(prepared: Prepared, settings: TrainingSettings) -> float:
     return seconds_per_step(
         prepared.encoder, prepared.objective, prepared.inputs, prepared.batches, settings, prepared.plan.precision
     )
-
-
-def test_batches_are_of_tokens_or_of_examples(tiny_folder: Path) -> None:
-    inputs = job(tiny_folder).prepare(Silent()).inputs
-    assert isinstance(plan_batches(inputs, TrainingSettings(batch_size=8)), BatchPlan)
-    by_tokens = plan_batches(inputs, TrainingSettings(batch_tokens=512, batch_size=8))
-    assert isinstance(by_tokens, TokenBatchPlan)
-    batch = by_tokens.batch(0)
-    assert len(batch) * int(inputs.lengths[batch].max()) <= 512
 
 
 def test_measuring_the_pace_changes_no_weight(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,13 +183,6 @@ def test_a_resumed_run_keeps_its_steps_whatever_the_pace_is_then(
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
     with pytest.raises(UserError, match=r"another recipe\.training\.minutes \(0\.1 then, 0\.2 now\)"):
         job(tiny_folder, "training.minutes=0.2").run(tmp_path / "stopped", resume=True)
-
-
-def test_resume_without_a_run_measures(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = pace_of(monkeypatch, 3.0)
-    job(tiny_folder, "training.minutes=0.1").run(tmp_path / "new", resume=True)
-    assert len(calls) == 1
-    assert json.loads((tmp_path / "new" / "run.json").read_text())["steps"] == 2
 
 
 def test_a_budget_of_tokens_reads_about_as_many(tiny_folder: Path) -> None:

@@ -149,12 +149,6 @@ def test_the_folders_hold_the_head_and_the_trained_encoders_logits(run: Run, sen
     assert "cls.predictions.decoder.weight" not in names, "tied to the word embeddings, stored once"
 
 
-def test_the_card_tells_of_tokens_not_of_contrast(run: Run) -> None:
-    card = (run.folder / "README.md").read_text()
-    assert "| -, 512 tokens, 0.01, 42 |" in card
-    assert run.verdict in card
-
-
 def test_sentence_vectors_are_those_of_sentence_transformers(run: Run, sentences: list[str]) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -214,47 +208,34 @@ def test_contrastive_training_with_the_mlm_term_starts_from_it(run: Run, tmp_pat
     assert not [name for name in names if name.startswith("cls.")], "here the head was a help in training alone"
 
 
-@pytest.mark.parametrize("better", [True, False])
-def test_with_dev_pairs_the_best_is_kept(
-    run: Run, tmp_path: Path, better: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_dev_pairs_the_best_is_kept(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best weights are saved with the head they had then."""
     from opencse.adapting.selection import DevScore
     from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 
-    again = [] if better else [50.0, 40.0]  # the start and the best step once more, for the test of their difference
-    scores = iter([50.0, 60.0 if better else 40.0, 55.0 if better else 30.0, *again])
+    scores = iter([50.0, 60.0, 55.0])
     monkeypatch.setattr(GradedPairSelector, "score", lambda self, encoder: DevScore(next(scores)))
     how = [*SETTINGS, "training.max_steps=2", "training.evaluate_every=1"]
     result = pretrain(run.text, tmp_path / "run", settings=how, dev=sample.DEV, **HOW)
-    assert result.kept == ("best" if better else "start")
-    reference(tmp_path / "run" / "last")
-    last = load_file(tmp_path / "run" / "last" / "model.safetensors")
-    if better:
-        reference(tmp_path / "run")
-        kept = load_file(tmp_path / "run" / "model.safetensors")
-        for name in ("cls.predictions.transform.dense.weight", "bert.embeddings.word_embeddings.weight"):
-            assert not torch.equal(kept[name], last[name]), name
+    assert result.kept == "best"
+    reference(tmp_path / "run")
+    kept, last = (load_file(tmp_path / "run" / name / "model.safetensors") for name in ("", "last"))
+    for name in ("cls.predictions.transform.dense.weight", "bert.embeddings.word_embeddings.weight"):
+        assert not torch.equal(kept[name], last[name]), name
 
 
-@pytest.mark.parametrize("stop", [1, 9])
-def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, stop: int) -> None:
+def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path) -> None:
     shape = SHAPE.model_copy(update={"dropout": 0.1})
     how: dict[str, Any] = HOW | {"shape": shape, "settings": [*SETTINGS, "training.max_steps=14"]}
     pretrain(text, tmp_path / "whole", **how)
-    with pytest.raises(InterruptedRunError, match=f"step {stop} of 14"):
-        pretrain(text, tmp_path / "stopped", **how, progress=Stopped(stop))
+    with pytest.raises(InterruptedRunError, match="step 9 of 14"):
+        pretrain(text, tmp_path / "stopped", **how, progress=Stopped(9))
     start = tmp_path / "stopped" / "start" / "model.safetensors"
     written = start.stat().st_mtime_ns
     pretrain(text, tmp_path / "stopped", **how, resume=True)
     assert start.stat().st_mtime_ns == written, "the start is not made again"
     for name in ("start/model.safetensors", "model.safetensors", "last/model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    tokenizers = [(tmp_path / run / "tokenizer.json").read_bytes() for run in ("whole", "stopped")]
-    assert tokenizers[0] == tokenizers[1]
-    other = [*how.pop("settings"), "training.seed=1"]
-    pretrain(text, tmp_path / "other", **how, settings=other)
-    assert losses(tmp_path / "other") != losses(tmp_path / "whole")
 
 
 def test_a_start_left_by_a_kill_is_made_again_and_any_other_is_unchanged(text: Path, tmp_path: Path) -> None:
@@ -320,48 +301,6 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     assert represent(both.encoder, step, both.objective.reads).positive.shape == (3, 64)
 
 
-def test_lengths_of_triples_count_every_text_that_is_read(tiny_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "t.tsv").write_text("a b\tc\td e f\ng\th i\tj\n")
-    source = Source(str(tmp_path / "t.tsv"), columns=("1", "2", "3"))
-    triples = (
-        TrainJob(
-            text=source,
-            recipe="simcse-supervised",
-            model=str(tiny_folder),
-            preset=None,
-            settings=(),
-            dev=None,
-            device="cpu",
-        )
-        .prepare(Silent())
-        .inputs
-    )
-    assert triples.hard == 1
-    assert triples.lengths.tolist() == [12, 10]  # two special ids each
-    tokens = triples.build(np.array([0, 1]), 0).tokens
-    assert int(tokens.attention_mask.sum()) == 22
-
-
-def test_a_recipe_with_contrast_is_refused_before_anything_is_written(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"simcse: pretraining has no contrast .* see opencse train"):
-        pretrain(text, tmp_path / "out", recipe="simcse", **HOW)
-    assert not (tmp_path / "out").exists()
-
-
-def test_fewer_positions_than_the_longest_text_are_refused(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"data\.max_length 128 is above the 48 positions .*data\.max_length=48"):
-        pretrain(text, tmp_path / "out", **HOW)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_head_is_saved_only_where_there_is_one(run: Run, tmp_path: Path) -> None:
-    run.encoder.save(tmp_path / "bare")
-    encoder = SentenceEncoder.load(tmp_path / "bare", device="cpu")
-    with pytest.raises(RuntimeError, match="no masked-LM head to save"):
-        encoder.save(tmp_path / "again", masked_lm=True)
-    assert not (tmp_path / "again" / "modules.json").exists()
-
-
 def test_a_model_without_the_head_gets_a_new_one(run: Run, tmp_path: Path, sentences: list[str]) -> None:
     run.encoder.save(tmp_path / "bare")
     settings = (*SETTINGS, "training.max_steps=2", "training.learning_rate=1e-9")
@@ -382,9 +321,11 @@ def test_a_model_without_the_head_gets_a_new_one(run: Run, tmp_path: Path, sente
         pretrain(run.text, out, model=str(tmp_path / "other"), settings=settings, device="cpu", resume=True)
 
 
-def test_more_new_layers_than_there_are_and_new_layers_of_nothing_are_refused(
-    text: Path, tmp_path: Path, sentences: list[str]
-) -> None:
+def test_what_cannot_be_is_refused_before_anything_is_written(text: Path, tmp_path: Path, sentences: list[str]) -> None:
+    with pytest.raises(UserError, match=r"simcse: pretraining has no contrast .* see opencse train"):
+        pretrain(text, tmp_path / "out", recipe="simcse", **HOW)
+    with pytest.raises(UserError, match=r"data\.max_length 128 is above the 48 positions .*data\.max_length=48"):
+        pretrain(text, tmp_path / "out", **HOW)
     create_backbone(train_wordpiece(sentences[:100], 200, max_length=48), SHAPE, tmp_path / "model", 1)
     for model, message in (
         (str(tmp_path / "model"), "3 layers cannot be drawn again of a model that has 1"),

@@ -1,4 +1,4 @@
-"""Several processes make exactly the steps of one: gradients, order, noise."""
+"""Several processes make exactly the steps of one (gradients, order, noise), evaluate as one, and choose as one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,27 +14,50 @@ from helpers import write_tiny_bert
 from joined import TESTS, environment, free_port
 from steps import NAMES
 
-SOME = ["simcse", "simcse-supervised", "esimcse", "sscl", "simcse++", "gaussian-sampling", "fitted", "barlow", "dual"]
+SOME = ["simcse-supervised", "esimcse", "sscl", "fitted", "barlow", "dual"]
 GANGS = {2: NAMES, 4: SOME}
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked")]
 
 
-@pytest.fixture(scope="module")
-def gaps(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, list[float]]]:
-    """What gang.py finds, by the number of processes."""
-    folder = tmp_path_factory.mktemp("gangs")
-    model = write_tiny_bert(folder / "tiny", sd=0.1)  # vectors of different texts differ
+def started(program: str, *arguments: str) -> None:
     env = environment(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
-    gangs = [json.dumps([count, str(folder / str(count)), names]) for count, names in GANGS.items()]
-    command = [sys.executable, str(TESTS / "gang.py"), str(model), str(folder), *gangs]
+    command = [sys.executable, str(TESTS / program), *arguments]
     done = subprocess.run(command, env=env, stderr=subprocess.PIPE, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr
-    return {count: json.loads((folder / str(count)).read_text()) for count in GANGS}
 
 
-@pytest.mark.parametrize("count", GANGS)
-def test_gradients_are_those_of_one_process(count: int, gaps: dict[int, dict[str, list[float]]]) -> None:
-    found, names = gaps[count], GANGS[count]
-    assert set(found) == set(names)
-    assert {name: g for name, g in found.items() if not max(g[:3]) < 1e-10} == {}
-    assert sum(g[3] > 1e-4 for g in found.values()) > len(names) - 4, "dropout was on where there is any"
+def test_gradients_are_those_of_one_process(tmp_path: Path) -> None:
+    model = write_tiny_bert(tmp_path / "tiny", sd=0.1)  # vectors of different texts differ
+    gangs = [json.dumps([count, str(tmp_path / str(count)), names]) for count, names in GANGS.items()]
+    started("gang.py", str(model), str(tmp_path), *gangs)
+    for count, names in GANGS.items():
+        found = json.loads((tmp_path / str(count)).read_text())
+        assert set(found) == set(names)
+        assert {name: gaps for name, (*gaps, _) in found.items() if not max(gaps) < 1e-10} == {}
+        assert sum(masks > 1e-4 for *_, masks in found.values()) > len(names) - 4, "dropout was on where there is any"
+
+
+def test_the_scores_are_those_of_one_process_and_the_texts_are_shared_out(tmp_path: Path) -> None:
+    model = write_tiny_bert(tmp_path / "tiny", sd=0.1)
+    started("gang_evaluation.py", str(model), str(tmp_path))
+    alone, first, second = (json.loads((tmp_path / name).read_text()) for name in ("alone0", "two0", "two1"))
+    for dev, found in alone.items():
+        whole, shares = found.pop("counted"), [one[dev].pop("counted") for one in (first, second)]
+        assert sum(shares) == whole
+        assert max(shares) - min(shares) <= 4, "one text at most, of every call"
+        assert first[dev] == second[dev], "all know what was found"
+        for key, value in found.items():
+            if key != "parts" and value is not None:
+                assert first[dev][key] == pytest.approx(value, abs=1e-3), key
+        assert first[dev]["parts"] == pytest.approx(found["parts"], abs=1e-3)
+    assert alone["text"]["guard"] is not None
+    assert alone["text"]["parts"]
+
+    runs = [tmp_path / name for name in ("alone-run", "two-run")]
+    one, two = ([json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()] for run in runs)
+    assert [line["step"] for line in two if "dev" in line] == [0, 2, 4]
+    for ours, theirs in zip(one, two, strict=True):
+        for key in ("dev", "loss", "dev_share"):
+            assert ours.get(key) == pytest.approx(theirs.get(key), abs=2e-2), key
+    kept = [json.loads((run / "run.json").read_text())["result"]["kept"] for run in runs]
+    assert kept[0] == kept[1]

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from helpers import Stopped
@@ -142,7 +141,7 @@ def of_24_steps(tiny_folder: Path, text: Path, tmp_path_factory: pytest.TempPath
     return job, folder
 
 
-@pytest.mark.parametrize("stop", [1, 13, 22])
+@pytest.mark.parametrize("stop", [1, 22])
 def test_stopped_by_a_signal_loses_no_step(of_24_steps: tuple[TrainJob, Path], tmp_path: Path, stop: int) -> None:
     job, whole = of_24_steps
     before = signal.getsignal(signal.SIGTERM)
@@ -174,19 +173,6 @@ def test_a_momentum_queue_and_layers_continue_bit_for_bit(tiny_folder: Path, tex
         assert files(tmp_path / name)["model.safetensors"] != files(tmp_path / "whole")["last/model.safetensors"]
 
 
-def test_the_comparison_is_not_vacuous(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
-    """Training changes the weights, dropout is on, and another seed gives another run."""
-    ends = {}
-    for seed in (1, 2):
-        settings = (*SETTINGS, "training.max_steps=10", f"training.seed={seed}")
-        TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=settings, dev=None).run(tmp_path / str(seed))
-        ends[seed] = load_file(tmp_path / str(seed) / "model.safetensors")
-    start = load_file(tiny_folder / "model.safetensors")
-    name = "encoder.layer.0.attention.self.query.weight"
-    assert not torch.equal(ends[1][name], ends[2][name])
-    assert not torch.equal(ends[1][name], start[f"bert.{name}"])
-
-
 def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     from opencse.errors import UserError
 
@@ -201,22 +187,6 @@ def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Pat
     result = job.run(tmp_path / "run", resume=True)
     again = job.run(tmp_path / "run", resume=True)
     assert again == result
-
-
-def test_noise_and_vectors_without_dropout_continue_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
-    settings = (
-        *SETTINGS,
-        "training.max_steps=8",
-        "training.learning_rate=1e-4",
-        'objective.positive.of={kind="noisy"}',
-        'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="in_batch", of={kind="mean", samples=2}}]',
-    )
-    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=settings, dev=None)
-    job.run(tmp_path / "whole")
-    with pytest.raises(InterruptedRunError, match="step 5"):
-        job.run(tmp_path / "stopped", progress=Stopped(5))
-    job.run(tmp_path / "stopped", resume=True)
-    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
 def test_generated_negatives_continue_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:

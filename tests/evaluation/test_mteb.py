@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, cosine_of_rows, read_scored_pairs
 from opencse.evaluation.models.mteb import MtebEncoder
@@ -77,29 +75,6 @@ def test_sts_b_by_mteb_equals_ours(encoder: SentenceEncoder, shared_data: Path) 
 
 
 @needs_mteb
-def test_it_is_an_encoder_of_mteb_with_a_full_record(encoder: SentenceEncoder) -> None:
-    from mteb.models import EncoderProtocol
-
-    model = MtebEncoder("opencse-mini", device="cpu")
-    assert isinstance(model, EncoderProtocol)
-    meta = model.mteb_model_meta
-    assert meta.name == "opencse/opencse-mini"
-    assert meta.revision == fingerprint(encoder)
-    assert (meta.embed_dim, meta.max_tokens) == (encoder.dimension, encoder.max_length)
-    assert meta.n_parameters == sum(weight.numel() for weight in encoder.parameters())
-    assert meta.memory_usage_mb == pytest.approx(4 * meta.n_parameters / 2**20)
-
-
-@needs_mteb
-def test_similarities_are_cosines(tiny: SentenceEncoder) -> None:
-    model = MtebEncoder(tiny)
-    a, b = np.array([[3.0, 0.0], [1.0, 1.0]], np.float32), np.array([[0.0, 2.0], [2.0, 2.0]], np.float32)
-    root = 0.5**0.5
-    assert model.similarity(a, b).numpy() == pytest.approx(np.array([[0, root], [root, 1]]), abs=1e-6)
-    assert model.similarity_pairwise(a, b).numpy() == pytest.approx(np.array([0, 1]), abs=1e-6)
-
-
-@needs_mteb
 def test_batches_of_text_alone_are_encoded(tiny: SentenceEncoder) -> None:
     from mteb.tasks.sts.eng.sts_benchmark_sts import STSBenchmarkSTS
     from torch.utils.data import DataLoader
@@ -140,17 +115,6 @@ def test_queries_and_documents_are_read_with_their_prompts(
     assert np.array_equal(vectors, tiny.encode(texts, prompt=prompt))
 
 
-def test_fingerprint_tells_weights_and_settings_and_not_the_place(tiny: SentenceEncoder, tmp_path: Path) -> None:
-    known = fingerprint(tiny)
-    tiny.save(tmp_path / "moved")
-    assert fingerprint(SentenceEncoder.load(tmp_path / "moved", device="cpu")) == known
-    assert fingerprint(SentenceEncoder.load(tmp_path / "moved", pooling="cls", device="cpu")) != known
-    assert fingerprint(SentenceEncoder.load(tmp_path / "moved", max_length=9, device="cpu")) != known
-    with torch.no_grad():
-        next(tiny.backbone.parameters())[5, 3] += 1e-3
-    assert fingerprint(tiny) != known
-
-
 @needs_mteb
 def test_names(tiny: SentenceEncoder, tmp_path: Path) -> None:
     assert MtebEncoder(tiny).mteb_model_meta.name == "opencse/BertModel"
@@ -162,10 +126,3 @@ def test_names(tiny: SentenceEncoder, tmp_path: Path) -> None:
             MtebEncoder(tiny, name=wrong)
     with pytest.raises(UserError, match="give the folder, not the encoder"):
         MtebEncoder(tiny, pooling="cls")
-
-
-def test_without_mteb_it_is_told_how_to_get_it(tiny: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mteb" else find(name, *rest))
-    with pytest.raises(UserError, match=r'needs mteb; pip install "opencse\[mteb\]"'):
-        MtebEncoder(tiny)

@@ -1,0 +1,469 @@
+"""Retrieval: data sets in BEIR's layout, judgements, and measures against loops over all documents."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytrec_eval
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import opencse
+from helpers import record_of
+from opencse.adapting.user_queries import UserQueries
+from opencse.errors import UserError
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.models.opening import open_model
+from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.judgements import Judgements, read_judgements
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, ByVectors
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
+from opencse.modules.similarity import Similarity
+from vectors_of_texts import Numbers, numbers
+
+CORPUS = (
+    '{"_id": "d1", "title": "Cats", "text": "A cat sleeps. "}\n'
+    '{"_id": "d2", "title": "", "text": " Rain falls."}\n'
+    "\n"
+    '{"_id": 3, "text": "No title."}\n'
+)
+QUERIES = '{"_id": "q1", "text": "cats? "}\n{"_id": "q2", "text": "rain?"}\n{"_id": "q3", "text": "train only"}\n'
+QRELS = "query-id\tcorpus-id\tscore\nq2\td2\t2\nq1\td1\t1\nq1\td2\t0\n"
+
+
+def write(folder: Path, corpus: str = CORPUS, queries: str = QUERIES, qrels: str = QRELS) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    (folder / "corpus.jsonl").write_text(corpus, encoding="utf-8")
+    (folder / "queries.jsonl").write_text(queries, encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text(qrels, encoding="utf-8")
+    return folder
+
+
+def test_a_data_set_is_read_as_beir_does(tmp_path: Path) -> None:
+    data = load_retrieval(write(tmp_path / "pets"))
+    assert (data.source, list(data.tasks)) == (str(tmp_path / "pets"), ["pets"])
+    task = data.tasks["pets"]
+    assert task.name == "pets"
+    assert task.document_ids == ["d1", "d2", "3"]
+    assert task.documents == ["Cats A cat sleeps.", "Rain falls.", "No title."]
+    assert task.query_ids == ["q1", "q2"], "in the order of the queries' file; q3 is of another split"
+    assert task.queries == ["cats?", "rain?"]
+    assert task.judged == [{0: 1, 1: 0}, {1: 2}]
+    assert task.without_relevant == 0
+
+
+def test_a_folder_of_data_sets_and_a_choice_of_them(tmp_path: Path) -> None:
+    write(tmp_path / "b")
+    write(tmp_path / "a", qrels=QRELS.replace("q1\td1\t1", "q1\td1\t3"))
+    (tmp_path / "notes").mkdir()
+    data = load_retrieval(tmp_path)
+    assert list(data.tasks) == ["a", "b"]
+    assert data.tasks["a"].sha256() != data.tasks["b"].sha256()
+    assert list(load_retrieval(tmp_path, ["b"]).tasks) == ["b"]
+    assert list(load_retrieval(tmp_path / "a", ["a"]).tasks) == ["a"]
+
+
+def test_the_hash_is_of_what_was_read(tmp_path: Path) -> None:
+    one = load_retrieval(write(tmp_path / "x")).tasks["x"]
+    same = load_retrieval(write(tmp_path / "y", corpus=CORPUS.replace("sleeps. ", "sleeps."))).tasks["y"]
+    other = load_retrieval(write(tmp_path / "z", corpus=CORPUS.replace("sleeps", "slept"))).tasks["z"]
+    assert one.sha256() == same.sha256() != other.sha256()
+
+
+def test_queries_without_a_relevant_document_are_counted(tmp_path: Path) -> None:
+    task = load_retrieval(write(tmp_path / "x", qrels=QRELS.replace("q1\td1\t1", "q1\td1\t-1"))).tasks["x"]
+    assert (task.query_ids, task.without_relevant) == (["q2"], 1)
+
+
+def test_compressed_files_and_another_split(tmp_path: Path) -> None:
+    folder = write(tmp_path / "x")
+    (folder / "corpus.jsonl.gz").write_bytes(gzip.compress((folder / "corpus.jsonl").read_bytes()))
+    (folder / "corpus.jsonl").unlink()
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "dev.tsv")
+    assert load_retrieval(folder, split="dev").tasks["x"].documents[1] == "Rain falls."
+    with pytest.raises(UserError, match=r"test\.tsv: no such file; in that folder: dev\.tsv"):
+        load_retrieval(folder)
+
+
+def document(**values: object) -> str:
+    return CORPUS + json.dumps(values) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "parts"),
+    [
+        ({"corpus": CORPUS + "{\n"}, ("corpus.jsonl, line 5: not valid JSON",)),
+        ({"corpus": CORPUS + "[1]\n"}, ("corpus.jsonl, line 5: a JSON object per line is expected, not list",)),
+        ({"corpus": document(_id="x", title="t")}, ("line 5: no 'text'; keys there: _id, title",)),
+        ({"corpus": document(_id="x", title=1, text="t")}, ("line 5: 'title' is int, not text",)),
+        ({"corpus": document(_id=" ", text="t")}, ("line 5: the _id is empty",)),
+        ({"corpus": document(_id="d2", text="t")}, ("line 5: the _id 'd2' occurs twice",)),
+        ({"corpus": "\n\n"}, ("corpus.jsonl: blank lines only",)),
+        ({"queries": QUERIES + '{"_id": "q4", "text": " "}'}, ("queries.jsonl, line 4: the query is empty",)),
+        ({"qrels": QRELS + "q1\td1\n"}, ("test.tsv, line 5: 2 filled field(s)", "3 expected", "query-id<TAB>")),
+        ({"qrels": QRELS + "q1\td1\t2\n"}, ("line 5: document 'd1' has relevance 1 for query 'q1' above, and 2",)),
+        ({"qrels": "query-id\tcorpus-id\tscore\nq1\td1\t0\n"}, ("test.tsv: no query has a relevant document",)),
+        ({"qrels": ""}, ("test.tsv: the file is empty",)),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(tmp_path: Path, files: dict[str, str], parts: Sequence[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        load_retrieval(write(tmp_path / "x", **files))
+    message = str(caught.value)
+    assert message.startswith(str(tmp_path / "x"))
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+def test_folders_that_hold_no_such_data_set(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder"):
+        load_retrieval(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"no data set in BEIR's layout; corpus\.jsonl is neither in it nor in"):
+        load_retrieval(tmp_path)
+    write(tmp_path / "scifact")
+    with pytest.raises(
+        UserError, match=r"unknown retrieval data set 'scifcat' \(did you mean 'scifact'\?\); in .*scif"
+    ):
+        load_retrieval(tmp_path, ["scifcat"])
+    with pytest.raises(UserError, match=r"no retrieval data set chosen; in .*: scifact"):
+        load_retrieval(tmp_path, [])
+    (tmp_path / "scifact" / "queries.jsonl").unlink()
+    with pytest.raises(UserError, match=r"queries\.jsonl: no such file; in that folder: corpus\.jsonl, qrels; BEIR's"):
+        load_retrieval(tmp_path)
+
+
+@pytest.mark.parametrize(("missing", "split"), [("queries", "test"), ("judgements", "dev"), ("relevant", "test")])
+def test_a_folder_of_labels_without_marks_says_where_to_make_them(tmp_path: Path, missing: str, split: str) -> None:
+    folder = tmp_path / "my queries"
+    write(folder)
+    judgements = folder / "qrels" / f"{split}.tsv"
+    if missing == "queries":
+        (folder / "queries.jsonl").unlink()
+    elif missing == "judgements":
+        judgements.unlink(missing_ok=True)
+    else:
+        judgements.write_text("query-id\tcorpus-id\tscore\nq1\td1\t0\n")
+    with pytest.raises(UserError, match=rf"BEIR's layout has .*qrels/{split}\.tsv, with a score above 0"):
+        load_retrieval(folder, split=split)
+    (folder / "labels.json").write_text("{}")
+    with pytest.raises(
+        UserError, match=rf"; mark a text that answers a {split} query first: opencse label INDEX --out '"
+    ):
+        load_retrieval(folder, split=split)
+
+
+NAMES = ("queries.jsonl", "corpus.jsonl")
+
+
+def judgements(folder: Path, text: str) -> Judgements:
+    path = folder / "test.tsv"
+    path.write_text(text, encoding="utf-8")
+    return read_judgements(path, {"q1", "7"}, {"d1", "d2", "7"}, NAMES)
+
+
+def test_the_forms_of_a_line(tmp_path: Path) -> None:
+    for text in (
+        "query-id\tcorpus-id\tscore\nq1\td1\t1\n7\t7\t2\n",
+        "q1\td1\t1\n7\t7\t2\n",
+        "q1 0 d1 1\n7 0 7 2\n",  # TREC
+        "Query Corpus Score\r\n q1 \td1\t1.0\r\n7\t 7\t2.0\r\n\r\n",
+    ):
+        found = judgements(tmp_path, text)
+        assert found.levels == {"q1": {"d1": 1}, "7": {"7": 2}}, text
+        assert (found.missing, found.notes) == ({}, ())
+
+
+def test_what_is_no_judgement_is_refused(tmp_path: Path) -> None:
+    for text, message in (
+        ("q1\td1\t0.5\n", "line 1: the score '0.5' is not an integer"),
+        ("q1\td2\t1\nq1\td1\tnan\n", "line 2: the score 'nan' is not an integer"),
+        ("q1\td1\n", "line 1: 2 filled field"),
+        ("doc_id qid relevance\n7\t7\t1\n", r"line 1: the columns are .*; put them in the order query-id<TAB>"),
+        ("q1\t007\t1\n", "the document '007' is not in corpus.jsonl; '7' is, and ids are compared as text"),
+        ("x\td1\t1\n", "the query 'x' is not in queries.jsonl, and no other line"),
+    ):
+        with pytest.raises(UserError, match=rf"test\.tsv.*{message}"):
+            judgements(tmp_path, text)
+
+
+def test_unknown_ids_are_counted_and_named(tmp_path: Path) -> None:
+    found = judgements(tmp_path, "q1\td1\t1\nq1\td9\t2\nq1\tD2\t0\nq8\td1\t1\n0007\td1\t1\n7\td1\t1\n")
+    assert found.levels == {"q1": {"d1": 1}, "7": {"d1": 1}}
+    assert found.missing == {"q1": [2, 0]}
+    queries, documents = found.notes
+    assert queries == "test.tsv: 2 judgements name queries not in queries.jsonl (the first is 'q8'), and are not used"
+    assert documents.startswith("test.tsv: 2 judgements name documents not in corpus.jsonl (the first is 'd9')")
+
+
+def test_unknown_documents_and_negative_grades_score_as_in_trec_eval(tmp_path: Path) -> None:
+    documents = {"a": "1 0", "b": "1 0.1", "c": "1 0.3", "d": "0 1"}
+    queries = {"q1": "1 0", "q2": "0 1"}
+    qrels = {"q1": {"b": 2, "c": -1, "gone": 1, "a": 0}, "q2": {"gone": 3}}
+    (tmp_path / "qrels").mkdir()
+    for name, texts in (("corpus", documents), ("queries", queries)):
+        lines = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    lines = [f"{query}\t{name}\t{level}" for query, levels in qrels.items() for name, level in levels.items()]
+    (tmp_path / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8")
+    data = load_retrieval(tmp_path)
+    (task,) = data.tasks.values()
+    assert task.missing == [[1], [3]]
+    told: list[str] = []
+    (score,) = record_of(Retrieval, numbers, data, progress=told.append).retrieval.values()
+    assert "2 judgements name documents not in corpus.jsonl" in told[-1]
+    run = {"q1": {"a": 1.0, "b": 0.9, "c": 0.8, "d": 0.0}, "q2": {"d": 1.0, "c": 0.3, "b": 0.1, "a": 0.0}}
+    names = {"ndcg_cut_10": "ndcg_at_10", "map_cut_10": "map_at_10", "recall_1": "recall_at_1"}
+    judge = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "map_cut.10", "recall.1"})
+    values = judge.evaluate(run)
+    for theirs, ours in names.items():
+        assert getattr(score, ours) == pytest.approx(100 * sum(one[theirs] for one in values.values()) / 2)
+    assert 0 < score.ndcg_at_10 < 100
+
+
+evaluate_retrieval = partial(record_of, Retrieval)
+"""The record of a plain function of texts."""
+
+
+MEASURES = ("ndcg_at_10", "mrr_at_10", "map_at_10", "recall_at_1", "recall_at_10", "recall_at_100")
+
+
+def task_of(documents: dict[str, str], queries: dict[str, str], judged: list[dict[int, int]]) -> RetrievalTask:
+    return RetrievalTask(
+        "toy", list(documents), list(documents.values()), list(queries), list(queries.values()), judged, 0
+    )
+
+
+def judge(*tasks: RetrievalTask, similarity: Similarity = Similarity.COSINE) -> RetrievalResult:
+    data = RetrievalData("here", "raw", {f"{task.name}{n or ''}": task for n, task in enumerate(tasks)})
+    return evaluate_retrieval(numbers, data, similarity=similarity)
+
+
+def random_task(seed: int) -> RetrievalTask:
+    """130 documents and 9 queries; one document is a query, three are equal."""
+    random = np.random.default_rng(seed)
+
+    def vector() -> str:
+        return " ".join(f"{value:.6f}" for value in random.normal(size=4))
+
+    queries = {f"q{number}": vector() for number in range(9)}
+    documents = {(f"q{number}" if number < 4 else f"d{number}"): vector() for number in range(130)}
+    documents["d40"] = documents["d41"] = documents["d99"]
+    documents["q1"] = queries["q1"]  # would come first, were it not left out
+    judged = [
+        {
+            int(place): int(level)
+            for place, level in zip(random.permutation(130)[:12], random.integers(0, 4, 12), strict=True)
+        }
+        | {99: 1}
+        for _ in queries
+    ]
+    return replace(task_of(documents, queries, judged), own_documents={"q1": 1})
+
+
+def naive(task: RetrievalTask, similarity: Similarity) -> dict[str, float]:
+    sums = dict.fromkeys(MEASURES, 0.0)
+    for key, query, levels in zip(task.query_ids, task.queries, task.judged, strict=True):
+        q = [float(part) for part in query.split()]
+        scored = []
+        for place, text in enumerate(task.documents):
+            d = [float(part) for part in text.split()]
+            score = sum(a * b for a, b in zip(q, d, strict=True))
+            if similarity == "cosine":
+                score /= math.sqrt(sum(a * a for a in q)) * math.sqrt(sum(b * b for b in d))
+            if place != task.own_documents.get(key) or levels.get(place, 0) > 0:
+                scored.append((-score, place))
+        ranked = [place for _, place in sorted(scored)]
+        relevant = {place for place, level in levels.items() if level > 0}
+        gain = sum(levels.get(place, 0) / math.log2(rank + 2) for rank, place in enumerate(ranked[:10]))
+        best = sorted(levels.values(), reverse=True)[:10]
+        sums["ndcg_at_10"] += gain / sum(level / math.log2(rank + 2) for rank, level in enumerate(best))
+        ranks = [rank for rank, place in enumerate(ranked[:10], start=1) if place in relevant]
+        sums["mrr_at_10"] += 1 / ranks[0] if ranks else 0
+        sums["map_at_10"] += sum((hit + 1) / rank for hit, rank in enumerate(ranks)) / len(relevant)
+        for k in (1, 10, 100):
+            sums[f"recall_at_{k}"] += len(relevant & set(ranked[:k])) / len(relevant)
+    return {name: 100 * value / len(task.queries) for name, value in sums.items()}
+
+
+@pytest.mark.parametrize(("similarity", "seed"), [(Similarity.COSINE, 0), (Similarity.DOT, 1)])
+def test_measures_equal_a_loop_over_all_documents(similarity: Similarity, seed: int) -> None:
+    task = random_task(seed)
+    score = judge(task, similarity=similarity).retrieval["toy"]
+    expected = naive(task, similarity)
+    assert score.measures() == pytest.approx(expected, abs=1e-9)
+    assert 0 < expected["ndcg_at_10"] < 100
+    assert 0 < expected["recall_at_100"] < 100
+    assert (score.queries, score.documents, score.without_relevant) == (9, 130, 0)
+
+
+def test_a_hundred_others_are_ranked_beside_the_own_document() -> None:
+    angles = np.linspace(0, 1, 101)
+    documents = {f"d{number}": f"{np.cos(a):.9f} {np.sin(a):.9f}" for number, a in enumerate(angles)}
+    task = task_of(documents, {"q": "1 0"}, [{100: 1}])
+    assert judge(task).retrieval["toy"].recall_at_100 == 0
+    assert judge(replace(task, own_documents={"q": 0})).retrieval["toy"].recall_at_100 == 100
+
+
+def test_what_is_left_out_or_empty_is_told() -> None:
+    task = RetrievalTask("toy", ["a", "b"], ["x", ""], ["q"], ["y"], [{0: 1}], 2)
+    lines: list[str] = []
+    result = evaluate_retrieval(
+        lambda texts: np.eye(3)[: len(texts)], RetrievalData("x", "raw", {"toy": task}), progress=lines.append
+    )
+    assert lines[-1].endswith(
+        "1 query, 2 documents; 2 more queries have no relevant document and are left out; 1 document is empty"
+    )
+    assert result.retrieval["toy"].without_relevant == 2
+
+
+@pytest.fixture
+def two() -> RetrievalResult:
+    return judge(random_task(0), random_task(1))
+
+
+def rendered(table: Table) -> list[str]:
+    console = Console(width=170, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return capture.get().splitlines()
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_table_has_a_row_a_model_and_data_set(two: RetrievalResult) -> None:
+    lines = rendered(Retrieval.table({"[b]one": two, "two": judge(random_task(0), similarity=Similarity.DOT)}))
+    assert "Retrieval (test; ranked by cosine, dot), x 100" in lines[0]
+    score = two.retrieval["toy1"]
+    row = next(line for line in lines if "toy1" in line)
+    low, high = score.intervals["ndcg_at_10"] or (0, 0)
+    first, *others = (f"{value:.2f}" for value in score.measures().values())
+    assert cells(row) == ["[b]one", "toy1", f"{first} ±{(high - low) / 2:.1f}", *others]
+    assert "toy1: 9 queries, 130 documents" in " ".join(" ".join(lines).split())
+    averages = [cells(line) for line in lines if "average" in line]
+    assert averages == [["[b]one", "average", f"{two.average:.2f}", "-", "-", "-", "-", "-"]]
+    assert sum("two" in line for line in lines) == 1
+
+
+def test_hits_that_nobody_judged_are_reported_where_the_models_differ_in_them() -> None:
+    """Labels of one model's hits are unfair to another: its right texts count as not relevant."""
+
+    def farthest_first(texts: Sequence[str]) -> NDArray[np.float64]:
+        vectors = numbers(texts)
+        return np.where(vectors[:, 1:] == 0, vectors, -vectors)  # the query is the only one with a 0
+
+    documents = {f"d{number}": f"{number} 1" for number in range(40)}
+    labels = {**dict.fromkeys(range(30, 40), 0), 39: 1}
+    task = task_of(documents, {"q": "1 0"}, [labels])
+    data = RetrievalData("here", "raw", {"toy": task})
+    one = evaluate_retrieval(numbers, data)
+    other = evaluate_retrieval(farthest_first, data)
+    assert one.retrieval["toy"].judged_at_10 == 1
+    assert other.retrieval["toy"].judged_at_10 == 0
+    shown = " ".join(" ".join(rendered(Retrieval.table({"one": one, "other": other}))).split())
+    assert "toy: judged of the first 10 hits: one 100%, other 0%; the others count as not relevant" in shown
+    assert "judged of" not in " ".join(rendered(Retrieval.table({"one": one, "again": one})))
+
+
+def write_texts(folder: Path, documents: dict[str, str], queries: dict[str, str], judged: str) -> Path:
+    """A data set whose judgements are ``query document level`` in each line."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", documents), ("queries", queries)):
+        rows = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    (folder / "qrels" / "test.tsv").write_text(judged.replace(" ", "\t"), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("query", "own_level", "keep", "mrr"),
+    [  # Of the documents 0 is nearest to the query 0, then 2, then 1, which is relevant.
+        ("1 0", "", False, 50),
+        ("1 0", "0 0 0", False, 50),
+        ("1 0", "0 0 1", False, 100),
+        ("1 0", "", True, 100 / 3),
+        ("1 0.2", "", False, 100 / 3),  # another text under the same id
+    ],
+)
+def test_a_document_that_is_the_query_is_left_out_unless_it_is_relevant(
+    tmp_path: Path, query: str, own_level: str, keep: bool, mrr: float
+) -> None:
+    write_texts(tmp_path / "toy", {"0": "1 0", "1": "0 1", "2": "1 1"}, {"0": query}, f"0 1 1\n{own_level}")
+    told: list[str] = []
+    evaluate = partial(record_of, Retrieval, numbers, load_retrieval(tmp_path))
+    score = evaluate(progress=told.append, keep_identical_ids=keep).retrieval["toy"]
+    assert score.mrr_at_10 == pytest.approx(mrr)
+    assert score.identical_ids == (mrr == 50)
+    assert ("that is its query, by id and text, left out (--keep" in told[-1]) is (mrr == 50)
+    by = UserQueries.read(tmp_path / "toy", None, keep)
+    assert by.values(Numbers()).mean() == pytest.approx(score.ndcg_at_10)  # type: ignore[arg-type]
+    assert ("left out" in by.size) is (mrr == 50)
+    if query == "1 0":
+        assert by.fingerprint() != UserQueries(by.task, keep_identical_ids=not keep).fingerprint()
+
+
+def test_the_text_of_a_document_with_a_title_may_be_the_query(tmp_path: Path) -> None:
+    folder = write_texts(tmp_path / "toy", {}, {"a": "the text"}, "a b 1")
+    rows = [{"_id": key, "title": "A title", "text": " the text"} for key in ("a", "c")]
+    rows += [{"_id": "b", "text": "other"}]
+    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    task = load_retrieval(folder).tasks["toy"]
+    assert (task.left_out(), task.left_out(keep_identical_ids=True)) == ([0], [None])
+
+
+def test_equal_texts_share_one_rank_whatever_their_order(tmp_path: Path) -> None:
+    texts = {"a": "3 0", "b": "2 1", "c": "4 5"}
+    copies = {f"{key}{number}": text for key, text in texts.items() for number in range(12)}
+    copies |= {"b1": "2  1", "c1": "\uff14 5\n"}  # spaces and Unicode forms make no other text
+    judged = "0 b7 2\n0 b 1\n0 c3 1"
+    orders = [texts | copies, copies | texts, dict(reversed({**texts, **copies}.items()))]
+    write_texts(tmp_path / "plain", texts, {"0": "2 0.1"}, "0 b 2\n0 c 1")
+    for number, documents in enumerate(orders):
+        write_texts(tmp_path / f"copies{number}", documents, {"0": "2 0.1"}, judged)
+    told: list[str] = []
+    for suite in (Retrieval(), Retrieval(ranker=ByKeywords()), Retrieval(ranker=ByBoth(0.5))):
+        model = EmbeddingModel("numbers", numbers)
+        scores = suite.evaluate(model, load_retrieval(tmp_path), told.append).record.retrieval
+        assert [score.measures() for score in scores.values()] == [scores["plain"].measures()] * 4
+        assert {name: (score.documents, score.copies) for name, score in scores.items()} == {
+            "plain": (3, 0), **{f"copies{number}": (39, 36) for number in range(3)}
+        }  # fmt: skip
+    assert "39 documents; 36 documents have the text of another one and its rank" in told[-3]
+
+
+def test_the_option_without_retrieval_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--keep-identical-ids is for retrieval"):
+        opencse.evaluate(numbers, tmp_path, "sts", keep_identical_ids=True)
+    text = ["One sentence here.", "Another one there."]
+    for dev in ("auto", "sample", None):
+        with pytest.raises(UserError, match="--keep-identical-ids is for a folder of queries"):
+            opencse.train(text, tmp_path / "out", dev=dev, keep_identical_ids=True, dry_run=True)
+
+
+TASK = RetrievalTask("toy", ["a", "b", "c"], ["1 0", "4 4", "0 1"], ["q"], ["1 0.5"], [{0: 1}], 0)
+
+
+def test_vectors_are_compared_by_the_models_function_or_another() -> None:
+    embedded = Retrieval().embed(open_model(numbers), [TASK])
+    assert list(ByVectors(Similarity.DOT).first(TASK, embedded, 2)) == [[1, 0]]
+    cosine = list(ByVectors().first(TASK, embedded, 3))
+    assert cosine == list(ByVectors(Similarity.COSINE).first(TASK, embedded, 3))
+    assert cosine[0][2] == 2
+
+
+def test_a_task_without_queries_has_no_ranking() -> None:
+    task = replace(TASK, query_ids=[], queries=[], judged=[])
+    embedded = Retrieval().embed(open_model(numbers), [TASK])
+    assert list(ByKeywords().first(task, embedded, 3)) == []
+    assert list(ByBoth(0.5).first(task, embedded, 3)) == []

@@ -1,0 +1,347 @@
+"""Rows next to a model's: BM25, hybrid, an index's own, re-ranked."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+import opencse
+import opencse as library
+from cross_encoders import write_cross_encoder
+from helpers import Run, refused
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.models.opening import open_model
+from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
+from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, ByVectors, Ranker, TaskKeywords
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
+from opencse.modules.hybrid_weight import HybridWeight
+from opencse.search.building import BuildSettings
+from opencse.search.index import Index
+from opencse.search.model_weight import weight_of_model
+from opencse.text import sample
+
+TEXTS = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:300]
+
+
+@pytest.fixture(scope="module")
+def mini() -> EmbeddingModel:
+    return open_model("opencse-mini", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def task() -> RetrievalTask:
+    """Each 10th text is asked for by a fourth of its words; every third document is 30 texts, in passages."""
+    rows = range(0, 300, 10)
+    queries = [" ".join(TEXTS[row].lower().split()[1::4]) for row in rows]
+    ids = [f"d{row}" for row in range(300)]
+    texts = [" ".join(TEXTS[row : row + 30]) if row % 3 == 1 else text for row, text in enumerate(TEXTS)]
+    return RetrievalTask("toy", ids, texts, [f"q{row}" for row in rows], queries, [{row: 1} for row in rows], 0)
+
+
+@pytest.mark.parametrize(("language", "weight"), [("none", 0.5), ("english", 0.3)])
+def test_hybrid_rows_rank_as_an_index_does(
+    tmp_path: Path, mini: EmbeddingModel, task: RetrievalTask, weight: float, language: str
+) -> None:
+    index = Index.build(
+        tmp_path / "index",
+        [{"text": text, "id": name} for text, name in zip(task.documents, task.document_ids, strict=True)],
+        SentenceEncoder.load("opencse-mini", device="cpu"),
+        how=BuildSettings(language=language),
+    )
+    assert len(index) > 400
+    both = ByBoth(weight, TaskKeywords(language), mini.split)
+    embedded = Retrieval(ranker=both).embed(mini, [task])
+    hits = index.search(task.queries, 20, hybrid=True, hybrid_weight=weight)
+    expected = [[hit.id for hit in of_query] for of_query in hits]
+    assert [[task.document_ids[row] for row in rows] for rows in both.first(task, embedded, 20)] == expected
+    whole = ByVectors().first(task, Retrieval().embed(mini, [task]), 20)
+    assert [[task.document_ids[row] for row in rows] for rows in whole] != expected
+
+
+def test_rows_are_scored_and_compared_with_each_other(mini: EmbeddingModel, task: RetrievalTask) -> None:
+    model, lines = replace(mini, hybrid_weight=HybridWeight(0.25, "five questions")), list[str]()
+    data = RetrievalData("here", "raw", {"toy": task})
+    rows = rows_with_keywords([model], Retrieval(), data, KeywordRows(hybrid=True), lines.append)
+    assert list(rows) == ["BM25", "opencse-mini", "opencse-mini + BM25"]
+    words, vectors, both = rows.values()
+    assert (words.model, words.similarity, words.ranked_by) == (None, None, "BM25")
+    assert (both.model, both.ranked_by) == (model.name, "0.25 cosine + 0.75 BM25")
+    assert "opencse-mini + BM25: weight of the vectors 0.25 (five questions)" in lines
+    assert vectors.compared["toy"].than == "BM25"
+    better = max((words, vectors), key=lambda one: one.retrieval["toy"].ndcg_at_10)
+    assert both.compared["toy"].than == ("BM25" if better is words else "opencse-mini")
+    difference = both.retrieval["toy"].ndcg_at_10 - better.retrieval["toy"].ndcg_at_10
+    assert both.compared["toy"].difference == pytest.approx(difference)
+    for one in rows.values():
+        low, high = one.retrieval["toy"].intervals["ndcg_at_10"] or (0, 100)  # None where all queries score the same
+        assert low <= one.retrieval["toy"].ndcg_at_10 <= high
+        assert list(one.retrieval["toy"].by_query) == task.query_ids
+    low, high = vectors.retrieval["toy"].intervals["ndcg_at_10"] or (0, 0)
+    assert low < high
+    alone = Retrieval().evaluate(mini, data).record
+    assert alone.retrieval["toy"] == vectors.retrieval["toy"]
+
+
+def test_the_weight_is_the_requested_one_or_that_of_general_questions(
+    mini: EmbeddingModel, task: RetrievalTask
+) -> None:
+    data = RetrievalData("here", "raw", {"toy": task})
+    general = weight_of_model(mini.encode, mini.encode, mini.similarity).value
+    for extra, expected in (
+        (KeywordRows(hybrid=True, weight=0.8), "0.8 cosine"),
+        (KeywordRows(hybrid=True, language="english"), f"{general:g} cosine"),
+        (KeywordRows(hybrid=True, language="german"), "0.5 cosine"),
+    ):
+        rows = rows_with_keywords([mini], Retrieval(), data, extra, list[str]().append)
+        assert rows["opencse-mini + BM25"].ranked_by.startswith(expected)
+    assert list(rows_with_keywords([mini], Retrieval(), data, KeywordRows(), list[str]().append)) == [
+        "BM25",
+        "opencse-mini",
+    ]
+
+
+def test_documents_without_a_common_word_are_not_ranked_by_bm25(task: RetrievalTask) -> None:
+    words: Ranker = ByKeywords(TaskKeywords("none"))
+    nothing = Retrieval(ranker=words).embed(open_model(lambda texts: np.ones((len(texts), 1))), [task])
+    assert len(nothing) == 0
+    asked = replace(task, documents=TEXTS, queries=["zzz", TEXTS[7]], query_ids=["a", "b"], judged=[{0: 1}, {7: 1}])
+    none, some = words.first(asked, nothing, 5)
+    assert none == []
+    assert some[0] == 7
+
+
+LINES = list(dict.fromkeys(sample.TRAIN.read_text(encoding="utf-8").splitlines()))[:240]
+DOCUMENTS = {f"d{row}": " ".join(LINES[6 * row : 6 * row + 6]) for row in range(40)}
+QUERIES = {f"q{row}": " ".join(LINES[6 * row + 5].split()[1::2]) for row in range(0, 40, 2)}
+"""Half of the words of the last sentence of every second document: d0, d2, ..."""
+
+
+def write_collection(folder: Path, documents: dict[str, str]) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    for name, texts in (("corpus", documents), ("queries", QUERIES)):
+        lines = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "qrels" / "test.tsv").write_text("".join(f"q{row}\td{row}\t1\n" for row in range(0, 40, 2)))
+    return folder
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    return write_collection(tmp_path / "answers", DOCUMENTS | {"empty": ""})  # which no index holds
+
+
+def build(folder: Path, documents: dict[str, str], kind: Literal["flat", "hnsw"] = "flat") -> Path:
+    rows = [{"text": text, "id": key} for key, text in documents.items()]
+    how = BuildSettings(kind=kind, max_length=24)
+    Index.build(folder, rows, opencse.load("opencse-mini"), how=how, model="opencse-mini").close()
+    return folder
+
+
+def ndcg_by_hits(folder: Path, *, hybrid: bool) -> float:
+    """nDCG@10 x 100 of the first hits, where each query has one relevant document."""
+    gains = []
+    with Index.open(folder) as index:
+        for name, hits in zip(QUERIES, index.search([*QUERIES.values()], 100, hybrid=hybrid), strict=True):
+            ranked = [hit.id for hit in hits][:10]
+            answer = name.replace("q", "d")
+            gains.append(1 / math.log2(ranked.index(answer) + 2) if answer in ranked else 0.0)
+    return 100 * sum(gains) / len(gains)
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_the_passages_of_the_index_are_ranked(tmp_path: Path, collection: Path, kind: Literal["flat", "hnsw"]) -> None:
+    folder = build(tmp_path / "index", DOCUMENTS, kind=kind)
+    ((_, records),) = opencse.evaluate_all([folder, "opencse-mini"], collection, ["retrieval"])
+    of_index, of_model = records.values()
+    assert isinstance(of_index, RetrievalResult)
+    assert isinstance(of_model, RetrievalResult)
+    assert of_index.retrieval["answers"].ndcg_at_10 == pytest.approx(ndcg_by_hits(folder, hybrid=False))
+    assert of_index.retrieval["answers"].ndcg_at_10 != of_model.retrieval["answers"].ndcg_at_10
+    assert of_model.compared["answers"].than == str(folder)
+    assert of_index.ranked_by == ("cosine of passages" if kind == "flat" else "cosine (hnsw) of passages")
+    assert of_index.retrieval["answers"].similarity == "cosine"
+    assert of_index.index is not None
+    assert (of_index.index.documents, of_index.index.kind, of_index.index.max_length) == (40, kind, 24)
+    assert of_index.index.passages > 40
+    alone = opencse.evaluate(folder, collection, "retrieval")
+    assert alone.retrieval == of_index.retrieval
+
+
+def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, collection: Path) -> None:
+    from opencse.modules.hybrid_weight import HybridWeight
+
+    folder = build(tmp_path / "index", DOCUMENTS)
+    with Index.open(folder) as index:
+        index.set_hybrid_weight(HybridWeight(0.3, "twenty queries"))
+    code, out, err = opencse(
+        "evaluate", folder, "--data", collection, "--suite", "retrieval", "--hybrid", "--json", tmp_path / "rows.json"
+    )
+    assert code == 0, err
+    assert "weight of the vectors 0.30 (twenty queries)" in err
+    assert "index + BM25" in out
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["ranked_by"] for row in rows] == [
+        "BM25",
+        "cosine of passages",
+        "0.3 cosine of passages + 0.7 BM25",
+    ]
+    assert [row["retrieval"]["answers"]["similarity"] for row in rows] == [None, "cosine", "cosine"]
+    assert rows[2]["retrieval"]["answers"]["ndcg_at_10"] == pytest.approx(ndcg_by_hits(folder, hybrid=True))
+
+
+def test_documents_that_one_of_both_lacks_are_counted(opencse: Run, tmp_path: Path, collection: Path) -> None:
+    changed = {key: text for key, text in DOCUMENTS.items() if key != "d2"} | {"new": "A text that nobody judged."}
+    folder = build(tmp_path / "index", changed)
+    code, _, err = opencse(
+        "evaluate", folder, "--data", collection, "--suite", "retrieval", "--json", tmp_path / "row.json"
+    )
+    assert code == 0, err
+    assert "lacks 1 document of answers, which count as not found, and has 1 that answers lacks" in err
+    row = json.loads((tmp_path / "row.json").read_text())
+    assert (row["index"]["absent"], row["index"]["others"]) == ({"answers": 1}, {"answers": 1})
+    assert row["retrieval"]["answers"]["by_query"]["q2"] == 0
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ({str(row): text for row, text in enumerate(DOCUMENTS.values())}, "has none of the relevant documents"),
+        (
+            dict(zip(DOCUMENTS, reversed(DOCUMENTS.values()), strict=True)),
+            "20 of 20 relevant documents of answers are other texts",
+        ),
+    ],
+    ids=["ids", "texts"],
+)
+def test_an_index_of_other_documents_is_refused(
+    opencse: Run, tmp_path: Path, collection: Path, documents: dict[str, str], message: str
+) -> None:
+    folder = build(tmp_path / "index", documents)
+    result = opencse("evaluate", folder, "--data", collection, "--suite", "retrieval")
+    refused(result, str(folder), message, "corpus.jsonl")
+
+
+def test_labels_of_an_index_name_its_documents(tmp_path: Path) -> None:
+    """`opencse label` writes ids with tabs in another form, without which they could not be in a table."""
+    from opencse.search.rows import exported_id
+
+    documents = {f"d\t{key}": text for key, text in DOCUMENTS.items()}
+    folder = build(tmp_path / "index", documents)
+    collection = write_collection(tmp_path / "labels", {exported_id(key): text for key, text in documents.items()})
+    judged = "".join(f"q{row}\t{exported_id(f'd{chr(9)}d{row}')}\t1\n" for row in range(0, 40, 2))
+    (collection / "qrels" / "test.tsv").write_text(judged)
+    record = opencse.evaluate(folder, collection, "retrieval")
+    assert record.retrieval["labels"].ndcg_at_10 > 50
+    assert record.index is not None
+    assert record.index.absent == {"labels": 0}
+
+
+def test_an_unfinished_index_is_refused(tmp_path: Path, collection: Path) -> None:
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "building.json").write_text('{"rows": "rows-1.sqlite"}')
+    with pytest.raises(UserError, match="this index is not finished"):
+        opencse.evaluate(tmp_path / "index", collection, "retrieval")
+
+
+DEPTH = 12
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_cross_encoder(tmp_path_factory.mktemp("cross") / "my-cross-encoder")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 documents; of every fourth the first words are a query. Query d8 is a document."""
+    folder = tmp_path_factory.mktemp("retrieval") / "words"
+    (folder / "qrels").mkdir(parents=True)
+    lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if len(line.split()) > 6]
+    texts = list(dict.fromkeys(lines))[:60]
+    documents = [{"_id": f"d{number}", "title": "", "text": text} for number, text in enumerate(texts)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents))
+    queries = [{"_id": f"q{n}", "text": " ".join(texts[n].split()[:4])} for n in range(0, 60, 4)]
+    queries[2] = {"_id": "d8", "text": texts[8]}
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
+    judged = [(row["_id"], f"d{n if n != 8 else 9}", 2) for n, row in zip(range(0, 60, 4), queries, strict=True)]
+    judged += [(row["_id"], f"d{n + 1}", 1) for n, row in zip(range(0, 60, 4), queries, strict=True) if n != 8]
+    rows = "".join(f"{query}\t{document}\t{level}\n" for query, document, level in judged)
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
+    return folder
+
+
+def expected_ndcg(data: Path, cross_encoder: Path) -> dict[str, float]:
+    """nDCG@10 x 100 of each query, from sentence-transformers' scores by plain loops."""
+    import pytrec_eval
+    from sentence_transformers import CrossEncoder
+
+    documents, queries = (
+        [json.loads(line) for line in (data / name).read_text().splitlines()]
+        for name in ("corpus.jsonl", "queries.jsonl")
+    )
+    qrels: dict[str, dict[str, int]] = {}
+    for line in (data / "qrels" / "test.tsv").read_text().splitlines()[1:]:
+        query, document, level = line.split("\t")
+        qrels.setdefault(query, {})[document] = int(level)
+    encoder, reference = SentenceEncoder.load(device="cpu"), CrossEncoder(str(cross_encoder), device="cpu")
+    matrix = encoder.encode([row["text"] for row in documents], normalize_embeddings=True)
+    run: dict[str, dict[str, float]] = {}
+    for query in queries:
+        similarities = matrix @ encoder.encode([query["text"]], normalize_embeddings=True)[0]
+        ranked = [number for number in np.argsort(-similarities, kind="stable") if f"d{number}" != query["_id"]]
+        first = [(float(reference.predict([(query["text"], documents[n]["text"])])[0]), n) for n in ranked[:DEPTH]]
+        order = [n for _, n in sorted(first, key=lambda pair: -pair[0])] + ranked[DEPTH:]
+        run[query["_id"]] = {f"d{n}": float(-place) for place, n in enumerate(order)}
+    scores = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(run)
+    return {query: 100 * one["ndcg_cut_10"] for query, one in scores.items()}
+
+
+def test_rows_with_and_without_equal_an_independent_loop(data: Path, cross_encoder: Path) -> None:
+    options = {"rerank": cross_encoder, "rerank_depth": DEPTH, "device": "cpu"}
+    ((_, rows),) = library.evaluate_all(["opencse-mini"], data, ["retrieval"], **options)  # type: ignore[arg-type]
+    assert list(rows) == ["opencse-mini", "opencse-mini + my-cross-encoder"]
+    before, after = (row.retrieval["words"] for row in rows.values())  # type: ignore[attr-defined]
+    expected = expected_ndcg(data, cross_encoder)
+    assert after.by_query == pytest.approx(expected, abs=1e-9)
+    assert after.ndcg_at_10 == pytest.approx(np.mean([*expected.values()]))
+    assert before.by_query != after.by_query
+    assert before.recall_at_100 == after.recall_at_100
+    assert before.identical_ids == after.identical_ids == 1
+    assert after.ranked_by == "cosine, first 12 by my-cross-encoder"
+    compared = rows["opencse-mini + my-cross-encoder"].compared["words"]  # type: ignore[attr-defined]
+    assert compared.than == "opencse-mini"
+    assert compared.difference == pytest.approx(after.ndcg_at_10 - before.ndcg_at_10)
+
+
+def test_bm25_and_hybrid_are_reranked_too(data: Path, cross_encoder: Path, tmp_path: Path, opencse: Run) -> None:
+    out = tmp_path / "scores.json"
+    command = ["evaluate", "opencse-mini", "--data", str(data), "--suite", "retrieval", "--device", "cpu"]
+    command += ["--hybrid", "--rerank", str(cross_encoder), "--rerank-depth", "60", "--json", str(out)]
+    code, printed, error = opencse(*command)
+    assert code == 0, error
+    records = json.loads(out.read_text())
+    names = [one["ranked_by"].replace("cosine", "C") for one in records]
+    both = "0.43 C + 0.57 BM25"
+    expected = [f"{one}{more}" for one in ("BM25", "C", both) for more in ("", ", first 60 by my-cross-encoder")]
+    assert names == expected
+    assert "against BM25: " in printed
+    # All 60 documents are ranked by the cross-encoder alone, whatever ranked them first.
+    vectors, hybrid = records[3]["retrieval"]["words"], records[5]["retrieval"]["words"]
+    assert vectors["by_query"] == hybrid["by_query"]
+    assert vectors["by_query"] != records[2]["retrieval"]["words"]["by_query"]
+
+
+def test_what_cannot_be_reranked_is_refused_before_the_work(data: Path, tiny_folder: Path) -> None:
+    with pytest.raises(UserError, match="--rerank is for retrieval"):
+        next(library.evaluate_all(["opencse-mini"], data, ["sts"], rerank=tiny_folder))
+    with pytest.raises(UserError, match="is no cross-encoder"):
+        next(library.evaluate_all(["opencse-mini"], data, ["retrieval"], rerank=tiny_folder))

@@ -1,0 +1,364 @@
+"""STS: files and the Hub's data sets, and scores against loops over the pairs."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import pearsonr, spearmanr
+from sentence_transformers import SentenceTransformer
+
+from helpers import record_of
+from opencse import SentenceEncoder, evaluate
+from opencse.errors import UserError
+from opencse.evaluation import (
+    TASKS,
+    EmbeddingModel,
+    ScoredPairs,
+    Sts,
+    StsData,
+    StsResult,
+    TaskPairs,
+    load_sts,
+    load_sts_hub,
+    read_scored_pairs,
+)
+from opencse.evaluation.sts.score import length_split
+from scores import spearman_of
+from vectors_of_texts import HashedWords
+
+evaluate_sts = partial(record_of, Sts)
+"""The record of a plain function of texts."""
+
+
+WORDS = ("a", "man", "woman", "dog", "plays", "runs", "eats", "the", "guitar", "in", "park", "red", "ball")
+
+
+bag_of_words = HashedWords(64)
+
+
+def rows(seed: int, n: int) -> list[tuple[float, str, str]]:
+    rng = np.random.default_rng(seed)
+
+    def sentence() -> str:
+        return " ".join(rng.choice(WORDS, size=int(rng.integers(1, 7))))
+
+    return [(round(float(rng.uniform(0, 5)), 2), sentence(), sentence()) for _ in range(n)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """All seven tasks; subset k of a task holds 6 + 3 k pairs."""
+    for t, task in enumerate(TASKS.values()):
+        for k, subset in enumerate(task.subsets):
+            path = tmp_path / task.key / f"{subset}.tsv"
+            path.parent.mkdir(exist_ok=True)
+            lines = ["\t".join(map(str, row)) for row in rows(100 * t + k, 6 + 3 * k)]
+            path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return tmp_path
+
+
+def oracle(path: Path) -> tuple[list[float], list[float]]:
+    """Cosines, pair by pair in plain Python, and gold scores."""
+    cosines, gold = [], []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        score, first, second = line.split("\t")
+        u, v = bag_of_words([first, second]).astype(np.float64)
+        cosines.append(round(float(u @ v / np.linalg.norm(u) / np.linalg.norm(v)), 12))
+        gold.append(float(score))
+    return cosines, gold
+
+
+def test_all_mean_and_wmean_by_hand(folder: Path) -> None:
+    result = evaluate_sts(bag_of_words, load_sts(folder))
+    values = []
+    for key, task in TASKS.items():
+        parts = [oracle(folder / key / f"{subset}.tsv") for subset in task.subsets]
+        score = result.sts.tasks[key]
+        sizes = [len(gold) for _, gold in parts]
+        assert score.n == sum(sizes)
+        assert list(score.subsets) == list(task.subsets)
+        cosines = [c for part in parts for c in part[0]]
+        gold = [g for part in parts for g in part[1]]
+        for name, correlate in (("spearman", spearmanr), ("pearson", pearsonr)):
+            each = [100 * float(correlate(c, g).statistic) for c, g in parts]
+            got = score.spearman if name == "spearman" else score.pearson
+            assert got.all == pytest.approx(100 * float(correlate(cosines, gold).statistic), abs=1e-6)
+            assert got.mean == pytest.approx(sum(each) / len(each), abs=1e-6)
+            weighted = sum(n * r for n, r in zip(sizes, each, strict=True)) / sum(sizes)
+            assert got.wmean == pytest.approx(weighted, abs=1e-6)
+            for subset, value, n in zip(task.subsets, each, sizes, strict=True):
+                part = score.subsets[subset]
+                assert (part.spearman if name == "spearman" else part.pearson) == pytest.approx(value, abs=1e-6)
+                assert part.n == n
+        values.append(score.spearman.all)
+        if len(sizes) > 1:
+            assert len({round(v, 6) for v in (got.all, got.mean or 0, got.wmean or 0)}) == 3
+        else:
+            assert score.spearman.all == score.spearman.mean == score.spearman.wmean
+    assert result.sts.average == pytest.approx(sum(values) / 7)
+
+
+def test_other_counts_than_published_are_told(folder: Path) -> None:
+    lines: list[str] = []
+    result = evaluate_sts(bag_of_words, load_sts(folder, ["stsb"]), progress=lines.append)
+    assert not result.sts.tasks["stsb"].complete
+    assert any("1,379" in line and "does not compare" in line for line in lines)
+
+
+def test_capitals_mean_raw_text_but_in_sick_they_tell_nothing(folder: Path) -> None:
+    path = folder / "sickr" / "test.tsv"
+    path.write_text(path.read_text(encoding="utf-8").replace("man", "Man"), encoding="utf-8")
+    assert load_sts(folder).text == "prepared"
+    assert load_sts(folder, ["sickr"]).text == "unknown"
+    path = folder / "stsb" / "test.tsv"
+    path.write_text(path.read_text(encoding="utf-8").replace("man", "Man"), encoding="utf-8")
+    assert load_sts(folder).text == "raw"
+
+
+def test_collapsed_model_scores_zero_without_a_warning(folder: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = evaluate_sts(lambda texts: np.full((len(texts), 8), 0.3, dtype=np.float32), load_sts(folder))
+    assert result.sts.average == 0.0
+    assert result.sts.tasks["sts12"].pearson.wmean == 0.0
+
+
+def test_more_pairs_than_one_block_score_the_same(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    pairs = read_scored_pairs(folder / "sts14" / "images.tsv")
+    whole = spearman_of(bag_of_words, pairs)
+    monkeypatch.setattr("opencse.evaluation.embedding.BLOCK", 4)
+    assert len(pairs) > 4
+    assert spearman_of(bag_of_words, pairs) == whole
+
+
+def test_missing_file_missing_task_missing_folder(folder: Path) -> None:
+    (folder / "sts14" / "images.tsv").unlink()
+    (folder / "sts14" / "deft-news.tsv").rename(folder / "sts14" / "deftnews.tsv")
+    with pytest.raises(UserError) as caught:
+        load_sts(folder)
+    line = str(caught.value)
+    assert line.startswith(str(folder / "sts14" / "deft-news.tsv"))
+    assert "missing; found in" in line
+    assert "deftnews.tsv" in line
+    with pytest.raises(
+        UserError, match=r"sts14: OnWN.tsv, deft-forum.tsv, .*; STS14 needs deft-forum.tsv, deft-news.tsv"
+    ):
+        load_sts(folder)
+    (folder / "sts13").rename(folder / "STS-13")
+    with pytest.raises(
+        UserError, match=r"FNWN.tsv: missing; folders in .*STS-13, sickr, sts12.*; add sts13, .*\(--tasks sts12,sts14,"
+    ):
+        load_sts(folder)
+    with pytest.raises(UserError, match="no such folder; give a folder that holds sts12, "):
+        load_sts(folder / "absent")
+
+
+LENGTH_WORDS = ("cat", "dog", "rain", "sun", "tree", "house", "red")
+
+
+def encode(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Counts of words, each with its own weight."""
+    return np.array(
+        [[text.split().count(word) * (1 + n / 7) + 0.01 for n, word in enumerate(LENGTH_WORDS)] for text in texts]
+    )
+
+
+def scored(data: StsData) -> StsResult:
+    return Sts().evaluate(EmbeddingModel("words", encode), data).record
+
+
+def random_pairs(name: str, n: int, seed: int) -> ScoredPairs:
+    random = np.random.default_rng(seed)
+
+    def sentence() -> str:
+        return "  ".join(random.choice(LENGTH_WORDS, size=random.integers(1, 10)))
+
+    return ScoredPairs(
+        name, random.integers(0, 11, n) / 2, [sentence() for _ in range(n)], [sentence() for _ in range(n)]
+    )
+
+
+def naive(parts: Sequence[ScoredPairs]) -> dict[bool, tuple[float, int]]:
+    """Whether the lengths differ by more than 3 -> Spearman and n, pair by pair."""
+    halves: dict[bool, tuple[list[float], list[float]]] = {False: ([], []), True: ([], [])}
+    for part in parts:
+        for gold, one, two in zip(part.scores.tolist(), part.first, part.second, strict=True):
+            u, v = encode([one, two])
+            cosine = round(float(u @ v / np.sqrt((u @ u) * (v @ v))), 12)
+            difference = len(one.split("  ")) - len(two.split("  "))
+            half = halves[difference > 3 or difference < -3]
+            half[0].append(cosine)
+            half[1].append(gold)
+    return {key: (100 * float(spearmanr(*half).statistic), len(half[0])) for key, half in halves.items()}
+
+
+def test_split_of_a_task_equals_a_loop_over_its_subsets() -> None:
+    task = TASKS["sts13"]
+    parts = tuple(random_pairs(name, 40, seed) for seed, name in enumerate(task.subsets))
+    score = scored(StsData("here", "raw", {"sts13": TaskPairs(task, parts)})).sts.tasks["sts13"]
+    assert score.by_length is not None
+    expected = naive(parts)
+    for half, over in ((score.by_length.up_to_3, False), (score.by_length.over_3, True)):
+        assert half.spearman == pytest.approx(expected[over][0], abs=1e-9)
+        assert half.n == expected[over][1] > 20
+    assert score.by_length.up_to_3.n + score.by_length.over_3.n == score.n == 120
+    assert len({score.by_length.up_to_3.spearman, score.by_length.over_3.spearman, score.spearman.all}) == 3
+
+
+def test_three_words_are_similar_and_four_are_not_on_either_side() -> None:
+    first = ["a", "a", "a b c d", "a b c d e", "a", "a b c d e f"]
+    second = ["a b c d", "a\tb\nc  d e", "a", "a", "a", "a"]
+    cosines = np.array([0.1, 0.5, 0.2, 0.6, 0.3, 0.4])
+    gold = np.array([1.0, 5.0, 2.0, 4.0, 3.0, 3.0])
+    split = length_split(cosines, gold, first, second)
+    assert split is not None
+    assert split.up_to_3.spearman == pytest.approx(100)
+    # Left: cosines 0.5, 0.6, 0.4 for gold 5, 4, 3, that is ranks 2, 3, 1 for 3, 2, 1.
+    assert split.over_3.spearman == pytest.approx(50)
+    assert split.up_to_3.n == split.over_3.n == 3
+
+
+def test_no_split_where_a_half_has_no_correlation() -> None:
+    for far, gold in ((1, [1.0, 2.0, 3.0, 4.0]), (2, [1.0, 2.0, 4.0, 4.0]), (2, [1.0, 1.0, 3.0, 4.0])):
+        second = ["a"] * (4 - far) + ["a b c d e"] * far
+        assert length_split(np.array([0.1, 0.2, 0.3, 0.4]), np.array(gold), ["a"] * 4, second) is None
+
+
+def test_results_written_before_are_still_read(tmp_path: Path) -> None:
+    parts = (random_pairs("test", 60, 5),)
+    result = scored(StsData("here", "raw", {"stsb": TaskPairs(TASKS["stsb"], parts)}))
+    result.write_json(tmp_path / "new.json")
+    assert StsResult.read_json(tmp_path / "new.json") == result
+    data = json.loads((tmp_path / "new.json").read_text(encoding="utf-8"))
+    assert set(data["sts"]["stsb"].pop("by_length")) == {"up_to_3", "over_3"}
+    (tmp_path / "old.json").write_text(json.dumps(data), encoding="utf-8")
+    (tmp_path / "later.json").write_text(json.dumps(data | {"schema_version": 2}), encoding="utf-8")
+    with pytest.raises(UserError, match="schema_version"):
+        StsResult.read_json(tmp_path / "later.json")
+    old = StsResult.read_json(tmp_path / "old.json").sts.tasks["stsb"]
+    assert old == result.sts.tasks["stsb"].model_copy(update={"by_length": None})
+
+
+def hub_encode(texts: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([[len(text), text.count("a"), 1.0] for text in texts])
+
+
+def hub_rows(n: int) -> list[dict[str, object]]:
+    return [
+        {"split": "x", "sentence1": f"A {'a' * i}", "sentence2": "b" * (i + 1), "score": float(i % 5)} for i in range(n)
+    ]
+
+
+@pytest.fixture
+def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A local stand-in for the Hub's space: seven data sets, jsonl or parquet, a train split beside."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    root = tmp_path / "space"
+    for number, task in enumerate(TASKS.values()):
+        folder = root / task.hub
+        folder.mkdir(parents=True)
+        table = datasets.Dataset.from_list(hub_rows(10 + number))
+        if number % 2:
+            table.to_parquet(folder / "test.parquet")
+            table.select(range(3)).to_parquet(folder / "train.parquet")
+        else:
+            table.to_json(folder / "test.jsonl")
+            table.select(range(3)).to_json(folder / "train.jsonl")
+    return root
+
+
+def test_hub_gives_raw_text_and_no_subsets(space: Path) -> None:
+    data = load_sts_hub(root=space)
+    assert data.text == "raw"
+    assert str(space) in data.source
+    assert [pairs.n for pairs in data.tasks.values()] == list(range(10, 17))
+    result = Sts().evaluate(EmbeddingModel("m", hub_encode), data).record
+    for key, score in result.sts.tasks.items():
+        assert not score.complete
+        if key in ("stsb", "sickr"):
+            assert score.spearman.all == score.spearman.mean == score.spearman.wmean
+            assert list(score.subsets) == ["test"]
+        else:
+            assert (score.spearman.mean, score.spearman.wmean, score.pearson.mean, score.subsets) == (
+                None,
+                None,
+                None,
+                {},
+            )
+    assert result.sts.average is not None
+    assert result.sts.mean_over_tasks("spearman", "mean") is None
+
+
+def test_hub_and_folder_have_one_hash_for_one_content(space: Path, tmp_path: Path) -> None:
+    hub = load_sts_hub(["stsb"], root=space).tasks["stsb"]
+    (tmp_path / "stsb").mkdir()
+    lines = [f"{row['score']:g}\t{row['sentence1']}\t{row['sentence2']}\n" for row in hub_rows(hub.n)]
+    (tmp_path / "stsb" / "test.tsv").write_text("".join(lines), encoding="utf-8")
+    assert load_sts(tmp_path, ["stsb"]).tasks["stsb"].sha256() == hub.sha256()
+
+
+def test_faulty_rows_and_columns_are_told(space: Path) -> None:
+    path = space / "sts12-sts" / "test.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    bad = json.loads(lines[3]) | {"sentence2": "  "}
+    path.write_text("\n".join([*lines[:3], json.dumps(bad), *lines[4:]]) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"sts12-sts, row 4: sentence2 is empty"):
+        load_sts_hub(["sts12"], root=space)
+    path = space / "sts14-sts" / "test.jsonl"
+    path.write_text(path.read_text(encoding="utf-8").replace('"score"', '"label"'), encoding="utf-8")
+    (space / "sts14-sts" / "train.jsonl").unlink()
+    with pytest.raises(UserError, match=r"sts14-sts: no column 'score'; columns there: split, sentence1"):
+        load_sts_hub(["sts14"], root=space)
+
+
+def test_data_set_that_cannot_be_loaded_is_told_in_one_line(space: Path) -> None:
+    (space / "stsbenchmark-sts" / "test.parquet").unlink()
+    with pytest.raises(
+        UserError, match="stsbenchmark-sts: neither a file nor a data set that could be loaded, split 'test'"
+    ) as caught:
+        load_sts_hub(["stsb"], root=space)
+    assert "\n" not in str(caught.value)
+
+
+KEYS = ("sts13", "stsb")  # one of several files, one of a single file
+PAIRS = 100  # of each file
+
+
+@pytest.mark.slow
+def test_scores_equal_scipy_on_sentence_transformers_vectors(shared_data: Path, tmp_path: Path) -> None:
+    """To 1e-4 (of x 100), from one saved folder opened by both libraries.
+
+    With a pretrained BERT: random weights give many near ties, whose order is rounding alone.
+    """
+    start = shared_data.parent / "models" / "wikibert-mini"
+    if not start.is_dir():
+        pytest.skip("the shared model is not beside this checkout")
+    SentenceEncoder.load(start, pooling="first_last_1", device="cpu").save(tmp_path / "model")
+    other = SentenceTransformer(str(tmp_path / "model"), device="cpu")
+    expected = {}
+    for key in KEYS:
+        gold: list[float] = []
+        cosines: list[float] = []
+        for subset in TASKS[key].subsets:
+            text = (shared_data / "sts" / key / f"{subset}.tsv").read_text(encoding="utf-8")
+            lines = text.splitlines()[:PAIRS]
+            (tmp_path / "sts" / key).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "sts" / key / f"{subset}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+            scores, first, second = zip(*(line.split("\t") for line in lines), strict=True)
+            u, v = (other.encode(list(side), batch_size=100).astype(np.float64) for side in (first, second))
+            for score, one, two, a, b in zip(scores, first, second, u, v, strict=True):
+                gold.append(float(score))
+                cosines.append(1.0 if one == two else float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)))
+        expected[key] = 100 * float(spearmanr(gold, cosines).statistic)
+    result = evaluate(tmp_path / "model", tmp_path / "sts", tasks=KEYS, device="cpu")
+    found = {key: score.spearman.all for key, score in result.sts.tasks.items()}
+    assert found == pytest.approx(expected, abs=1e-4)
+    assert len(set(expected.values())) == len(KEYS)
