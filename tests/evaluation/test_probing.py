@@ -306,13 +306,13 @@ def by_loops(task: ProbingExamples, mode: Mode, *, linear: bool) -> tuple[float,
     x = np.concatenate([bag_of_words(part.first) for part in task.parts.values()])
     y = np.concatenate([part.labels for part in task.parts.values()])
     ends = np.cumsum([len(part) for part in task.parts.values()])
-    rows = [np.arange(start, end) for start, end in zip((0, *ends), ends, strict=False)]
+    train, dev, test = (np.arange(start, end) for start, end in zip((0, *ends), ends, strict=False))
     best = (0.0, -1.0, 0, 0.0, 0.0)
     for hidden, dropout in [(0, 0.0)] if linear else product((50, 100, 200), (0.0, 0.1, 0.2)):
         settings = replace(MODES[mode], hidden=hidden, dropout=dropout)
-        found = split(Classifiers(x, y, settings), y, *rows, L2)
+        found = split(Classifiers(x, y, settings), y, train, dev, test, L2)
         if found.dev_accuracy > best[1]:
-            best = (found.accuracy, found.dev_accuracy, hidden, dropout, *found.selected)
+            best = (found.accuracy, found.dev_accuracy, hidden, dropout, found.selected[0])
     return best
 
 
