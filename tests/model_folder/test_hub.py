@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.hub import upload
+from opencse.model_folder.locate import BUILTIN, builtin_folder, locate
 
 
 def test_a_folder_without_model_and_a_wrong_name_are_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
@@ -51,11 +53,37 @@ def test_adapters_of_a_local_model_are_refused(tmp_path: Path) -> None:
         upload(tmp_path, "me/model")
 
 
-def test_no_network_is_reported_in_one_line(
-    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder.save(tmp_path)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # which was read when it was imported
-    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set") as caught:
-        upload(tmp_path, "me/model", token="hf_none")
-    assert "\n" not in str(caught.value)
+def test_names_and_folders(tiny_folder: Path) -> None:
+    assert locate(BUILTIN) == builtin_folder()
+    assert locate(tiny_folder) == locate(str(tiny_folder)) == tiny_folder
+
+
+@pytest.mark.parametrize("name", ["ditto:opencse-mini", "ditto-1-10:a/b", "words:vectors.txt", "bag-of-words"])
+def test_baselines_of_the_evaluation_have_no_folder(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name}: is a baseline that opencse evaluate computes; no folder holds it"):
+        locate(name)
+    with pytest.raises(UserError, match="neither a folder here nor a model that could be fetched"):
+        locate("ditto-of-someone")
+
+
+def test_everything_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(UserError, match="has not finished; continue it with the command that began it and --resume"):
+        locate(tmp_path)
+    with pytest.raises(UserError, match="is a file"):
+        locate(tmp_path / "run.json")
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(UserError, match="holds no model"):
+        locate(tmp_path)
+    (tmp_path / "export.json").write_text("{}")
+    with pytest.raises(UserError, match="is an export \\(ONNX\\); give the folder of the model that was exported"):
+        locate(tmp_path)
+    with pytest.raises(UserError, match="no such folder"):
+        locate(tmp_path / "missing" / "folder")
+    with pytest.raises(UserError, match="no model is named"):
+        locate("")
+    with pytest.raises(UserError, match="neither a folder here nor a model that could be fetched"):
+        locate("someone/model-that-is-not-cached")
+    number: Any = 3
+    with pytest.raises(TypeError, match="not int"):
+        locate(number)

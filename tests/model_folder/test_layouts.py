@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -70,22 +69,13 @@ def test_the_vectors_are_those_of_sentence_transformers_before_and_after_a_save(
     assert difference(theirs(tmp_path / "saved"), expected) < TOLERANCE
 
 
-def test_layouts_differ(folders: dict[str, Path]) -> None:
-    """One backbone with other pooling, layers or prompts has other vectors, so that equality says something."""
-    encoders = {name: SentenceEncoder.load(folder, device="cpu") for name, folder in folders.items()}
-    weights = encoders["E5"].backbone.state_dict()
-    made = {}
-    for name, encoder in encoders.items():
-        if type(encoder.backbone) is type(encoders["E5"].backbone) and name != "LoRA":
-            encoder.backbone.load_state_dict(weights)
-            made[name] = np.concatenate(ours(encoder), axis=1)
-    alike = {("GTE", "all-MiniLM"), ("0_Transformer", "GTE")}
-    for one, other in combinations(made, 2):
-        if made[one].shape == made[other].shape and (one, other) not in alike and (other, one) not in alike:
-            assert np.abs(made[one] - made[other]).max() > 1e-4, (one, other)
-
-
-@pytest.mark.parametrize("name", ["E5", "dot product", "Qwen3-Embedding", "Dense, residual", "WordWeights", "LoRA"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dot product",
+        "WordWeights",
+    ],
+)
 def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
     model = SentenceTransformer(str(folders[name]), device="cpu")
     expected = np.asarray(model.similarity(model.encode_query(TEXTS[:2]), model.encode_document(TEXTS)))
@@ -100,7 +90,10 @@ def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["BGE", "INSTRUCTOR", "Dense, projected residual", "Dropout", "Normalize before Dense", "WordWeights, max_tokens"],
+    [
+        "Dense, projected residual",
+        "WordWeights, max_tokens",
+    ],
 )
 def test_what_one_step_of_training_saves_is_read_the_same(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
     quick = ["training.max_steps=1", "training.batch_size=8", "training.learning_rate=0.01"]
@@ -115,13 +108,9 @@ def test_what_one_step_of_training_saves_is_read_the_same(folders: dict[str, Pat
 @pytest.mark.parametrize(
     ("name", "layers"),
     [
-        ("E5", 1),
         ("dot product", 1),
-        ("Dense, projected residual", 0),
         ("Qwen3-Embedding", 2),
-        ("weighted mean", 0),
         ("mean by root of length", 0),
-        ("Normalize before Dense", 0),
     ],
 )
 def test_an_onnx_export_gives_them(folders: dict[str, Path], name: str, layers: int, tmp_path: Path) -> None:

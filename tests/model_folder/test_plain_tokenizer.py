@@ -33,15 +33,6 @@ def test_ids_and_length(tmp_path: Path) -> None:
     assert longest_input(folder, tokenizer, range(3), range(500)) is None  # ids without a word vector
 
 
-@pytest.mark.parametrize("name", ["multilingual E5", "mpnet"])
-def test_other_families_are_left_to_transformers(name: str, tmp_path: Path) -> None:
-    folder = write(READ[name], tmp_path / "model")
-    kind = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8")).get("tokenizer_class")
-    tokenizer = read_plain_tokenizer(folder)
-    if tokenizer is not None:  # its tokenizer.json is used as it is
-        assert kind in ("PreTrainedTokenizerFast", "TokenizersBackend")
-
-
 @pytest.fixture(scope="module", params=["BertTokenizer", "PreTrainedTokenizerFast"])
 def stock(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT as transformers saves it: the class of its tokenizer builds it again, or uses tokenizer.json as it is."""
@@ -67,18 +58,10 @@ def without(token: str) -> Callable[[dict[str, Any]], object]:
 JSON: dict[str, Callable[[dict[str, Any]], object]] = {
     "nothing": lambda described: None,
     "no first token": without("[CLS]"),
-    "no last token": without("[SEP]"),
-    "nothing around texts": lambda described: described.update(post_processor=None),
     "another type": lambda described: described["post_processor"]["single"][1]["Sequence"].update(type_id=1),
     "another number": lambda described: described["post_processor"]["special_tokens"]["[CLS]"].update(ids=[7]),
-    "case kept": lambda described: described["normalizer"].update(lowercase=False),
     "accents kept": lambda described: described["normalizer"].update(strip_accents=False),
-    "no normalizer": lambda described: described.update(normalizer=None),
     "split at spaces": lambda described: described.update(pre_tokenizer={"type": "WhitespaceSplit"}),
-    "short words alone": lambda described: described["model"].update(max_input_chars_per_word=3),
-    "no mask": lambda described: described.update(
-        added_tokens=[token for token in described["added_tokens"] if token["content"] != "[MASK]"]
-    ),
     "a word as a token": lambda described: described["added_tokens"].append(
         {**described["added_tokens"][0], "id": described["model"]["vocab"]["dog"], "content": "dog"}
     ),
@@ -88,14 +71,9 @@ JSON: dict[str, Callable[[dict[str, Any]], object]] = {
 }
 CONFIG: dict[str, dict[str, Any]] = {
     "case": {"do_lower_case": False},
-    "accents": {"strip_accents": True},
-    "ideographs": {"tokenize_chinese_chars": False},
     "ends exchanged": {"cls_token": "[SEP]", "sep_token": "[CLS]"},
-    "another first token": {"cls_token": "[MASK]"},
     "begin and end": {"bos_token": "[CLS]", "eos_token": "[SEP]"},
     "an added begin": {"add_bos_token": True},
-    "more tokens": {"additional_special_tokens": ["dog"]},
-    "special tokens split": {"split_special_tokens": True},
     "left": {"truncation_side": "left"},
     "words never split": {"never_split": ["dog"], "do_basic_tokenize": False},
 }

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.hybrid_weight import read_hybrid_weight, write_hybrid_weight
 from opencse.model_folder.layout import SENTENCE_CONFIG
 from opencse.model_folder.sentence_config import (
     SentenceConfig,
@@ -17,6 +19,7 @@ from opencse.model_folder.sentence_config import (
     read_similarity,
     require_sentence_vectors,
 )
+from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
 
@@ -40,12 +43,7 @@ def test_length_and_lower_casing_also_of_old_releases(tmp_path: Path) -> None:
     ("entries", "named"),
     [
         ({"processor_kwargs": {"model_max_length": 8}}, "processor_kwargs: model_max_length = 8"),
-        ({"tokenizer_args": {"do_lower_case": False}}, "tokenizer_args: do_lower_case = False"),
-        ({"config_args": {"hidden_act": "relu"}}, "config_args: hidden_act = 'relu'"),
         ({"config_kwargs": {"num_hidden_layers": 1}}, "config_kwargs: num_hidden_layers = 1"),
-        ({"model_args": {"add_pooling_layer": True}}, "model_args: add_pooling_layer = True"),
-        ({"query_length": 4}, "query_length = 4"),
-        ({"document_length": 4}, "document_length = 4"),
         ({"query_expansion": {"strategy": "fixed", "length": 16}}, "query_expansion = "),
         ({"tokenizer_name_or_path": "another"}, "tokenizer_name_or_path = 'another'"),
     ],
@@ -79,9 +77,7 @@ def test_prompts_and_similarity(tmp_path: Path) -> None:
     [
         ({"similarity_fn_name": "cosin"}, "similarity_fn_name is 'cosin'.*cosine"),
         ({"truncate_dim": 64}, "truncate_dim is not supported here"),
-        ({"truncate_dim": 0}, "truncate_dim is not supported here"),
         ({"model_type": "SparseEncoder"}, "model_type is 'SparseEncoder'; only SentenceTransformer"),
-        ({"default_prompt_name": "other"}, "default_prompt_name: "),
         ({"prompts": {"query": 3}}, "query is 3; a string was expected"),
     ],
 )
@@ -95,3 +91,39 @@ def test_wrong_entries_are_refused(entries: dict[str, Any], message: str, tmp_pa
 
     with pytest.raises(UserError, match=message):
         read_all()
+
+
+WEIGHT = HybridWeight(0.4, "300 questions about kettles")
+
+
+def test_it_is_saved_loaded_and_saved_again_with_the_encoder(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    encoder.save(tmp_path / "first")
+    before = json.loads((tmp_path / "first" / SENTENCE_CONFIG).read_text())
+    assert read_hybrid_weight(tmp_path / "first") is None
+    write_hybrid_weight(tmp_path / "first", WEIGHT)
+    after = json.loads((tmp_path / "first" / SENTENCE_CONFIG).read_text())
+    assert after == {**before, "hybrid_search": {"weight": 0.4, "source": "300 questions about kettles"}}
+    loaded = SentenceEncoder.load(tmp_path / "first", device="cpu")
+    assert loaded.hybrid_weight == WEIGHT
+    loaded.save(tmp_path / "second")
+    assert read_hybrid_weight(tmp_path / "second") == WEIGHT
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        1.5,
+        "much",
+        True,
+    ],
+)
+def test_a_weight_that_is_none_is_refused_by_name(tmp_path: Path, weight: object) -> None:
+    (tmp_path / SENTENCE_CONFIG).write_text(json.dumps({"hybrid_search": {"weight": weight}}))
+    with pytest.raises(UserError, match=r"hybrid_search: the weight of the vectors is a number from 0 to 1"):
+        read_hybrid_weight(tmp_path)
+
+
+def test_a_folder_without_a_model_gets_no_weight(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no model in sentence-transformers' layout"):
+        write_hybrid_weight(tmp_path, WEIGHT)
+    assert not list(tmp_path.iterdir())

@@ -15,16 +15,16 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from tokenizers import Tokenizer as Backend
+from tokenizers import models, pre_tokenizers, processors
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
 from opencse.model_folder.table import without_unknown
-from opencse.model_folder.table_rows import UNLIMITED
+from opencse.model_folder.table_rows import UNLIMITED, table_folder, table_rows
 from opencse.text.tokenizer import Tokenizer
 
-STATIC = "sentence_transformers.models.StaticEmbedding"
 TEXTS = ["The kettle boils.", "Snow fell on the roof!", "a", "word " * 30, ""]
 
 
@@ -84,24 +84,6 @@ def test_model2vec_and_this_library_read_each_other(theirs: Path, normalize: boo
     assert np.abs(SentenceEncoder.load(tmp_path / "model2vec", device="cpu").encode(known) - expected).max() < 1e-6
 
 
-def test_fewer_rows_with_a_mapping_and_factors(theirs: Path, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(theirs, device="cpu")
-    encoder.save(tmp_path)
-    rows = load_file(tmp_path / "model.safetensors")["embeddings"]
-    mapping = torch.arange(len(rows)) // 2
-    factors = torch.linspace(0.5, 1.5, len(rows))
-    save_file({"embeddings": rows, "mapping": mapping, "weights": factors}, tmp_path / "model.safetensors")
-    about = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(about | {"model_type": "model2vec"}))
-    found = rows_of(SentenceEncoder.load(tmp_path, device="cpu"))
-    unknown = encoder.tokenizer.hf.unk_token_id
-    assert torch.allclose(found[7], rows[3] * factors[7])
-    assert (found[unknown] == 0).all()
-    save_file({"embeddings": rows, "mapping": mapping + len(rows)}, tmp_path / "model.safetensors")
-    with pytest.raises(UserError, match="mapping names rows"):
-        SentenceEncoder.load(tmp_path)
-
-
 UNKNOWN = ["漢字 in a text", "漢字", "", "a 漢 b 字 c", "word " * 600, "x" * 4000, "The kettle boils. " * 9]
 
 
@@ -126,18 +108,16 @@ def backend_of(kind: str) -> Any:
     return backend
 
 
-@pytest.mark.parametrize("kind", ["WordPiece", "WordLevel", "BPE", "BPE without unknown", "Unigram"])
 @pytest.mark.parametrize(
-    ("normalize", "how"),
+    ("kind", "normalize", "how"),
     [
-        (False, "plain"),
-        (True, "plain"),
-        (False, "mapping"),
-        (True, "int8"),
-        (False, "by hand"),
-        (False, "max_length 3"),
-        (False, "max_length null"),
-        (False, "no max_length"),
+        ("WordPiece", True, "plain"),
+        ("WordLevel", False, "mapping"),
+        ("BPE", True, "int8"),
+        ("BPE without unknown", False, "by hand"),
+        ("Unigram", False, "max_length 3"),
+        ("WordPiece", False, "max_length null"),
+        ("WordLevel", False, "no max_length"),
     ],
 )
 def test_a_model2vec_folder_has_the_vectors_of_model2vec(kind: str, normalize: bool, how: str, tmp_path: Path) -> None:
@@ -188,17 +168,6 @@ def test_a_model2vec_folder_has_the_vectors_of_model2vec(kind: str, normalize: b
         assert np.abs(counted - expected[short]).max() < 1e-5
 
 
-def test_a_text_without_a_known_token_is_zero(theirs: Path, tmp_path: Path) -> None:
-    from model2vec import StaticModel
-
-    backend = Backend.from_file(str(next(theirs.rglob("tokenizer.json"))))
-    rows = np.random.default_rng(0).normal(size=(backend.get_vocab_size(), 4)).astype(np.float32)
-    StaticModel(rows, backend, {"model_type": "model2vec"}).save_pretrained(tmp_path)
-    encoder = SentenceEncoder.load(tmp_path, device="cpu")
-    assert not encoder.encode(["漢字", "漢"]).any()
-    assert encoder.encode("漢 a").any()
-
-
 def test_a_static_embedding_truncates_where_its_tokenizer_does(theirs: Path, tmp_path: Path) -> None:
     texts = ["a b c d e f", "漢 a b 漢 c", "the word " * 300]
     encoder = SentenceEncoder.load(theirs, device="cpu")
@@ -219,35 +188,6 @@ def test_a_static_embedding_truncates_where_its_tokenizer_does(theirs: Path, tmp
         short.save(tmp_path / "ours")
         assert np.abs(by_sentence_transformers(tmp_path / "ours", texts) - expected).max() < 1e-5
         assert np.abs(SentenceEncoder.load(tmp_path / "ours", device="cpu").encode(texts) - expected).max() < 1e-5
-
-
-@pytest.mark.slow
-def test_it_is_trained_by_a_recipe_like_any_encoder(theirs: Path, sentences: list[str], tmp_path: Path) -> None:
-    quick = ["training.max_steps=3", "training.batch_size=16", "training.learning_rate=0.01"]
-    result = opencse.train(sentences[:64], tmp_path / "run", model=theirs, settings=quick, dev=None)
-    assert result.kept == "last"
-    before, after = (SentenceEncoder.load(folder, device="cpu").encode(TEXTS[:3]) for folder in (theirs, result.folder))
-    assert np.abs(before - after).max() > 1e-4
-    assert np.abs(by_sentence_transformers(result.folder, TEXTS[:3]) - after).max() < 1e-6
-
-
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("model.safetensors", "x", "cannot be read"),
-        ("tokenizer.json", "{}", "cannot be read"),
-        (
-            "modules.json",
-            json.dumps([{"type": "sentence_transformers.models.StaticEmbedding", "path": "../x"}]),
-            "path",
-        ),
-    ],
-)
-def test_broken_folders(theirs: Path, file: str, content: str, message: str, tmp_path: Path) -> None:
-    SentenceEncoder.load(theirs, device="cpu").save(tmp_path)
-    (tmp_path / file).write_text(content)
-    with pytest.raises(UserError, match=message):
-        SentenceEncoder.load(tmp_path)
 
 
 @pytest.mark.parametrize("kept", [True, False])
@@ -278,16 +218,6 @@ def test_the_names_of_special_tokens_in_a_text_are_read_as_its_tokenizer_does(
     assert again.fingerprint() == encoder.fingerprint()
 
 
-def test_a_module_that_normalises_token_vectors_is_refused(theirs: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(theirs, tmp_path / "model")
-    listing = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-    path = next(entry["path"] for entry in listing if entry["type"].endswith("Normalize"))
-    (folder / path).mkdir(exist_ok=True)
-    (folder / path / "config.json").write_text('{"module_input_name": "token_embeddings"}', encoding="utf-8")
-    with pytest.raises(UserError, match="module_input_name = token_embeddings is not supported"):
-        opencse.load(folder)
-
-
 def test_what_a_table_cannot(theirs: Path) -> None:
     with pytest.raises(UserError, match="no pooling but mean"):
         SentenceEncoder.load(theirs, pooling="cls")
@@ -295,3 +225,97 @@ def test_what_a_table_cannot(theirs: Path) -> None:
         SentenceEncoder.load(theirs, layers=2)
     with pytest.raises(UserError, match="dropout is a rate"):
         SentenceEncoder.load(theirs, dropout=1)
+
+
+WORDS = {"[UNK]": 0, "tea": 1, "kettle": 2, "[PAD]": 3}
+ROWS = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
+
+
+def word_level(words: dict[str, int], length: int | None = None) -> Backend:
+    backend = Backend(models.WordLevel(words, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.post_processor = processors.TemplateProcessing(single="tea $A", special_tokens=[("tea", 1)])
+    if length is not None:
+        backend.enable_truncation(length, direction="left")
+    return backend
+
+
+@pytest.fixture
+def model2vec_folder(tmp_path: Path) -> Path:
+    word_level(WORDS).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
+    return tmp_path
+
+
+def test_a_model2vec_folder(model2vec_folder: Path) -> None:
+    read = table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS.copy()})
+    assert (read.max_length, read.normalize, read.leaves_out_unknown) == (512, True, True)
+    assert read.rows.tolist() == [[0, 0], *ROWS[1:].tolist()]
+    assert (read.tokenizer.unknown, read.tokenizer.unknown_id, read.tokenizer.padding) == ("[UNK]", 0, "[PAD]")
+    assert read.tokenizer.backend.encode("tea kettle").ids == [1, 2]
+    assert table_folder(model2vec_folder) == model2vec_folder
+
+
+def test_another_folder_counts_unknown_tokens_and_truncates_as_its_tokenizer(model2vec_folder: Path) -> None:
+    (model2vec_folder / "config.json").write_text("{}")
+    read = table_rows(model2vec_folder, model2vec_folder, {"embedding.weight": ROWS.copy()})
+    assert (read.max_length, read.normalize, read.leaves_out_unknown) == (UNLIMITED, None, False)
+    assert read.rows.tolist() == ROWS.tolist()
+    assert read.tokenizer.characters_per_id is None
+    word_level(WORDS, length=3).save(str(model2vec_folder / "tokenizer.json"))
+    read = table_rows(model2vec_folder, model2vec_folder, {"embedding.weight": ROWS.copy()})
+    assert (read.max_length, read.tokenizer.truncation_side) == (3, "left")
+    assert table_folder(model2vec_folder) is None
+
+
+def test_a_row_for_padding_is_added(model2vec_folder: Path) -> None:
+    word_level({"[UNK]": 0, "tea": 1}).save(str(model2vec_folder / "tokenizer.json"))
+    read = table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS[:2].astype(np.float16)})
+    assert read.rows.tolist() == [[0, 0], [3, 4], [0, 0]]
+    assert read.rows.dtype == np.float16
+    assert read.tokenizer.padded.token_to_id("[PAD]") == 2
+    assert read.tokenizer.backend.token_to_id("[PAD]") is None
+
+
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        np.int8,
+        np.int64,
+    ],
+)
+def test_fewer_rows_with_a_mapping_in_any_whole_numbers(model2vec_folder: Path, mapping: Any) -> None:
+    tensors = {"embeddings": ROWS[:2], "mapping": np.array([0, 1, 1, 0], dtype=mapping)}
+    tensors["weights"] = np.array([1, 2, 0.5, 1], dtype=np.float16)
+    read = table_rows(model2vec_folder, model2vec_folder, tensors)
+    assert read.rows.tolist() == [[0, 0], [6, 8], [1.5, 2], [1, 2]]
+
+
+def test_a_table_of_sentence_transformers_has_no_mapping_and_no_factors(model2vec_folder: Path) -> None:
+    more = {"mapping": np.array([3, 2, 1, 0]), "weights": np.full(4, 2, dtype=np.float32)}
+    model2vec = table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS.copy(), **more})
+    assert model2vec.rows.tolist()[1:] == [[10, 12], [6, 8], [2, 4]]
+    (model2vec_folder / "config.json").write_text("{}")
+    assert (
+        table_rows(model2vec_folder, model2vec_folder, {"embedding.weight": ROWS.copy(), **more}).rows.tolist()
+        == ROWS.tolist()
+    )
+    assert (
+        table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS.copy(), **more}).rows.tolist()
+        == (ROWS[::-1] * 2).tolist()
+    )
+
+
+BROKEN_TABLES: dict[str, tuple[dict[str, Any], str]] = {
+    "no rows": ({}, "holds neither"),
+    "too few rows": ({"embeddings": ROWS[:3]}, "has 4 ids, the table is of shape"),
+    "rows that are not there": ({"embeddings": ROWS, "mapping": np.array([0, 1, 2, 9])}, "mapping names rows"),
+    "weights of two dimensions": ({"embeddings": ROWS, "weights": np.ones((4, 1))}, r"weights is of shape \(4, 1\)"),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_TABLES)
+def test_broken_tables_are_refused_in_a_line(broken: str, model2vec_folder: Path) -> None:
+    tensors, message = BROKEN_TABLES[broken]
+    with pytest.raises(UserError, match=message):
+        table_rows(model2vec_folder, model2vec_folder, tensors)

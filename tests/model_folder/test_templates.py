@@ -65,12 +65,6 @@ def test_reading_a_saved_folder_gives_the_same_encoder(templated: SentenceEncode
     assert fingerprint(copy) == fingerprint(templated)
 
 
-def test_saving_again_gives_the_same_files(saved: Path, tmp_path: Path) -> None:
-    SentenceEncoder(saved, device="cpu").save(tmp_path / "again")
-    for name in ("tokenizer.json", "model.safetensors", SENTENCE_CONFIG, "1_WordWeights/model.safetensors"):
-        assert (tmp_path / "again" / name).read_bytes() == (saved / name).read_bytes(), name
-
-
 @pytest.mark.slow
 def test_sentence_transformers_gives_the_same_vectors(
     templated: SentenceEncoder, saved: Path, texts: list[str]
@@ -94,24 +88,6 @@ def test_template_without_pooling_at_a_mask_is_saved_too(tiny_folder: Path, tmp_
     np.testing.assert_array_equal(SentenceEncoder(tmp_path / "model", device="cpu").encode(texts), vectors)
 
 
-@pytest.mark.slow
-def test_export_to_onnx_gives_the_same_vectors(
-    templated: SentenceEncoder, saved: Path, tmp_path: Path, texts: list[str]
-) -> None:
-    pytest.importorskip("onnxruntime")
-    from opencse import export_onnx
-    from opencse.export.runtime import OnnxEncoder
-
-    export_onnx(saved, out=tmp_path / "onnx")
-    theirs = OnnxEncoder(tmp_path / "onnx").encode(texts)
-    assert np.abs(theirs - templated.encode(texts, normalize_embeddings=True)).max() < 1e-5
-
-
-def test_another_template_replaces_that_of_the_folder(saved: Path, texts: list[str]) -> None:
-    other = SentenceEncoder(saved, template="{text} is {mask}", device="cpu")
-    assert np.abs(other.encode(texts) - SentenceEncoder(saved, device="cpu").encode(texts)).max() > 1e-3
-
-
 def test_a_template_without_slot_in_a_folder_is_refused(saved: Path, tmp_path: Path) -> None:
     import shutil
 
@@ -121,12 +97,3 @@ def test_a_template_without_slot_in_a_folder_is_refused(saved: Path, tmp_path: P
     (folder / SENTENCE_CONFIG).write_text(json.dumps(config))
     with pytest.raises(UserError, match=f"{SENTENCE_CONFIG}: template: .*write {{text}} once"):
         SentenceEncoder(folder, device="cpu")
-
-
-def test_masked_lm_heads_are_not_saved_with_it(templated: SentenceEncoder, tmp_path: Path) -> None:
-    templated.lm_head = torch.nn.Identity()  # type: ignore[assignment]
-    try:
-        with pytest.raises(UserError, match="pooling mask"):
-            templated.save(tmp_path / "model", masked_lm=True)
-    finally:
-        templated.lm_head = None
