@@ -478,7 +478,7 @@ def test_weights_outside_the_folder_are_refused(tiny_copy: Path, binary: bool) -
         index.write_text(json.dumps({"weight_map": {**before, "cls.predictions.bias": name}}))
         message = refused_soon(tiny_copy)
         assert message.startswith(f"{index}: weight_map of cls.predictions.bias is {name!r}")
-        assert f"the name of a file inside {copy} was expected" in message
+        assert f"the name of a file inside {tiny_copy} was expected" in message
     index.write_text(json.dumps({"weight_map": ["a"]}))
     assert f"{index}: weight_map is no JSON object" in refused_soon(tiny_copy)
     index.unlink()
