@@ -87,9 +87,9 @@ def test_epochs_and_seeds_differ_and_a_batch_depends_on_its_step_alone(
         assert sum(batch in other for batch in one) < 0.1 * len(one)
     steps = list(range(3 * plan.steps_per_epoch))
     forward = [plan.batch(step).tolist() for step in steps]
-    other = make(3)
+    again = make(3)
     for step in np.random.default_rng(0).permutation(steps).tolist():
-        assert plan.batch(step).tolist() == other.batch(step).tolist() == forward[step]
+        assert plan.batch(step).tolist() == again.batch(step).tolist() == forward[step]
 
 
 def test_short_and_long_texts_alternate() -> None:
