@@ -108,22 +108,22 @@ def test_a_killed_server_loses_nothing(index: Path, tmp_path: Path, forked: Fork
     (tmp_path / "asked.txt").write_text("water number 3\nwater number 4\n")
     command = ["label", "index", "--queries", "asked.txt", "--port", 0, "--no-open", "--device", "cpu"]
 
-    def start() -> tuple[Command, str]:
+    def start() -> tuple[Command, httpx.Client]:
         process = forked.start(*command, cwd=tmp_path)
         for line in process.stderr:
-            if match := re.search(r"http://127\.0\.0\.1:\d+", line):
-                return process, match[0]
+            if match := re.search(r"(http://127\.0\.0\.1:\d+)/\?token=(\S+)", line):
+                return process, httpx.Client(base_url=match[1], params={"token": match[2]})
         raise AssertionError(f"the server has ended with {process.wait()}")
 
-    process, address = start()
-    httpx.post(f"{address}/labels/open", json={"number": 1})
-    httpx.post(f"{address}/labels/mark", json={"number": 1, "id": "3", "level": 2})
+    process, page = start()
+    page.post("/labels/open", json={"number": 1})
+    page.post("/labels/mark", json={"number": 1, "id": "3", "level": 2})
     process.kill()
     process.wait()
     qrels = tmp_path / "queries" / "qrels" / "test.tsv"
     assert qrels.read_text().splitlines()[1:] == ["query-1\t3\t2"]
-    process, address = start()
-    state = httpx.get(f"{address}/labels").json()
+    process, page = start()
+    state = page.get("/labels").json()
     assert [(query["text"], query["right"]) for query in state["queries"]] == [
         ("water number 3", 1), ("water number 4", 0),
     ]  # fmt: skip
