@@ -214,7 +214,7 @@ def main() -> None:
                     once(
                         path,
                         partial(run, collection, model, seed, arguments.out, sts, arguments.set, arguments.pairs),
-                        partial(judged, folder if seed else model, collection, sts, tune=not seed),
+                        partial(judged, folder if seed else model, collection, sts),
                     )
     print(table(arguments.out))
     if arguments.picture is not None:

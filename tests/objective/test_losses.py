@@ -308,7 +308,7 @@ def test_the_classifier_as_in_sentence_transformers() -> None:
         vectors_of(PAIRS, WIDTH, seed=2).float(),
         torch.tensor([0, 2, 1, 1, 0, 2, 2]),
     )
-    loss: Any = losses.SoftmaxLoss(Given(), WIDTH, CLASSES, concatenation_sent_multiplication=True)  # type: ignore[arg-type]
+    loss: Any = losses.SoftmaxLoss(Given(), WIDTH, CLASSES, concatenation_sent_multiplication=True)
     features = pair_features(first, second, ("vectors", "difference", "product"))
     ours = pair_softmax(features, classes, loss.classifier.weight, loss.classifier.bias)
     leaves = [first, second, *loss.classifier.parameters()]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +39,11 @@ def test_it_is_the_mean_score_of_the_general_questions() -> None:
 
 def test_a_model_without_meaning_leaves_the_search_to_the_words() -> None:
     random = np.random.default_rng(0)
-    weight = weight_of_model(*[lambda texts: random.normal(size=(len(texts), 9))] * 2, Similarity.COSINE)
+
+    def anything(texts: Sequence[str]) -> Any:
+        return random.normal(size=(len(texts), 9))
+
+    weight = weight_of_model(anything, anything, Similarity.COSINE)
     assert weight.value < 0.05
 
 

@@ -121,7 +121,8 @@ def test_lists() -> None:
     for texts in (*given, (text for text in THREE_TEXTS), "a text"):
         with pytest.raises(TypeError, match="text is a list, not "):
             rows_of(texts, "text is a list")
-    for few in ("a text", [], np.array([], dtype=str)):
+    none: list[Any] = ["a text", [], np.array([], dtype=str)]
+    for few in none:
         with pytest.raises(UserError, match="give one"):
             some_of(few, "give one")
     assert as_list(text for text in ("a", "b")) == rows_of(np.array(["a", "b"]), "text") == ["a", "b"]
