@@ -6,6 +6,7 @@ import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,16 +14,18 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import opencse
-from helpers import write_small_sts
+from helpers import Heard, write_small_sts
+from opencse.encoder import measured_precision as module
 from opencse.encoder.damage import DamagedVectorError, require_sound_vectors
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.measured_precision import measured_precision, sample_of
 from opencse.errors import UserError
 
 TEXTS = ["A dog barks.", "It rains.", "The sun is warm."]
-VALUES = {"nan": float("nan"), "inf": float("inf"), "zero": 0.0}
+VALUES = {"nan": float("nan"), "zero": 0.0}
 
 
-@pytest.fixture(scope="module", params=list(VALUES))
+@pytest.fixture(scope="module", params=["nan", "zero"])
 def damaged(request: pytest.FixtureRequest, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = shutil.copytree(tiny_folder, tmp_path_factory.mktemp(request.param) / "model")
     state = load_file(folder / "model.safetensors")
@@ -38,17 +41,13 @@ def _text(folder: Path) -> Path:
 
 
 COMMANDS: dict[str, Callable[[str, Path], object]] = {
-    "similarity": lambda model, out: opencse.similarity(model, TEXTS[0], TEXTS),
     "encode": lambda model, out: opencse.encode(model, TEXTS),
     "encode --out": lambda model, out: opencse.encode(model, _text(out), out=out / "v.npy"),
     "encode --out FOLDER": lambda model, out: opencse.encode(model, _text(out), out=out / "vectors"),
     "nearest": lambda model, out: opencse.nearest(model, _text(out), ["a dog"], cache=False),
     "index build": lambda model, out: opencse.build_index(out / "index", model, _text(out)),
     "evaluate": lambda model, out: opencse.evaluate(model, write_small_sts(out / "sts"), "sts"),
-    "calibrate": lambda model, out: opencse.calibrate(model, _text(out)),
-    "whiten": lambda model, out: opencse.whiten(model, _text(out), out / "white"),
     "export onnx": lambda model, out: opencse.export_onnx(model, out / "onnx"),
-    "export static": lambda model, out: opencse.export_static(model, out / "static"),
     "serve": lambda model, out: _serve(model),
 }
 
@@ -83,3 +82,77 @@ def test_a_zero_vector_of_one_text_is_no_damage(tiny_folder: Path) -> None:
     assert pickle.loads(pickle.dumps(caught.value)).row == 1
     with pytest.raises(DamagedVectorError, match="try precision float32"):
         require_sound_vectors(encoder, np.array([[np.inf]], dtype=np.float32), bf16=True)
+
+
+FOUR_TEXTS = ["A cat sleeps on the mat.", "Rain falls.", "The kettle boils.", "A dog barks at night."]
+FAST = "opencse.kernels.processor.fast_bf16"
+
+
+@pytest.fixture
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FAST, lambda: (True, "this CPU is fast"))
+
+
+def test_a_sample_is_drawn_evenly_from_the_first_texts() -> None:
+    assert sample_of(FOUR_TEXTS) == FOUR_TEXTS
+    drawn = sample_of(str(number) for number in range(100_000))
+    assert (len(drawn), drawn[0], drawn[1], drawn[-1]) == (64, "0", "32", "2016")
+    assert len(sample_of(map(str, range(65)))) == 33
+    assert sample_of([]) == []
+
+
+@pytest.mark.usefixtures("fast")
+def test_bf16_is_chosen_where_it_is_fast_and_near(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST_COSINE", 0.99)
+    chosen = measured_precision("auto", encoder, FOUR_TEXTS)
+    assert chosen.name == "bf16"
+    exact, near = encoder.encode(FOUR_TEXTS), encoder.encode(FOUR_TEXTS, precision="bf16")
+    cosines = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
+    assert f"the smallest cosine to float32 in 4 of the texts is {cosines.min():.6f}" in chosen.reason
+    assert chosen.line.startswith("precision  bf16 (auto: this CPU is fast, and the smallest")
+    monkeypatch.setattr(module, "LEAST_COSINE", 0.9999999)
+    refused = measured_precision("auto", encoder, FOUR_TEXTS)
+    assert refused.name == "float32"
+    assert refused.reason.endswith("not above 0.9999999")
+    assert measured_precision("auto", encoder, []).name == "bf16"
+
+
+def test_a_slow_processor_and_word_vectors_keep_float32(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FAST, lambda: (False, "this CPU has no bf16 unit"))
+    assert (
+        measured_precision("auto", encoder, FOUR_TEXTS).line == "precision  float32 (auto: this CPU has no bf16 unit)"
+    )
+    assert measured_precision("auto", opencse.load(), FOUR_TEXTS).name == "float32"
+
+
+def test_a_request_is_followed_and_a_wrong_one_refused(encoder: SentenceEncoder) -> None:
+    assert measured_precision("bf16", encoder, FOUR_TEXTS).name == "bf16"
+    assert measured_precision("float32", encoder, FOUR_TEXTS).reason == "requested"
+    with pytest.raises(UserError, match="unknown precision 'bf61'"):
+        measured_precision("bf61", encoder, FOUR_TEXTS)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("fast")
+@pytest.mark.parametrize(
+    "form",
+    [
+        "file",
+    ],
+)
+def test_encode_says_what_it_chose(
+    form: str, encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEAST_COSINE", 0.99)
+    heard, file = Heard(), tmp_path / "texts.txt"
+    file.write_text("\n".join(FOUR_TEXTS) + "\n", encoding="utf-8")
+    options: dict[str, Any] = {"precision": "auto", "progress": heard}
+    if form == "memory":
+        vectors = opencse.encode(encoder, FOUR_TEXTS, **options)
+    else:
+        out = tmp_path / ("vectors.npy" if form == "file" else "vectors")
+        opencse.encode(encoder, file, out, **options)
+        vectors = np.load(out if form == "file" else next(out.glob("*.npy")))
+    assert sum(line.startswith("precision  bf16 (auto: this CPU is fast") for line in heard.said) == 1
+    np.testing.assert_array_equal(vectors, encoder.encode(FOUR_TEXTS, precision="bf16"))

@@ -1,26 +1,272 @@
-"""The base class of encoders without torch; each of them is tested in its own file."""
+"""Models of word vectors alone, opened without torch: the same vectors, bit for bit, and the same fingerprint."""
 
 from __future__ import annotations
 
+import inspect
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import load_file, save_file
 
-import opencse
-from opencse.encoder.torchless import TorchlessEncoder
+from helpers import filled
+from layout_folders import write
+from layouts import READ
+from opencse.encoder.batches import EncodingOptions
+from opencse.encoder.bert import BertEncoder, KnownModel, open_bert
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint, hash_files
+from opencse.encoder.opening import load
+from opencse.encoder.static import StaticEncoder
+from opencse.encoder.text_encoder import TextEncoder
+from opencse.encoder.word_vectors import words_of
 from opencse.errors import UserError
+from opencse.export.distil import DistilSettings, distil
+from opencse.export.exported_encoder import ExportedEncoder
+from opencse.kernels import word_means
+from opencse.model_folder.layout import TOKEN_WEIGHTS_TENSOR
+from opencse.model_folder.locate import builtin_folder
+from opencse.model_folder.table import new_table
+from opencse.modules.prompts import Prompts
+from opencse.modules.token_weights import TokenWeights
+from opencse.progress import Silent
+from opencse.text import sample
+
+TEXTS = [*filled(sample.TRAIN)[:300], "", "a", "word " * 300, "\U0001f642 日本"]
 
 
-def test_it_encodes_texts_and_ids_to_the_same_vectors() -> None:
-    encoder = opencse.load("opencse-mini")
-    assert isinstance(encoder, TorchlessEncoder)
-    assert encoder.network_name == type(encoder).__name__
-    texts = ["A kettle boils.", "Rain falls on the roof."]
-    vectors = encoder.encode(texts)
-    assert vectors.shape == (2, encoder.dimension)
-    assert not np.allclose(vectors[0], vectors[1])
-    assert np.array_equal(encoder.encode(texts[1]), vectors[1])
+@pytest.fixture(scope="module", params=["built-in", "saved", "unit", "table"])
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target: Path = tmp_path_factory.mktemp(request.param) / "model"
+    if request.param == "built-in":
+        return builtin_folder()
+    encoder = SentenceEncoder.load("opencse-mini", device="cpu")
+    if request.param == "unit":
+        encoder.normalize, encoder.max_length = True, 9
+        encoder.prompts = Prompts({"query": "question: "})
+    if request.param == "table":
+        encoder = distil(encoder, DistilSettings(dimension=64), [], Silent()).encoder
+    encoder.save(target)
+    return target
 
 
-def test_a_device_that_it_cannot_use_is_refused() -> None:
-    with pytest.raises(UserError, match="computes on the CPU"):
-        opencse.load("opencse-mini").encode(["a"], device="cuda:0")
+def test_vectors_and_fingerprint_are_those_of_the_network(folder: Path) -> None:
+    light, full = load(folder), SentenceEncoder.load(folder, device="cpu")
+    assert isinstance(light, StaticEncoder)
+    assert isinstance(light, TextEncoder)
+    assert isinstance(full, TextEncoder)
+    vectors = light.encode(TEXTS)
+    np.testing.assert_array_equal(vectors, full.encode(TEXTS))
+    np.testing.assert_array_equal(light.encode_query(TEXTS), full.encode_query(TEXTS))
+    np.testing.assert_array_equal(light.encode_document(TEXTS[:3]), full.encode_document(TEXTS[:3]))
+    np.testing.assert_allclose(light.encode(TEXTS, batch_size=1), vectors, rtol=0, atol=1e-6)
+    assert vectors.any(axis=1).sum() >= len(TEXTS) - 2
+    assert light.encode("a").shape == (light.dimension,)
+    assert fingerprint(light) == fingerprint(full)
+    assert (light.dimension, light.max_length, light.prompts) == (full.dimension, full.max_length, full.prompts)
+    with torch.enable_grad():  # the plain forward of the network
+        ids = [row for row in full.tokenize(TEXTS) if len(row)]
+        plain = np.concatenate([full.embed(full.tokenizer.pad([row])).detach().numpy() for row in ids])
+    np.testing.assert_allclose(light.encode_ids(ids), plain, rtol=0, atol=2e-6)
+
+
+def changed(name: str, change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        path = folder / name
+        config = json.loads(path.read_text(encoding="utf-8"))
+        change(config)
+        path.write_text(json.dumps(config), encoding="utf-8")
+
+    return apply
+
+
+def without(name: str, content: bytes | None = None) -> Callable[[Path], None]:
+    def apply(folder: Path) -> None:
+        (folder / name).unlink()
+        if content is not None:
+            (folder / name).write_bytes(content)
+
+    return apply
+
+
+UNUSUAL = {
+    "a layer": changed("config.json", lambda config: config.update(num_hidden_layers=1)),
+    "another normaliser": changed("tokenizer_config.json", lambda config: config.update(do_lower_case=False)),
+    "its own code": changed("tokenizer_config.json", lambda config: config.update(auto_map={"AutoTokenizer": "x.Y"})),
+    "truncated weights": without("model.safetensors", b"\x10" * 40),
+}
+
+
+@pytest.mark.parametrize("unusual", UNUSUAL)
+def test_anything_unusual_is_left_to_the_complete_reader(unusual: str, tmp_path: Path) -> None:
+    folder = shutil.copytree(builtin_folder(), tmp_path / "model")
+    UNUSUAL[unusual](folder)
+    with pytest.raises(UserError, match="is not a model of word vectors alone"):
+        StaticEncoder.load(folder)
+
+
+def test_another_pooling_or_device_needs_the_network() -> None:
+    assert isinstance(load("opencse-mini", pooling="mean", device="cpu"), StaticEncoder)
+    assert isinstance(load("opencse-mini", pooling="cls", device="cpu"), SentenceEncoder)
+    with pytest.raises(UserError, match="no such folder"):
+        load("./nowhere")
+
+
+def test_an_argument_that_only_the_network_has_is_refused() -> None:
+    encoder = StaticEncoder.load()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
+        encoder.encode(["a"], nonsense=True)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"torch\.from_numpy makes a tensor of one, and SentenceEncoder\.load opens"):
+        encoder.encode(["a"], convert_to_tensor=True)  # type: ignore[call-arg]
+    assert encoder.encode(["a"], batch_size=2, device="cpu").shape == (1, encoder.dimension)
+
+
+def test_both_encoders_take_the_same_arguments() -> None:
+    texts, light, full = ["A kettle.", "Rain"], StaticEncoder.load(), SentenceEncoder.load(device="cpu")
+    for options in ({"normalize_embeddings": True}, {"prompt": "tea: "}, {"batch_size": 1}, {"precision": "bf16"}):
+        np.testing.assert_array_equal(light.encode(texts, **options), full.encode(texts, **options))  # type: ignore[call-overload]
+    assert light.id_count == full.id_count == len(light.words.words)
+    with pytest.raises(UserError, match="device cuda:0: a model of word vectors computes on the CPU"):
+        light.encode(["a"], device="cuda:0")
+    light.words.words[:] = np.nan  # a copy in memory: the file stays as it is
+    with pytest.raises(UserError, match="holds NaN or infinity"):
+        light.encode(["a"])
+
+
+def test_a_network_with_layers_has_none(encoder: SentenceEncoder) -> None:
+    assert encoder.depth > 0
+    assert words_of(encoder.backbone) is None
+
+
+def test_a_bert_without_layers_has_those_of_its_embedding_layer(
+    tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbone: Any = SentenceEncoder.load(tiny_folder, layers=0, device="cpu").backbone
+    words = words_of(backbone)
+    assert words is not None
+    assert words.norm is not None
+    with torch.no_grad():  # the arrays are views: they follow the weights
+        backbone.embeddings.word_embeddings.weight.add_(1)
+    np.testing.assert_array_equal(words.words, backbone.embeddings.word_embeddings.weight.detach().numpy())
+    assert words.norm.eps == backbone.config.layer_norm_eps
+    assert words_of(backbone, TokenWeights(torch.ones(len(words.words)))) is None
+    monkeypatch.setattr("opencse.encoder.word_vectors.MOST_FACTORS", 1)
+    assert word_means.MOST_FACTORS > 1
+    assert words_of(backbone) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_table_has_its_rows_and_weights(dtype: torch.dtype) -> None:
+    table: Any = new_table(torch.arange(6.0).reshape(3, 2))
+    table.to(dtype=dtype)
+    words = words_of(table, TokenWeights(torch.tensor([1.0, 0.0, 3.0])))
+    assert words is not None
+    assert words.norm is None
+    assert words.words.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert words.of([np.array([0, 1, 2])]).tolist() == [[3.0, 4.0]]
+
+
+METHODS = [name for name, value in vars(TextEncoder).items() if inspect.isfunction(value) and not name.startswith("_")]
+
+
+@pytest.mark.parametrize("kind", [SentenceEncoder, StaticEncoder, ExportedEncoder])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_takes_the_arguments_of_the_protocol(kind: Any, method: str) -> None:
+    stated = inspect.signature(getattr(TextEncoder, method)).parameters
+    takes = inspect.signature(getattr(kind, method)).parameters
+    options = [name for name, one in stated.items() if one.kind is inspect.Parameter.VAR_KEYWORD]
+    any_name = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values())
+    positional = [name for name in stated if name not in options]
+    assert len(METHODS) >= 7
+    assert any_name or set(takes) >= {*positional, *(EncodingOptions.__annotations__ if options else ())}
+    assert list(takes)[: len(positional)] == positional
+
+
+ODD_TEXTS = ["A dog barks.", "It rains.", "", "word " * 300, "\U0001f642 日本", "w1 w2"]
+OPENED = {"E5", "BGE", "GTE", "arctic-embed", "all-MiniLM", "default prompt", "0_Transformer", "WordWeights"}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_vectors_are_those_of_the_network(name: str, tmp_path: Path) -> None:
+    folder = write(READ[name], tmp_path / "model")
+    light = open_bert(folder)
+    assert (light is not None) == (name in OPENED)
+    if light is None:
+        return
+    full = SentenceEncoder.load(folder, device="cpu")
+    assert isinstance(light, TextEncoder)
+    np.testing.assert_allclose(light.encode(ODD_TEXTS), full.encode(ODD_TEXTS), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(light.encode_query(ODD_TEXTS), full.encode_query(ODD_TEXTS), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(light.encode_document(ODD_TEXTS), full.encode_document(ODD_TEXTS), rtol=0, atol=1e-5)
+    assert np.abs(light.encode(ODD_TEXTS)[0] - light.encode(ODD_TEXTS)[1]).max() > 0.01
+    assert [ids.tolist() for ids in light.tokenize(ODD_TEXTS)] == [ids.tolist() for ids in full.tokenize(ODD_TEXTS)]
+    assert (light.dimension, light.max_length, light.id_count) == (full.dimension, full.max_length, full.id_count)
+    assert (light.prompts, light.similarity_fn_name) == (full.prompts, full.similarity_fn_name)
+    assert light.weight_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        "cls",
+        "first_last_1",
+        "top2",
+    ],
+)
+def test_another_pooling(pooling: str, tmp_path: Path) -> None:
+    folder = write(READ["all-MiniLM"], tmp_path / "model")
+    light, full = open_bert(folder, pooling=pooling), SentenceEncoder.load(folder, pooling=pooling, device="cpu")
+    assert light is not None
+    seen: list[tuple[int, int]] = []
+    made = light.encode(ODD_TEXTS, batch_size=2, progress=lambda *done: seen.append(done))
+    np.testing.assert_allclose(made, full.encode(ODD_TEXTS), rtol=0, atol=1e-5)
+    assert seen == [(2, 6), (4, 6), (6, 6)]
+    assert light.fingerprint() == full.fingerprint()
+    assert open_bert(folder, pooling="max") is None
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        None,
+        "cls",
+        "top2",
+    ],
+)
+def test_tokens_count_by_their_weights_in_a_mean(pooling: str | None, tmp_path: Path) -> None:
+    """As in the folder of every adapted network; a text whose tokens all weigh nothing has the zero vector."""
+    folder = write(READ["WordWeights"], tmp_path / "model")
+    full, file = SentenceEncoder.load(folder, pooling=pooling, device="cpu"), folder / "1_WordWeights/model.safetensors"
+    weights = load_file(file)
+    for text in full.tokenize(["It rains."]):
+        weights[TOKEN_WEIGHTS_TENSOR][text] = 0
+    save_file(weights, file)
+    light, full = open_bert(folder, pooling=pooling), SentenceEncoder.load(folder, pooling=pooling, device="cpu")
+    assert light is not None
+    np.testing.assert_allclose(light.encode(ODD_TEXTS), full.encode(ODD_TEXTS), rtol=0, atol=1e-5)
+    assert (np.abs(light.encode("It rains.")).max() == 0) == (pooling != "cls")
+    assert light.fingerprint() == full.fingerprint()
+    unweighted = open_bert(write(READ["all-MiniLM"], tmp_path / "other"), pooling="mean")
+    assert unweighted is not None
+    assert unweighted.token_weights is None
+
+
+def test_a_known_fingerprint_is_that_of_the_same_files_alone(tmp_path: Path) -> None:
+    folder = write(READ["all-MiniLM"], tmp_path / "model")
+    light = open_bert(folder, known=KnownModel(hash_files(folder), "known"))
+    assert isinstance(light, BertEncoder)
+    assert light.fingerprint() == "known"
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    weights = bytearray((copy / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (copy / "model.safetensors").write_bytes(weights)
+    other = open_bert(copy, known=KnownModel(hash_files(folder), "known"))
+    assert other is not None
+    assert other.fingerprint() == SentenceEncoder.load(copy, device="cpu").fingerprint() != "known"
+    assert "torch" in sys.modules

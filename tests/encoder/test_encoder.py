@@ -1,0 +1,531 @@
+"""`encode`: order, batches, modes, randomness, precision; and the training forward beside it."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import pandas  # type: ignore[import-untyped]
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from torch import nn
+
+from opencse import load
+from opencse.encoder import encoding
+from opencse.encoder.average import MovingAverage
+from opencse.encoder.batches import (
+    require_options,
+    require_texts,
+    token_batches,
+    token_budget,
+)
+from opencse.encoder.card import framed, front_matter, plain_card
+from opencse.encoder.devices import default_device, usable_device
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.encoding import prefetched
+from opencse.encoder.layers import layer_states, layer_vectors, require_layer, token_ids
+from opencse.encoder.static import StaticEncoder
+from opencse.encoder.unknown_tokens import unknown_share, warn_of_unknown_tokens
+from opencse.errors import UserError
+from opencse.model_folder.layout import THIS_FOLDER
+from opencse.modules.dense import Dense, Projection
+from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Prompts
+
+
+@pytest.fixture(scope="module")
+def shuffled(sentences: list[str]) -> list[str]:
+    """Sixty texts of very different lengths, in no order."""
+    texts = sorted(sentences, key=len)[:: max(1, len(sentences) // 56)][:56]
+    texts += ["", "Ünïcödé 漢字 — ß", "two\nlines", "word " * 30]
+    random.Random(3).shuffle(texts)
+    return texts
+
+
+def largest_difference(a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+    assert a.shape == b.shape
+    return float(np.abs(a - b).max())
+
+
+def with_tokenizer(folder: Path, **parts: Any) -> None:  # parts of the tokenizers library
+    """Replaces the folder's tokenizer by a generic one with other parts."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for name, part in parts.items():
+        setattr(backend, name, part)
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "mask_token": "[MASK]"}
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    generic = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=backend, model_max_length=64, **special
+    )
+    generic.save_pretrained(folder)
+
+
+def test_windows_join_in_order(encoder: SentenceEncoder, shuffled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = encoder.encode(shuffled)
+    monkeypatch.setattr(encoding, "WINDOW", 7)
+    assert largest_difference(encoder.encode(shuffled), whole) < 1e-6
+    ahead = encoding.prefetched
+    monkeypatch.setattr(encoding, "prefetched", lambda make, items, in_thread: ahead(make, items, in_thread=True))
+    assert largest_difference(encoder.encode(shuffled), whole) < 1e-6, "as a GPU has its windows tokenised"
+
+
+def test_single_text_and_no_text(encoder: SentenceEncoder) -> None:
+    single = encoder.encode("A dog runs.")
+    assert single.shape == (encoder.dimension,)
+    assert single.dtype == np.float32
+    assert np.array_equal(single, encoder.encode(["A dog runs."])[0])
+    assert np.array_equal(
+        encoder.encode("A dog runs.", normalize_embeddings=True),
+        encoder.encode(["A dog runs."], normalize_embeddings=True)[0],
+    )
+    none = encoder.encode([])
+    assert none.shape == (0, encoder.dimension)
+    assert none.dtype == np.float32
+
+
+def test_evaluates_without_dropout_and_leaves_the_modes_as_they_were(encoder: SentenceEncoder) -> None:
+    expected = encoder.encode(["A dog."])
+    encoder.train()
+    encoder.dense.eval()
+    before = [part.training for part in encoder.modules()]
+    assert True in before
+    assert False in before
+    assert np.array_equal(encoder.encode(["A dog."]), expected)
+    assert [part.training for part in encoder.modules()] == before
+    with torch.no_grad():
+        noisy = encoder.embed(encoder.tokenizer.pad(encoder.tokenize(["A dog."])))
+    assert largest_difference(noisy.numpy(), expected) > 1e-3
+
+
+def test_does_not_touch_the_global_random_state(encoder: SentenceEncoder, shuffled: list[str]) -> None:
+    encoder.train()
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog."]))
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    encoder.embed(tokens)
+    assert not torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(5)
+    encoder.encode(shuffled)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_normalize_gives_unit_rows(encoder: SentenceEncoder, shuffled: list[str]) -> None:
+    plain, unit = encoder.encode(shuffled), encoder.encode(shuffled, normalize_embeddings=True)
+    lengths = np.linalg.norm(plain, axis=1)
+    assert np.abs(lengths - 1).min() > 0.1
+    assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
+    assert largest_difference(unit * lengths[:, None], plain) < 1e-5
+
+
+def test_longer_texts_are_cut(tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, max_length=8, device="cpu")
+    ids = encoder.tokenize(["a " * 500, "a " * 6, "a"])
+    assert [len(row) for row in ids] == [8, 8, 3]
+    assert ids[0][-1] == encoder.tokenizer.hf.sep_token_id
+    vectors = encoder.encode(["a " * 500, "a " * 6, "a"])
+    assert largest_difference(vectors[0], vectors[1]) < 1e-6
+    assert largest_difference(vectors[0], vectors[2]) > 1e-3
+
+
+def test_bf16_is_close_to_float32(encoder: SentenceEncoder, shuffled: list[str]) -> None:
+    full = encoder.encode(shuffled, normalize_embeddings=True)
+    low = encoder.encode(shuffled, normalize_embeddings=True, precision="bf16")
+    assert low.dtype == np.float32
+    assert not np.array_equal(low, full)
+    assert (full * low).sum(axis=1).min() > 0.999
+
+
+def test_a_batch_size_bounds_the_batches(encoder: SentenceEncoder, shuffled: list[str]) -> None:
+    calls: list[int] = []
+    bounded = encoder.encode(shuffled, batch_size=3, progress=lambda done, total: calls.append(done))
+    sizes = np.diff([0, *calls])
+    assert sizes.max() == 3
+    assert sizes.sum() == len(shuffled)
+    assert largest_difference(bounded, encoder.encode(shuffled)) < 1e-5
+    with pytest.raises(UserError, match="batch_size is at least 1, not 0"):
+        encoder.encode(shuffled, batch_size=0)
+
+
+def test_a_tensor_instead_of_an_array(encoder: SentenceEncoder) -> None:
+    texts = ["A dog runs.", "Snow fell."]
+    tensor = encoder.encode(texts, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    assert tensor.device == encoder.device
+    np.testing.assert_array_equal(tensor.numpy(), encoder.encode(texts))
+    unit = encoder.encode(texts[0], convert_to_tensor=True, normalize_embeddings=True)
+    assert float(unit.norm()) == pytest.approx(1)
+
+
+def test_a_device_is_gone_to_or_refused(encoder: SentenceEncoder) -> None:
+    np.testing.assert_array_equal(encoder.encode("A dog.", device="cpu"), encoder.encode("A dog."))
+    with pytest.raises(UserError, match="device warp: cannot be used here"):
+        encoder.encode("A dog.", device="warp")
+    with pytest.raises(TypeError, match="output_value"):
+        encoder.encode("A dog.", output_value="token_embeddings")  # type: ignore[call-overload]
+
+
+def test_prompt_is_put_before_every_text(encoder: SentenceEncoder) -> None:
+    expected = encoder.encode(["query: A dog.", "query: "])
+    without = encoder.encode(["A dog.", ""])
+    encoder.prompts = Prompts({"default": "query: "}, "default")
+    assert np.array_equal(encoder.encode(["A dog.", ""]), expected)
+    assert largest_difference(without, expected) > 1e-3
+
+
+def test_lower_casing_is_the_tokenizers(tiny_folder: Path, tmp_path: Path) -> None:
+    from tokenizers import normalizers
+
+    folder = shutil.copytree(tiny_folder, tmp_path / "cased")
+    with_tokenizer(folder, normalizer=normalizers.NFC())
+    cased = SentenceEncoder.load(folder, device="cpu")
+    text, lowered = "A DOG and [MASK] Runs.", "a dog and [MASK] runs."
+    assert [*cased.tokenize([text])[0]] != [*cased.tokenize([lowered])[0]]
+    (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    lower = SentenceEncoder.load(folder, device="cpu")
+    assert [*lower.tokenize([text])[0]] == [*cased.tokenize([lowered])[0]]
+    assert lower.tokenizer.hf.mask_token_id in lower.tokenize([text])[0]
+    # Training reads the tokenizer itself, so its corpus is lower-cased as well and has a fingerprint of its own.
+    assert [*lower.tokenizer.encode([text], 20)[0]] == [*lower.tokenize([text])[0]]
+    assert lower.tokenizer.fingerprint() != cased.tokenizer.fingerprint()
+    lower.save(tmp_path / "again")
+    again = SentenceEncoder.load(tmp_path / "again", device="cpu")
+    assert np.array_equal(again.encode(text), lower.encode(text))
+    assert again.tokenizer.fingerprint() == lower.tokenizer.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, "texts: a string or a list of strings is expected, not NoneType"),
+        ({"a": "b"}, "texts: a string or a list of strings is expected, not dict"),
+        (pandas.DataFrame({"text": ["a", "b"]}), "texts: a string or a list of strings is expected, not DataFrame"),
+        (np.array("a"), "texts: a string or a list of strings is expected, not ndarray"),
+        ([1], "text 1 of 1 is of type int, not a string"),
+        (["a", None], "text 2 of 2 is empty (None); fill it or drop it"),
+        (
+            ["a", "b \ud800"],
+            "text 2 of 2 ('b \\ud800') holds half of a surrogate pair, which is not text; correct how it",
+        ),
+    ],
+)
+def test_what_is_not_text_is_refused(encoder: SentenceEncoder, texts: Any, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        encoder.encode(texts)
+    assert str(caught.value).startswith(message)
+
+
+def test_texts_in_any_order_of_things(encoder: SentenceEncoder) -> None:
+    expected = encoder.encode(["a cat", "two dogs"])
+    assert np.array_equal(encoder.encode(np.array(["a cat", "two dogs"])), expected)
+    assert np.array_equal(encoder.encode(text for text in ("a cat", "two dogs")), expected)
+    assert np.array_equal(encoder.encode(("a cat", "two dogs")), expected)
+    empty: list[Any] = [[], (), np.array([], dtype=str)]
+    for nothing in empty:
+        assert encoder.encode(nothing).shape == (0, 32)
+        assert encoder.encode(nothing, normalize_embeddings=True).dtype == np.float32
+
+
+# The training forward.
+
+
+# Batches.
+
+
+@given(st.lists(st.integers(0, 80), max_size=60), st.integers(1, 400))
+def test_token_batches_are_a_partition_within_the_budget(lengths: list[int], budget: int) -> None:
+    batches = token_batches(lengths, budget)
+    assert sorted(int(i) for batch in batches for i in batch) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) > 0
+        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
+    for batch, following in pairwise(batches):
+        assert max(lengths[i] for i in batch) <= min(lengths[i] for i in following)
+        assert lengths[following[0]] * (len(batch) + 1) > budget, "a batch ends only where the next text does not fit"
+
+
+def test_order_is_kept_for_shuffled_lengths_whatever_the_budget(encoder: SentenceEncoder, shuffled: list[str]) -> None:
+    with torch.no_grad():
+        alone = [encoder.embed(encoder.tokenizer.pad([ids])).numpy() for ids in encoder.tokenize(shuffled)]
+    expected = np.concatenate(alone)
+    assert largest_difference(expected, expected[::-1]) > 0.1
+    for budget in (1, 64, 100_000):
+        assert largest_difference(encoder.encode(shuffled, token_budget=budget), expected) < 1e-6
+
+
+def test_a_text_without_tokens_has_the_zero_vector(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "bare")
+    with_tokenizer(folder, post_processor=None)
+    encoder = SentenceEncoder.load(folder, device="cpu")
+    vectors = encoder.encode(["", "a", ""])
+    assert vectors.any(axis=1).tolist() == [False, True, False]
+    assert not encoder.encode("").any()
+    assert not encoder.encode([""], normalize_embeddings=True).any()
+
+
+@pytest.mark.parametrize("pooling", [Pooling.CLS, Pooling.FIRST_LAST_0])
+def test_forward_gives_projected_sentence_and_layers(tiny_folder: Path, pooling: Pooling) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu")
+    encoder.projection = Dense.mlp_head(encoder.dimension, torch.Generator().manual_seed(0))
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog.", "A much longer text about a cat."]))
+    with torch.no_grad():
+        encoded = encoder(tokens, layers=(0, 3))
+        output = encoder.backbone(tokens.input_ids, tokens.attention_mask, output_hidden_states=True)
+        single = Pooling.MEAN if pooling is Pooling.FIRST_LAST_0 else pooling
+        expected = {k: encoder.projection(single([output.hidden_states[k]], tokens.attention_mask)) for k in (0, 3)}
+        torch.testing.assert_close(encoded.sentence, encoder.projection(encoder.embed(tokens)), atol=1e-6, rtol=0)
+    for layer, vectors in encoded.layers.items():
+        torch.testing.assert_close(vectors, expected[layer], atol=1e-6, rtol=0)
+
+
+def test_unknown_devices_have_the_budget_of_a_cpu() -> None:
+    assert token_budget("meta") == token_budget("cpu") < token_budget("cuda")
+
+
+def test_texts_and_options_are_checked() -> None:
+    with pytest.raises(UserError, match="text 2 of 2 is of type int, not a string"):
+        require_texts(["a", 1])
+    with pytest.raises(UserError, match="half of a surrogate pair"):
+        require_texts(["\ud800"])
+    with pytest.raises(UserError, match="unknown precision 'int8'"):
+        require_options("int8")
+    with pytest.raises(UserError, match="batch_size is at least 1, not 0"):
+        require_options("bf16", batch_size=0)
+
+
+def test_the_next_is_made_while_the_last_is_used() -> None:
+    started = [0, 1, 2, 3]
+    began = [Event() for _ in started]
+
+    def make(number: int) -> int:
+        began[number].set()
+        return number * 10
+
+    results = prefetched(make, started, in_thread=True)
+    assert next(results) == 0
+    assert began[1].wait(10), "nobody has requested it"
+    assert not began[2].wait(0.1), "no more than one is held ready"
+    assert [*results] == [10, 20, 30]
+    assert [*prefetched(make, started, in_thread=False)] == [0, 10, 20, 30]
+    assert [*prefetched(make, [], in_thread=True)] == []
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_an_error_in_the_thread_is_raised_with_its_item(in_thread: bool) -> None:
+    def make(number: int) -> int:
+        return 1 // number
+
+    results = prefetched(make, [1, 0, 1], in_thread=in_thread)
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+TWO_TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun."]
+
+
+def test_dimensions_count_dense_layers_and_the_training_head(encoder: SentenceEncoder) -> None:
+    assert (encoder.depth, encoder.dimension, encoder.training_dimension) == (3, 32, 32)
+    encoder.dense.append(Dense(32, 8))
+    encoder.projection = Projection(8, torch.Generator().manual_seed(0), 5)
+    assert (encoder.dimension, encoder.training_dimension) == (8, 5)
+    assert encoder.batch_heads == [encoder.projection]
+
+
+@pytest.mark.parametrize(
+    "pooling",
+    [
+        Pooling.CLS,
+        Pooling.FIRST_LAST_0,
+    ],
+)
+def test_the_training_forward_without_dropout_gives_the_vectors_of_inference(
+    pooling: Pooling, encoder: SentenceEncoder
+) -> None:
+    encoder.pooling = pooling
+    tokens = encoder.tokenizer.pad(encoder.tokenize(TWO_TEXTS))
+    with torch.no_grad():
+        inferred = encoder.embed(tokens)
+        for encoder.computation in ("transformers", "packed"):
+            output = encoder(tokens, layers=[1])
+            assert output.sentence is not None
+            assert (output.sentence - inferred).abs().max() < 1e-5
+            assert output.layers[1].shape == (2, 32)
+
+
+def test_dropout_is_off_in_the_block_alone(encoder: SentenceEncoder) -> None:
+    encoder.train()
+    with encoder.without_dropout():
+        assert not encoder.backbone.training
+    assert encoder.backbone.training
+    assert encoder.has_dropout
+
+
+THREE_TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun.", "Rain."]
+
+
+def test_the_last_layer_has_the_vectors_of_encode(encoder: SentenceEncoder) -> None:
+    assert np.abs(layer_vectors(encoder, THREE_TEXTS, encoder.depth) - encoder.encode(THREE_TEXTS)).max() < 1e-5
+
+
+def test_states_are_those_of_the_backbone(encoder: SentenceEncoder) -> None:
+    ids = token_ids(encoder, THREE_TEXTS)
+    (batch,) = layer_states(encoder, ids)
+    assert sorted(batch.rows.tolist()) == [0, 1, 2]
+    assert len(batch.states) == encoder.depth + 1
+    with torch.inference_mode():
+        expected = encoder.backbone(input_ids=batch.tokens.input_ids, attention_mask=batch.mask).last_hidden_state
+    assert torch.equal(batch.states[-1], expected)
+
+
+def test_layers_that_do_not_exist_are_refused(encoder: SentenceEncoder) -> None:
+    with pytest.raises(UserError, match=r"layers 0 \(output of the embeddings\) to 3, not 4"):
+        require_layer(encoder, 4)
+    with pytest.raises(UserError, match="this encoder has no layers"):
+        require_layer(SentenceEncoder("opencse-mini", device="cpu"), None)
+    with pytest.raises(UserError, match="token_budget is at least 1"):
+        next(layer_states(encoder, [], 0))
+
+
+A, B = ["A dog.", "A cat sits.", "Nobody is here at all."], ["A dog.", "It rains."]
+
+
+def test_texts_against_a_loop(encoder: SentenceEncoder) -> None:
+    scores = encoder.similarity(A, B)
+    assert scores.shape == (3, 2)
+    assert scores.dtype == np.float32
+    for i, a in enumerate(encoder.encode(A).astype(np.float64)):
+        for j, b in enumerate(encoder.encode(B).astype(np.float64)):
+            assert scores[i, j] == pytest.approx(float(a @ b) / (float(a @ a) * float(b @ b)) ** 0.5, abs=1e-6)
+    assert scores[0, 0] == pytest.approx(1, abs=1e-6)
+    assert scores[0, 1] < 0.999
+
+
+def test_zero_vectors_give_zero(encoder: SentenceEncoder) -> None:
+    scores = encoder.similarity(np.array([[0.0, 0.0], [1.0, 2.0]]), np.array([[1.0, 2.0], [0.0, 0.0]]))
+    assert scores == pytest.approx(np.array([[0, 0], [1, 0]]), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("a", "message"),
+    [
+        (np.zeros((2, 3, 4)), "of shape \\(2, 3, 4\\)"),
+        (np.zeros((2, 7)), "vectors of 7 and of 32 dimensions"),
+        (np.array(["a dog"]), "of numbers, not <U5"),
+    ],
+)
+def test_wrong_arrays_are_named(encoder: SentenceEncoder, a: Any, message: str) -> None:  # any array
+    with pytest.raises(UserError, match=message):
+        encoder.similarity(a, B)
+
+
+def test_an_encoder_without_torch_compares_as_the_other_does() -> None:
+    static, encoder = load("opencse-mini"), SentenceEncoder.load("opencse-mini", device="cpu")
+    assert isinstance(static, StaticEncoder)
+    one, two = ["A dog runs.", "Tea?"], ["A dog is running.", "The tax is due."]
+    assert static.similarity(one, two) == pytest.approx(encoder.similarity(one, two), abs=1e-6)
+    pairs = static.similarity_pairwise(one, two)
+    assert pairs == pytest.approx(np.diag(static.similarity(one, two)), abs=1e-6)
+    assert pairs == pytest.approx(encoder.similarity_pairwise(one, two), abs=1e-6)
+    with pytest.raises(UserError, match="row by row"):
+        static.similarity_pairwise(one, two[:1])
+
+
+def test_the_share_counts_no_special_tokens(encoder: SentenceEncoder) -> None:
+    unknown, known = encoder.tokenizer.hf.unk_token_id, encoder.tokenize(["the"])[0]
+    assert unknown_share(encoder.tokenizer, [known]) == 0
+    assert unknown_share(encoder.tokenizer, [known, [unknown]]) == pytest.approx(1 / (len(known) - 1))  # type: ignore[list-item]
+    assert unknown_share(encoder.tokenizer, []) == 0
+
+
+def test_a_text_of_unknown_tokens_is_warned_of(encoder: SentenceEncoder) -> None:
+    messages: list[str] = []
+    warn_of_unknown_tokens(encoder, ["The cat sleeps."], messages.append)
+    assert not messages
+    warn_of_unknown_tokens(encoder, ["\u4e2d\u6587 \u6587\u5b57"], messages.append)
+    (message,) = messages
+    assert "100% of the texts' tokens are unknown to the model" in message
+
+
+MOMENTUM = 0.7
+
+
+def test_a_pretrained_start_is_a_copy(encoder: SentenceEncoder) -> None:
+    follower = MovingAverage(encoder, MOMENTUM).encoder
+    own = dict(encoder.named_parameters())
+    assert dict(follower.named_parameters()).keys() == own.keys()
+    for name, p in follower.named_parameters():
+        assert torch.equal(p, encoder.get_parameter(name))
+        assert p.data_ptr() != encoder.get_parameter(name).data_ptr()
+
+
+def output(encoder: SentenceEncoder, layer: int) -> nn.Linear:
+    found = encoder.backbone.get_submodule(f"encoder.layer.{layer}.output.dense")
+    assert isinstance(found, nn.Linear)
+    return found
+
+
+def test_tied_weights_are_moved_once_and_buffers_copied(encoder: SentenceEncoder) -> None:
+    output(encoder, 1).weight = output(encoder, 0).weight
+    encoder.register_buffer("counted", torch.tensor([3, 4]))
+    average = MovingAverage(encoder, MOMENTUM)
+    tied = output(average.encoder, 0).weight
+    assert output(average.encoder, 1).weight is tied
+    start = tied.clone()
+    with torch.no_grad():
+        output(encoder, 0).weight.add_(1.0)
+    encoder.get_buffer("counted").add_(10)
+    average.update(encoder)
+    assert torch.allclose(tied, start + (1 - MOMENTUM), atol=1e-6)
+    assert average.encoder.get_buffer("counted").tolist() == [13, 14]
+
+
+def test_a_card_describes_the_encoder(encoder: SentenceEncoder) -> None:
+    card = plain_card(encoder)
+    assert card.startswith("---\n")
+    assert "| vectors | 32 dimensions, pooling mean, not normalised |" in card
+    assert f"| longest text | {encoder.max_length:,} ids; longer texts are truncated |" in card
+    assert card.count(THIS_FOLDER) == 3
+    assert "encode_query" not in card
+
+
+def test_prompts_and_limits_are_in_the_card(encoder: SentenceEncoder) -> None:
+    encoder.prompts = Prompts({"query": "query: "})
+    card = framed("# A title\n\n", encoder, limits=["Short texts only."])
+    assert "# A title" in card
+    assert "- Short texts only.\n" in card
+    assert "encode_query" in card
+
+
+def test_a_base_model_is_named_if_it_is_on_the_hub() -> None:
+    assert "base_model: someone/model" in front_matter("onnx", ["onnx"], "someone/model")
+    assert "base_model" not in front_matter("onnx", ["onnx"], "/a/folder")
+
+
+def test_the_cpu_is_usable() -> None:
+    assert usable_device("cpu") == usable_device(torch.device("cpu")) == torch.device("cpu")
+
+
+@pytest.mark.parametrize("device", ["meta", "nonsense", "cuda:99"])
+def test_a_device_that_cannot_be_used_is_refused(device: str) -> None:
+    with pytest.raises(UserError, match=f"device {device}: cannot be used here"):
+        usable_device(device)
+
+
+def test_a_gpu_is_the_default_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert default_device() == torch.device("mps")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert default_device() == torch.device("cuda")
