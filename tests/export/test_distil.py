@@ -21,7 +21,6 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.export import distil
 from opencse.export.distil import DistilSettings, _fitted
-from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Silent
 from opencse.text.tokenizer import Tokenizer
@@ -86,15 +85,6 @@ def test_a_vocabulary_with_holes(encoder: SentenceEncoder, monkeypatch: pytest.M
     assert np.abs(found[0][last] - expected).max() < 1e-5
 
 
-def test_padding_of_the_tokenizer_file_is_not_encoded(encoder: SentenceEncoder) -> None:
-    """Some tokenizer.json files pad every text to a fixed length; a token is encoded without that padding."""
-    plain = distil.distil(scattered(encoder), DistilSettings(dimension=8), [], Silent()).encoder
-    encoder.tokenizer.hf.backend_tokenizer.enable_padding(length=20)
-    padded = distil.distil(encoder, DistilSettings(dimension=8), [], Silent()).encoder
-    texts = ["a text of words", "and another one"]
-    assert np.array_equal(padded.encode(texts), plain.encode(texts))
-
-
 def test_the_fit_solves_its_least_squares_problem() -> None:
     generator = np.random.default_rng(3)
     size, texts, dimension = 12, 40, 3
@@ -133,31 +123,6 @@ def test_words_of_the_text_and_the_fit(
     found = re.search(r"fitted .* ([0-9.]+) before, ([0-9.]+) after", err)
     assert found is not None
     assert float(found[1]) < float(found[2]) < 1
-
-
-def test_the_fit_reads_what_the_encoder_and_the_table_read(
-    encoder: SentenceEncoder, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scattered(encoder).prompts = Prompts({"query": "a question: "}, "query")
-    read: list[list[int]] = []
-
-    def fitted(rows: Vectors, ids: list[list[int]], *rest: object) -> tuple[Vectors, float, float]:
-        read.extend(list(row) for row in ids)
-        return rows, 0.0, 0.0
-
-    monkeypatch.setattr(distil, "_fitted", fitted)
-    made = distil.distil(encoder, DistilSettings(dimension=16), sentences[:20], Silent()).encoder
-    assert read == [list(row) for row in made.tokenize(sentences[:20], "a question: ")]
-    assert made.prompts == encoder.prompts
-
-
-def test_other_tokenizers_get_added_words(byte_level: Tokenizer, sentences: list[str]) -> None:
-    from opencse.export.distil import _with_words
-
-    made = _with_words(byte_level.hf.backend_tokenizer, ["kettle"])
-    assert "kettle" in made.get_vocab()
-    assert "kettle" in made.encode("The kettle boils", add_special_tokens=False).tokens
-    assert "kettle" not in made.encode("The kettledrum", add_special_tokens=False).tokens
 
 
 def test_what_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:

@@ -66,11 +66,6 @@ def test_an_export_of_other_files_is_left_alone(exported: Path, tmp_path: Path) 
     assert open_export(folder) is None
 
 
-def test_the_current_folder_may_be_the_model(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(exported)
-    assert open_export(Path()) is not None
-
-
 def test_a_description_that_is_none_is_left_alone(exported: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(exported, tmp_path / "model")
     shutil.copytree(exported.with_name("model-onnx"), folder / "onnx")
