@@ -364,14 +364,6 @@ def test_the_training_forward_without_dropout_gives_the_vectors_of_inference(
             assert output.layers[1].shape == (2, 32)
 
 
-def test_dropout_is_off_in_the_block_alone(encoder: SentenceEncoder) -> None:
-    encoder.train()
-    with encoder.without_dropout():
-        assert not encoder.backbone.training
-    assert encoder.backbone.training
-    assert encoder.has_dropout
-
-
 THREE_TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun.", "Rain."]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import shutil
 import sys
@@ -18,7 +17,6 @@ from safetensors.numpy import load_file, save_file
 from helpers import filled
 from layout_folders import write
 from layouts import READ
-from opencse.encoder.batches import EncodingOptions
 from opencse.encoder.bert import BertEncoder, KnownModel, open_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint, hash_files
@@ -28,7 +26,6 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.word_vectors import words_of
 from opencse.errors import UserError
 from opencse.export.distil import DistilSettings, distil
-from opencse.export.exported_encoder import ExportedEncoder
 from opencse.kernels import word_means
 from opencse.model_folder.layout import TOKEN_WEIGHTS_TENSOR
 from opencse.model_folder.locate import builtin_folder
@@ -170,22 +167,6 @@ def test_a_table_has_its_rows_and_weights(dtype: torch.dtype) -> None:
     assert words.norm is None
     assert words.words.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert words.of([np.array([0, 1, 2])]).tolist() == [[3.0, 4.0]]
-
-
-METHODS = [name for name, value in vars(TextEncoder).items() if inspect.isfunction(value) and not name.startswith("_")]
-
-
-@pytest.mark.parametrize("kind", [SentenceEncoder, StaticEncoder, ExportedEncoder])
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_takes_the_arguments_of_the_protocol(kind: Any, method: str) -> None:
-    stated = inspect.signature(getattr(TextEncoder, method)).parameters
-    takes = inspect.signature(getattr(kind, method)).parameters
-    options = [name for name, one in stated.items() if one.kind is inspect.Parameter.VAR_KEYWORD]
-    any_name = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in takes.values())
-    positional = [name for name in stated if name not in options]
-    assert len(METHODS) >= 7
-    assert any_name or set(takes) >= {*positional, *(EncodingOptions.__annotations__ if options else ())}
-    assert list(takes)[: len(positional)] == positional
 
 
 ODD_TEXTS = ["A dog barks.", "It rains.", "", "word " * 300, "\U0001f642 日本", "w1 w2"]

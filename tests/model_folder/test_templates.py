@@ -77,17 +77,6 @@ def test_sentence_transformers_gives_the_same_vectors(
     assert np.abs(theirs - plain).max() > 1e-3
 
 
-@pytest.mark.slow
-def test_template_without_pooling_at_a_mask_is_saved_too(tiny_folder: Path, tmp_path: Path, texts: list[str]) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    encoder = SentenceEncoder(tiny_folder, pooling="mean", template="the text {text} is here", device="cpu")
-    encoder.save(tmp_path / "model")
-    vectors = encoder.encode(texts)
-    assert np.abs(SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(texts) - vectors).max() < 1e-5
-    np.testing.assert_array_equal(SentenceEncoder(tmp_path / "model", device="cpu").encode(texts), vectors)
-
-
 def test_a_template_without_slot_in_a_folder_is_refused(saved: Path, tmp_path: Path) -> None:
     import shutil
 
