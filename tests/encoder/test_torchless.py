@@ -127,7 +127,7 @@ def test_an_argument_that_only_the_network_has_is_refused() -> None:
 def test_both_encoders_take_the_same_arguments() -> None:
     texts, light, full = ["A kettle.", "Rain"], StaticEncoder.load(), SentenceEncoder.load(device="cpu")
     for options in ({"normalize_embeddings": True}, {"prompt": "tea: "}, {"batch_size": 1}, {"precision": "bf16"}):
-        np.testing.assert_array_equal(light.encode(texts, **options), full.encode(texts, **options))  # type: ignore[call-overload]
+        np.testing.assert_array_equal(light.encode(texts, **options), full.encode(texts, **options))
     assert light.id_count == full.id_count == len(light.words.words)
     with pytest.raises(UserError, match="device cuda:0: a model of word vectors computes on the CPU"):
         light.encode(["a"], device="cuda:0")
