@@ -242,3 +242,20 @@ def test_states_are_rows_with_dropout_in_training_alone() -> None:
 def test_without_a_fit_it_is_the_default_and_says_so() -> None:
     assert HybridWeight() == HybridWeight(DEFAULT_WEIGHT, "the default")
     assert str(HybridWeight()) == "0.50 (the default)"
+
+
+def test_no_block_holds_more_logits_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = small_head()
+    sizes: list[int] = []
+    plain = head.forward
+
+    def counting(hidden: torch.Tensor) -> torch.Tensor:
+        sizes.append(len(hidden))
+        return plain(hidden)
+
+    monkeypatch.setattr(head, "forward", counting)
+    states, labels = torch.randn(11, 16).requires_grad_(), torch.zeros(11, dtype=torch.long)
+    losses = head.losses(states, labels, block_bytes=4 * 60 * 4)
+    assert sizes == [4, 4, 3]
+    torch.autograd.backward(losses.sum())
+    assert sorted(sizes[3:]) == [3, 4, 4], "each block is computed again for its gradient"

@@ -112,6 +112,21 @@ def test_exact_searches_rank_by_the_definition(vectors: Vectors, function: Simil
     assert np.abs(naive(function, vectors, vectors)[best[:, 0], best[:, 1]] - upper).max() < 1e-5
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_duplicates_reach_the_threshold(vectors: Vectors, function: Similarity) -> None:
+    texts = [f"text {number}" for number in range(300)]
+    scores = naive(function, vectors, vectors)
+    threshold = {"cosine": 0.999999, "dot": 150.0, "euclidean": -1e-3, "manhattan": -1e-3}[function]
+    single = [[row] for row in range(300)]
+    groups = duplicate_documents(function.prepared(vectors), texts, single, threshold, similarity=function)
+    joined = np.triu(scores >= threshold, 1)
+    assert {row for rows, _ in groups for row in rows} == set(np.nonzero(joined | joined.T)[0].tolist())
+    assert groups
+    equal = duplicate_documents(function.prepared(vectors[:2]), ["One.", "one."], single[:2], None, similarity=function)
+    assert equal[0][0] == [0, 1]
+    assert equal[0][1] == pytest.approx(scores[0, 0], abs=1e-5)
+
+
 def test_thresholds_that_no_score_can_have() -> None:
     rows = np.ones((2, 3), dtype=np.float32)
     for function, threshold in ((Similarity.COSINE, 2.0), (Similarity.EUCLIDEAN, 0.5), (Similarity.DOT, float("nan"))):
