@@ -23,6 +23,7 @@ import pytest
 import torch
 
 import devices  # noqa: F401  # before anything imports Triton
+from chat_servers import ChatRule, chat_server
 from forked import Forks, forks
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
@@ -92,6 +93,13 @@ def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("OPENCSE_CACHE", str(folder))
         patch.setenv("HF_HUB_OFFLINE", "1")
         yield folder
+
+
+@pytest.fixture
+def rule() -> Iterator[ChatRule]:
+    """A server with OpenAI's chat API that answers by a rule."""
+    with chat_server() as running:
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)

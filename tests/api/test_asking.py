@@ -8,14 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import opencse
-from chat_servers import ChatRule, busy, chat_server, closed, malformed
+from chat_servers import ChatRule, busy, closed, malformed
 from helpers import Heard
 from opencse.errors import UserError
 
@@ -33,12 +32,6 @@ SUBJECTS = [
     "maps",
     "salt",
 ]
-
-
-@pytest.fixture
-def rule() -> Iterator[ChatRule]:
-    with chat_server() as running:
-        yield running
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from chat_servers import ChatRule, chat_server
+from chat_servers import ChatRule
 from forked import Command, Forks
 from helpers import Run, refused
 from opencse.api import serving
@@ -134,12 +133,6 @@ def test_a_killed_server_loses_nothing(index: Path, tmp_path: Path, forked: Fork
 
 
 TEXTS = ["Vinegar removes the limescale of years from a kettle.", "Snow fell on the hills where the children played."]
-
-
-@pytest.fixture
-def rule() -> Iterator[ChatRule]:
-    with chat_server() as running:
-        yield running
 
 
 @pytest.fixture
