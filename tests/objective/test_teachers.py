@@ -21,7 +21,7 @@ from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 from opencse.objective.context import Context
-from opencse.objective.losses.distillation import jensen_shannon, list_mle, list_net, negative_entropy
+from opencse.objective.losses.distillation import jensen_shannon, list_mle, list_net, negative_entropy, turned
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -385,6 +385,28 @@ def test_the_compared_similarities(loss: str, of: str, own: bool) -> None:
     torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-10)
     gradients = [torch.autograd.grad(one, reps.anchor)[0] for one in (ours, wanted)]
     torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_turned_vectors_keep_the_cosines_that_the_width_can_hold(encoder: SentenceEncoder, width: int) -> None:
+    random = torch.Generator().manual_seed(0)
+    own, taught = (torch.randn(40, n, generator=random, dtype=torch.float64) for n in (width, 3))
+    turn = turned(taught, own).double()
+    turns = turn @ turn.T if width >= 3 else turn.T @ turn
+    torch.testing.assert_close(turns, torch.eye(min(width, 3), dtype=torch.float64), atol=1e-6, rtol=0)
+    others = [
+        turn @ torch.linalg.qr(torch.randn(width, width, generator=random, dtype=torch.float64))[0] for _ in range(50)
+    ]
+    assert all((taught @ turn - own).square().sum() < (taught @ other - own).square().sum() for other in others)
+    made = term(vectors=2.0)
+    reps = taught_step(made)
+    made.register_buffer("turn", torch.eye(3, W, dtype=torch.float64))
+    aims = reps[made.panel.requests[0]]
+    pairs = [*zip(reps.anchor, aims.anchor, strict=True), *zip(reps.positive, aims.positive, strict=True)]
+    distance = sum(1 - torch.cosine_similarity(v[:3], t, dim=0) * v[:3].norm() / v.norm() for v, t in pairs) / (2 * E)
+    torch.testing.assert_close(made.loss(reps), 2 * distance + term().loss(taught_step(term())))
+    made.begin(encoder, batch_size=E, seed=0)  # the teacher is a copy of the encoder
+    torch.testing.assert_close(made.get_buffer("turn"), torch.eye(encoder.dimension), atol=1e-3, rtol=0)
 
 
 def test_shuffling_exchanges_the_students_similarities() -> None:

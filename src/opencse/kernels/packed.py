@@ -294,15 +294,16 @@ class PackedBackbone:
             self._trained_mix(group.shape, group.positions, group.bias(bias), drop, first=first) for group in groups
         ]
         row_order = order_of_groups(groups, len(rows.first if first else rows.positions), by_row=first)
+        tokens = torch.cat([group.packed_rows for group in groups])
+        texts = torch.cat([group.rows for group in groups])
 
         def mix(joined: Tensor, query: Tensor | None) -> Tensor:
-            parts = [
-                group_mix(
-                    joined.index_select(0, group.packed_rows),
-                    None if query is None else query.index_select(0, group.rows),
-                )
-                for group, group_mix in zip(groups, mixes, strict=True)
-            ]
+            # one gather for all groups: the gradient of one for each would be a whole batch of zeros each
+            joined_of = joined.index_select(0, tokens).split([len(group.packed_rows) for group in groups])
+            query_of: Sequence[Tensor | None] = [None] * len(groups)
+            if query is not None:
+                query_of = query.index_select(0, texts).split([len(group.rows) for group in groups])
+            parts = [one(*of) for one, *of in zip(mixes, joined_of, query_of, strict=True)]
             return torch.cat(parts).index_select(0, row_order)
 
         return mix

@@ -31,6 +31,7 @@ from opencse.objective.losses.distillation import (
     rank_correlations,
     score_kl,
     shuffled_in_groups,
+    turned,
     vector_distance,
 )
 from opencse.objective.losses.graded import (
@@ -107,6 +108,7 @@ __all__ = [
     "shuffled_in_groups",
     "triplet",
     "triplet_shortfall",
+    "turned",
     "vector_distance",
 ]
 

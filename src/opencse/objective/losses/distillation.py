@@ -100,6 +100,35 @@ def shuffled_in_groups(teacher: Tensor, share: float, uniform: Tensor) -> Tensor
     return ascending.indices.gather(1, shuffle)
 
 
+def turned(taught: Tensor, own: Tensor) -> Tensor:
+    """The (t, d) map of a teacher's vectors into the student's space that keeps their cosines and moves them least.
+
+    With T the teacher's and V the student's vectors of the same texts, and U the d principal directions of T where
+    t > d (else the identity)::
+
+        R = A B^T  with  A S B^T = svd((T U)^T V)                 the turned U R has orthonormal rows or columns
+
+    R is the solution of the orthogonal Procrustes problem (Schoenemann 1966): of all rotations the one with the least
+    ``||T U R - V||``. So the student learns what the teacher says of the texts, not the order of its dimensions.
+
+    Args:
+        taught: (N, t) vectors, of some thousand texts.
+        own: (N, d) vectors of the same texts.
+
+    Example:
+        >>> own = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+        >>> taught = own.flip(1)  # the same vectors in another order of dimensions
+        >>> (taught @ turned(taught, own)).allclose(own)
+        True
+    """
+    taught, own = taught.double(), own.double()
+    kept = torch.eye(taught.shape[1], dtype=taught.dtype, device=taught.device)
+    if taught.shape[1] > own.shape[1]:
+        kept = torch.linalg.eigh(taught.T @ taught).eigenvectors[:, -own.shape[1] :]
+    left, _, right = torch.linalg.svd((taught @ kept).T @ own, full_matrices=False)
+    return (kept @ left @ right).float()
+
+
 def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
     """The Jensen-Shannon divergence of the softmax of two sets of logits, row by row.
 

@@ -1,4 +1,4 @@
-"""Imitates the similarities of frozen teachers within the batch."""
+"""Imitates the similarities of frozen teachers within the batch, and their vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.losses.distillation import list_mle, list_net, shuffled_in_groups
+from opencse.objective.losses.distillation import list_mle, list_net, shuffled_in_groups, turned, vector_distance
 from opencse.objective.losses.similarity import pairwise_similarity
 from opencse.objective.sides.base import SideText
 from opencse.objective.teachers.panel import Panel, without_diagonal
@@ -19,6 +19,7 @@ from opencse.objective.teachers.teacher import WeightedTeacherSettings
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings
+from opencse.text.sample import TRAIN
 
 
 class Distill(Term):
@@ -35,6 +36,11 @@ class Distill(Term):
 
     ``shuffle`` exchanges texts that the teachers find about equally near, at random, in each step: DistillCSE's
     group-p shuffling, `losses.shuffled_in_groups`. So the student is not made as sure as a single teacher is.
+
+    ``vectors`` adds the distance of the vectors themselves, to the first teacher's, T, turned into the student's space
+    without changing their cosines (`losses.turned`, by the sentences of the built-in sample)::
+
+        loss + vectors * mean over both views of 1 - cos(v, R^T t)
 
     The log has ``teacher_agreement``: the share of pairs of columns that student and teachers put in the same order, in
     the mean over neighbours of the teachers' order.
@@ -61,6 +67,7 @@ class Distill(Term):
             student_temperature: divides the student's cosines.
             teacher_temperature: divides the teachers'; only their order counts in ``list_mle``.
             shuffle: share of the probability in a group that is shuffled; 0 shuffles nothing.
+            vectors: factor of the distance to the first teacher's vectors; 0 compares similarities alone.
         """
 
         kind: Literal["distill"] = "distill"
@@ -72,6 +79,7 @@ class Distill(Term):
         student_temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
         teacher_temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
         shuffle: float = Field(default=0.0, ge=0, le=1)
+        vectors: float = Field(default=0.0, ge=0, allow_inf_nan=False)
 
         @model_validator(mode="after")
         def _others_are_compared(self) -> Distill.Settings:
@@ -83,7 +91,8 @@ class Distill(Term):
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.panel = Panel(self.settings.teachers, f"{self.kind} term", self.settings.of)
+        of = "views" if self.settings.vectors else self.settings.of
+        self.panel = Panel(self.settings.teachers, f"{self.kind} term", of)
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -91,9 +100,16 @@ class Distill(Term):
         return {*super().reads, *self.panel.reads}
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Opens the teachers."""
+        """Opens the teachers, and turns the first one's vectors."""
         super().begin(encoder, batch_size=batch_size, seed=seed)
         self.panel.begin(encoder)
+        if self.settings.vectors:
+            texts = TRAIN.read_text(encoding="utf-8").split("\n")
+            known = [text for text in texts if text]
+            taught, own = (
+                torch.from_numpy(one.encode(known)) for one in (self.panel.requests[0].teacher.model, encoder)
+            )
+            self.register_buffer("turn", turned(taught, own).to(encoder.device))
 
     def loss(self, reps: Representations) -> Tensor:
         """The loss of the settings.
@@ -103,6 +119,19 @@ class Distill(Term):
         """
         if len(reps.anchor) < 3:
             raise UserError(f"the {self.kind} term compares examples, at least 3 in a batch; set training.batch_size")
+        of_vectors = self._distance(reps) if self.settings.vectors else torch.zeros((), device=reps.keys.device)
+        return of_vectors + self._of_similarities(reps)
+
+    def _distance(self, reps: Representations) -> Tensor:
+        """The distance of the vectors of both views from the teacher's."""
+        taught = reps[self.panel.requests[0]]
+        turn = self.get_buffer("turn")
+        both = torch.cat([reps.anchor, reps.positive])
+        return self.settings.vectors * vector_distance(
+            both, torch.cat([taught.anchor, taught.positive]) @ turn, "cosine"
+        )
+
+    def _of_similarities(self, reps: Representations) -> Tensor:
         settings = self.settings
         student, teacher = self._cosines(reps)
         if settings.shuffle:
