@@ -197,6 +197,16 @@ def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
     assert {name for name in left if left[name] != before[name]} <= {"run.json"}
 
 
+@pytest.mark.parametrize("option", ["resume", "overwrite", "neither"])
+def test_a_start_that_was_being_written_is_ours(tmp_path: Path, option: str) -> None:
+    folder = RunFolder(tmp_path)
+    folder.staged_start.mkdir()
+    (folder.staged_start / "half").write_text("of a tokenizer")
+    with folder.held(Silent(), resume=option == "resume", overwrite=option == "overwrite") as record:
+        assert record is None
+        assert not folder.staged_start.exists()
+
+
 @pytest.mark.slow
 def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
     finished: Path, text: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -148,7 +148,6 @@ CONSTANT: dict[str, Any] = {"schedule": "constant"}
         ({"accumulate": 32}, {}, "training.accumulate = 32 is more than the 20 batches of an epoch"),
         ({"chunk": 128}, {}, "training.chunk = 128 is not less than the 128 texts of a batch"),
         ({"evaluate_every": 20}, {}, "the last step alone is evaluated"),
-        ({"checkpoint_every": 125}, {}, "a kill loses the whole run"),
         ({}, {"stores": {"negatives.momentum_queue": 5_000}}, "more than the 1,280 examples"),
         ({}, {"steps": 10, "stores": {"negatives.memory_bank": 1_000}}, "the run makes about 640: it is never full"),
     ],

@@ -206,14 +206,18 @@ def test_killed_while_it_is_rewound_nothing_is_lost(tmp_path: Path, monkeypatch:
     assert log.path.read_bytes() == LINES.splitlines(keepends=True)[0]
 
 
-def test_a_signal_sets_the_event_and_the_handlers_are_put_back() -> None:
+def test_a_signal_sets_the_event_and_the_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.9, 1.1])
+    monkeypatch.setattr("opencse.training.stopping.time.monotonic", lambda: next(clock))
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with stop_requests(once=True) as stop:
         assert not stop.is_set()
         signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)  # as `timeout` does: to the process, then to its group
         assert stop.is_set()
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+    monkeypatch.undo()
     with stop_requests(once=False) as stop:
         for _ in range(2):
             signal.raise_signal(signal.SIGTERM)

@@ -19,6 +19,7 @@ from helpers import Stopped
 from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
+from opencse.training.callbacks import Callback
 
 pytestmark = pytest.mark.slow
 
@@ -152,6 +153,23 @@ def test_stopped_by_a_signal_loses_no_step(of_24_steps: tuple[TrainJob, Path], t
     assert state["step"] == stop
     job.run(tmp_path / "stopped", resume=True)
     assert files(tmp_path / "stopped") == files(whole)
+
+
+def test_slow_steps_are_saved_by_the_clock(
+    tiny_folder: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+
+    class Saved(Callback):
+        def on_checkpoint(self, step: int, folder: Path) -> None:
+            saved.append(step)
+
+    monkeypatch.setattr("opencse.training.trainer._AT_LEAST_EVERY", 0.0)
+    settings = (*SETTINGS, "training.max_steps=4", "training.checkpoint_every=100")
+    TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=settings, callbacks=(Saved(),)).run(
+        tmp_path / "r"
+    )
+    assert saved == [1, 2, 3]
 
 
 def test_a_momentum_queue_and_layers_continue_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def bounded_settings(training: TrainingSettings, explicit: Collection[str], size
     return [
         *_budgets(training, explicit, sizes),
         *_batches(training, explicit, sizes),
-        *_intervals(training, explicit, sizes),
+        *_intervals(training, sizes),
         *_stores(training, sizes),
     ]
 
@@ -110,7 +110,7 @@ def _batches(training: TrainingSettings, explicit: Collection[str], sizes: Sizes
     return lines
 
 
-def _intervals(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
+def _intervals(training: TrainingSettings, sizes: Sizes) -> list[str]:
     """Intervals that are longer than the run."""
     if sizes.steps < 2:
         return []
@@ -119,11 +119,6 @@ def _intervals(training: TrainingSettings, explicit: Collection[str], sizes: Siz
         lines.append(
             f"training.evaluate_every = {training.evaluate_every:,} is not less than the {sizes.steps:,} steps: the "
             "last step alone is evaluated"
-        )
-    if "training.checkpoint_every" in explicit and training.checkpoint_every >= sizes.steps:
-        lines.append(
-            f"training.checkpoint_every = {training.checkpoint_every:,} is not less than the {sizes.steps:,} steps: a "
-            "kill loses the whole run (Ctrl-C does not)"
         )
     return lines
 

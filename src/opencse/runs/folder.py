@@ -314,9 +314,9 @@ class RunFolder:
             self.remove_checkpoints()
 
     def _staged_is_ours(self) -> bool:
-        """Whether there is a new start, complete or not, from a process that was killed before its run began."""
+        """Whether there is, by its name, a new start of a process that was killed before its run began."""
         staged = self.staged_start
-        return staged.is_dir() and not staged.is_symlink() and (is_ours(staged) or not names_in(staged))
+        return staged.is_dir() and not staged.is_symlink()
 
     def _start_is_ours(self) -> bool:
         """Whether the run in the folder began with `start`."""

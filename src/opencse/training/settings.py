@@ -61,7 +61,7 @@ class TrainingSettings(Settings):
         patience: training stops after this many evaluations without a new best; unset makes all steps. The learning
             rate follows its schedule over all steps either way.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
-        checkpoint_every: steps between checkpoints; a kill loses at most these.
+        checkpoint_every: steps between checkpoints; a kill loses at most these, or five minutes where they are slow.
         log_every: steps between lines of metrics.jsonl.
         seed: of data order, dropout, augmentation and new weights, each with its own stream of random numbers.
         data_seed: of the order of the examples alone; unset takes ``seed``. With ``dropout_seed``, `opencse.compare`

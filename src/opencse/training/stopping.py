@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_TWICE = 1.0
+"""Seconds within which two signals are one stop: ``timeout`` and launchers send theirs to the process and its group."""
 
 
 @contextmanager
@@ -14,8 +18,8 @@ def stop_requests(*, once: bool) -> Iterator[threading.Event]:
     """Yields an event that Ctrl-C and SIGTERM set, so that the block can end cleanly; then restores the handlers.
 
     Args:
-        once: whether a second signal stops immediately. In several processes it must not: their launcher sends the
-            signal to all, and each may have received it already.
+        once: whether a second signal, at least a second later, stops immediately. In several processes it must not:
+            their launcher sends the signal to all, and each may have received it already.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -23,11 +27,15 @@ def stop_requests(*, once: bool) -> Iterator[threading.Event]:
         return
 
     def request(number: int, frame: FrameType | None) -> None:
+        nonlocal first
         del number, frame
-        if stop.is_set() and once:
+        if not stop.is_set():
+            first = time.monotonic()
+        elif once and time.monotonic() - first >= _TWICE:
             raise KeyboardInterrupt
         stop.set()
 
+    first = 0.0
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +46,8 @@ from opencse.training.stopping import stop_requests
 from opencse.training.update import Update
 from opencse.training.worst_case import WorstCase
 
+_AT_LEAST_EVERY = 300.0
+"""Seconds after which a checkpoint is written, however slow the steps are."""
 _FIX = "lower training.learning_rate, or train in float32 (training.precision=float32)"
 
 
@@ -98,6 +101,7 @@ class Trainer:
             self.encoder, self.objective, self.settings, self.dev, self.world, self.metrics, self.progress
         )
         self.last_step = self.steps
+        self.saved = time.monotonic()  # of the last checkpoint
         self.stop_at_end = False  # a stop was requested when all steps were made
         self.probes = probes_of(self.inputs.corpus)
         self.sets = (DataSet(FIRST, self.objective, self.inputs, self.batches), *self.others)
@@ -202,7 +206,8 @@ class Trainer:
             require_sound(self.encoder, self.probes, when, _FIX, allow_equal=self.dev is not None)
         if evaluated or last:
             self.evaluations.evaluate(step)
-        if step % self.settings.checkpoint_every == 0 and not last:
+        slow = time.monotonic() - self.saved >= _AT_LEAST_EVERY
+        if (slow or step % self.settings.checkpoint_every == 0) and not last:
             self._save(step)
         self.progress.advance(step)
 
@@ -233,6 +238,7 @@ class Trainer:
         chunks = {"rows": self.chunks.rows, "keep": self.chunks.keep, "processes": self.world.count}
         values = {"step": step, "chunks": chunks, **self.evaluations.plain()}
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
+        self.saved = time.monotonic()
         self.callbacks.on_checkpoint(step, self.checkpoint_folder)
 
     def _states_of_others(self) -> dict[str, Tensor]:
