@@ -35,7 +35,7 @@ from opencse.model_folder.locate import BUILTIN
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.step import Representations
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.plain import Dropout
 from opencse.progress import Silent
 from opencse.runs import forward
 from opencse.runs.job import TrainJob

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.objective.terms.replaced_tokens import ReplacedTokens
+from opencse.objective.terms.tokens import ReplacedTokens
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.requests import MaskedViews
 from opencse.objective.vectors.step import Representations, StepInputs

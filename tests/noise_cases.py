@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from opencse.objective.columns import LogitColumns, Scoring
-from opencse.objective.negatives.noisy_anchor import NoisyAnchor
+from opencse.objective.negatives.generated import NoisyAnchor
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 from opencse.streams import seed_of

@@ -12,7 +12,7 @@ import opencse
 from opencse.errors import UserError
 from opencse.home import in_home
 from opencse.objective.teachers.teacher import TeacherSettings
-from opencse.objective.views.synonym import Synonym
+from opencse.objective.views.substitution import Synonym
 from opencse.recipes.data_sets import DataSetSettings
 from opencse.recipes.recipe_files import split_name
 from opencse.text.corpus import cache_root

@@ -91,24 +91,27 @@ def public_names(root: Path) -> Iterator[tuple[str, bool]]:
     Public are: what `opencse` exports, the classes and functions that docs/api.md imports, the parts of an objective,
     its losses, and the modules of an encoder.
     """
-    trees = modules(root / "src")
+    trees, package = modules(root / "src"), root / "src/opencse"
     exported = {
         (node.module.removeprefix("opencse.").replace(".", "/") + ".py", item.name)
-        for tree in (ast.parse((root / "src/opencse/__init__.py").read_text(encoding="utf-8")), *_blocks(root))
+        for tree in (
+            *(trees[root / "src/opencse" / path] for path in ("__init__.py", "objective/losses.py")),
+            *_blocks(root),
+        )
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("opencse.")
         for item in node.names
     }
-    rooms = ("objective/views", "objective/negatives", "objective/terms", "modules", "encoder/pooling", "encoder/head")
+    rooms = ("modules", "encoder/pooling", "encoder/head")
     for path, tree in trees.items():
-        where = path.relative_to(root / "src/opencse").as_posix()
+        where = path.relative_to(package).as_posix()
         for node in tree.body:
             if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
                 continue
-            part = isinstance(node, ast.ClassDef) and where.startswith(rooms) and "base" not in path.name
-            loss = isinstance(node, ast.FunctionDef) and where.startswith("objective/losses/")
+            settings = any(isinstance(inner, ast.ClassDef) and inner.name == "Settings" for inner in node.body)
+            part = isinstance(node, ast.ClassDef) and (where.startswith(rooms) or settings) and "base" not in path.name
             overloads = [d for d in node.decorator_list if isinstance(d, ast.Name) and d.id == "overload"]
-            if (part or loss or (where, node.name) in exported) and not overloads:
+            if (part or (where, node.name) in exported) and not overloads:
                 yield f"{where}:{node.name}", ">>> " in (ast.get_docstring(node) or "") or _method_example(node)
 
 

@@ -17,7 +17,7 @@ from opencse.analysis.geometry import Geometry, geometry
 from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
 from opencse.errors import UserError
 from opencse.evaluation import Encode, ScoredPairs, distinct, embed
-from opencse.objective.decorrelation import rank_of_products, unit_columns
+from opencse.objective.terms.dimensions import rank_of_products, unit_columns
 
 Vectors = NDArray[np.float32]
 

@@ -25,7 +25,7 @@ from opencse.modules.masked_lm import MaskedLMHead
 from opencse.modules.modes import evaluating
 from opencse.modules.pooling import Pooling
 from opencse.modules.table_model import Table, TableConfig
-from opencse.objective.losses.tokens import masked_lm
+from opencse.objective.terms.tokens import masked_lm
 from opencse.text.tokenizer import Tokenizer
 
 

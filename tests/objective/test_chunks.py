@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from helpers import Broken, write_tiny_bert
 from opencse.errors import InterruptedRunError
-from opencse.objective.vectors.chunks import WHOLE, Chunks
-from opencse.objective.vectors.disturbance import GradientWatch, RowNoise
-from opencse.objective.vectors.network import through
+from opencse.objective.vectors.chunks import WHOLE, Chunks, through
+from opencse.objective.vectors.represent import GradientWatch, RowNoise
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 from opencse.training import budget

@@ -18,14 +18,12 @@ from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
-from opencse.objective.negatives.memory_bank import MemoryBank
-from opencse.objective.negatives.momentum_queue import MomentumQueue
-from opencse.objective.noise import standard_normal
+from opencse.objective.negatives.stored import MemoryBank, MomentumQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.similarity import standard_normal
 from opencse.objective.teachers.teacher import TaughtVectors, TeacherVectors
-from opencse.objective.vectors.requests import Clean, Layer
-from opencse.objective.vectors.row_labels import Scores
+from opencse.objective.vectors.requests import Clean, Layer, Scores
 from opencse.objective.vectors.step import Representations
 from opencse.runs.job import TrainJob
 from opencse.settings import validate

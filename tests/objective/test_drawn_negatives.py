@@ -25,11 +25,9 @@ from noise_cases import (
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import Scoring
-from opencse.objective.negatives import pool
-from opencse.objective.negatives.gaussian import Gaussian
-from opencse.objective.negatives.mixed import Mixed
-from opencse.objective.negatives.noisy_anchor import NoisyAnchor
-from opencse.objective.negatives.pool import nearest_of_each
+from opencse.objective.negatives import generated
+from opencse.objective.negatives.derived import Mixed
+from opencse.objective.negatives.generated import Gaussian, NoisyAnchor, nearest_of_each
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations
@@ -230,7 +228,7 @@ class Drawn:
 
 @pytest.mark.parametrize("at_once", [ONE_AT_A_TIME, 8 * (N_POOL + D) * 3, ALL_AT_ONCE])
 def test_the_nearest_to_each_anchor_by_loops(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "POOL_BYTES", at_once)
+    monkeypatch.setattr(generated, "POOL_BYTES", at_once)
     anchors = some_anchors()
     vectors = torch.randn(11, D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     made, far = nearest_of_each(anchors, Drawn(vectors), 11, 3)

@@ -17,9 +17,16 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.columns import Scoring
-from opencse.objective.negatives.base import Distribution, Fitted, standardised
-from opencse.objective.negatives.gmm import Gmm, Mixture, _revive
-from opencse.objective.negatives.vae import AutoEncoder, Vae
+from opencse.objective.negatives.fitted import (
+    AutoEncoder,
+    Distribution,
+    Fitted,
+    Gmm,
+    Mixture,
+    Vae,
+    _revive,
+    standardised,
+)
 from opencse.objective.registry import build as build_part
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations, StepInputs

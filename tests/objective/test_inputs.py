@@ -22,13 +22,11 @@ from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.terms.cosent import Cosent
-from opencse.objective.terms.softmax import Softmax
+from opencse.objective.terms.graded import Cosent, Softmax
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
-from opencse.objective.vectors.requests import Masked
-from opencse.objective.vectors.row_labels import Scores
+from opencse.objective.vectors.requests import Masked, Scores
 from opencse.objective.vectors.step import StepInputs
-from opencse.objective.views.pair import Pair
+from opencse.objective.views.plain import Pair
 from opencse.settings import validate
 from opencse.text.corpus import Corpus, text_key, tokenise
 from opencse.text.given import open_texts, with_labels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from sentence_transformers.sentence_transformer import losses
 from torch import Tensor, nn
 from torch.nn import functional
 
-from opencse.objective.columns import LogitColumns
 from opencse.objective.losses import (
     bidirectional_margin,
     binary_from_logits,
@@ -25,7 +23,9 @@ from opencse.objective.losses import (
     info_nce,
     self_guided,
 )
-from opencse.objective.losses.distillation import (
+from opencse.objective.registry import build
+from opencse.objective.similarity import SimilarityKind, pairwise_similarity, rowwise_similarity
+from opencse.objective.terms.distillation import (
     bounded_mse,
     jensen_shannon,
     list_mle,
@@ -34,7 +34,10 @@ from opencse.objective.losses.distillation import (
     rank_correlations,
     shuffled_in_groups,
 )
-from opencse.objective.losses.graded import (
+from opencse.objective.terms.graded import (
+    Angle,
+    Cosent,
+    CosineRegression,
     Distance,
     angle,
     cosent,
@@ -44,15 +47,10 @@ from opencse.objective.losses.graded import (
     triplet,
     triplet_shortfall,
 )
-from opencse.objective.losses.mutual_information import mutual_information
-from opencse.objective.losses.similarity import SimilarityKind, pairwise_similarity, rowwise_similarity
-from opencse.objective.losses.tension import contrastive_tension
-from opencse.objective.losses.tokens import masked_lm, replaced_tokens
-from opencse.objective.registry import build
-from opencse.objective.terms.angle import Angle
-from opencse.objective.terms.cosent import Cosent
-from opencse.objective.terms.cosine_regression import CosineRegression
-from opencse.objective.vectors.row_labels import Scores
+from opencse.objective.terms.networks import mutual_information
+from opencse.objective.terms.pairs import contrastive_tension
+from opencse.objective.terms.tokens import masked_lm, replaced_tokens
+from opencse.objective.vectors.requests import Scores
 from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
@@ -551,11 +549,3 @@ def test_equal_eigenvalues_have_a_finite_gradient() -> None:
     few = torch.randn(2, 6, dtype=torch.float32, requires_grad=True)  # fewer rows than dimensions
     (gradient,) = torch.autograd.grad(group_whitening(few, torch.arange(6), size=6).square().sum(), few)
     assert gradient.isfinite().all()
-
-
-def test_columns_are_importable_by_the_name_that_older_parts_use() -> None:
-    losses = importlib.import_module("opencse.objective.losses")
-    with pytest.warns(DeprecationWarning, match=r"is now opencse\.objective\.columns\.LogitColumns"):
-        assert losses.Columns is LogitColumns
-    with pytest.raises(AttributeError, match="no attribute 'Colums'"):
-        _ = losses.Colums

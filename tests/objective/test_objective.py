@@ -22,9 +22,8 @@ from opencse.modules.dense import Dense
 from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.losses import masked_lm
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.objective import Objective
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings, SavedEncoder
-from opencse.objective.step_losses import StepLosses
 from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Masked, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.progress import Silent

@@ -16,20 +16,19 @@ import pytest
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.objective.named_models import hash_named_models
+from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.part_code import code_of_parts
 from opencse.objective.registry import _BASES, PartRole, build, built_in, find
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
 from opencse.objective.terms.base import Term
-from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.terms.tokens import MaskedLM
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.base import View
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.plain import Dropout
 from opencse.recipes.recipe import load_recipe, resolve_recipe, to_toml
 from opencse.settings import PartSettings, validate
 
@@ -150,7 +149,7 @@ from pydantic import Field
 
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.terms.base import Term
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.plain import Dropout
 from opencse.settings import PartSettings
 
 

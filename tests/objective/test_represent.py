@@ -19,17 +19,17 @@ from opencse.kernels.outputs import Encoded
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
+from opencse.objective.negatives.derived import RewrittenTexts
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.negatives.rewritten import RewrittenTexts
 from opencse.objective.objective import Objective
 from opencse.objective.terms.base import Term
-from opencse.objective.terms.bidirectional_margin import BidirectionalMargin
-from opencse.objective.terms.mlm import MaskedLM
-from opencse.objective.vectors.encoder_weights import SharedWeights
+from opencse.objective.terms.pairs import BidirectionalMargin
+from opencse.objective.terms.start import SharedWeights
+from opencse.objective.terms.tokens import MaskedLM
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Means, Sentences
 from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.plain import Dropout
 from opencse.objective.views.templates import Templates
 from opencse.runs.job import TrainJob
 from opencse.settings import PartSettings

@@ -13,15 +13,15 @@ from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.columns import AnyColumns, LogitColumns, Scoring
 from opencse.objective.context import Context
-from opencse.objective.losses.similarity import pairwise_similarity, rowwise_similarity
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.registry import find
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.similarity import pairwise_similarity, rowwise_similarity
 from opencse.objective.terms.base import Term
-from opencse.objective.terms.dcl import DCL
+from opencse.objective.terms.dimensions import DCL
 from opencse.objective.vectors.step import Representations
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.plain import Dropout
 from opencse.settings import PartSettings, validate
 
 

@@ -18,7 +18,7 @@ from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.sides.noisy import Noisy
+from opencse.objective.sides.kinds import Noisy
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, Means, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs

@@ -11,10 +11,10 @@ import torch
 
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
+from opencse.objective.negatives.derived import Layers
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.negatives.layers import Layers
 from opencse.objective.objective import Objective
-from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.terms.tokens import MaskedLM
 from opencse.objective.views.spans import Spans, span_length, special_tokens
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.readers import Source

@@ -22,10 +22,8 @@ from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.columns import Scoring
 from opencse.objective.context import Context
-from opencse.objective.negatives.memory_bank import MemoryBank
-from opencse.objective.negatives.momentum_queue import MomentumQueue
-from opencse.objective.negatives.rewritten import RewrittenTexts
-from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.negatives.derived import RewrittenTexts
+from opencse.objective.negatives.stored import MemoryBank, MomentumQueue, VectorQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.requests import Layer

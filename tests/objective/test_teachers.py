@@ -21,12 +21,11 @@ from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 from opencse.objective.context import Context
-from opencse.objective.losses.distillation import jensen_shannon, list_mle, list_net, negative_entropy, turned
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.teachers.panel import Panel
 from opencse.objective.teachers.teacher import (
+    Panel,
     TaughtVectors,
     Teacher,
     TeacherSettings,
@@ -34,15 +33,22 @@ from opencse.objective.teachers.teacher import (
     TextsOf,
     WeightedTeacherSettings,
 )
-from opencse.objective.terms.consistency import Consistency
-from opencse.objective.terms.distill import Distill
-from opencse.objective.terms.near_start import NearStart
-from opencse.objective.terms.rank_vectors import RankVectors
+from opencse.objective.terms.distillation import (
+    Consistency,
+    Distill,
+    RankVectors,
+    jensen_shannon,
+    list_mle,
+    list_net,
+    negative_entropy,
+    turned,
+)
+from opencse.objective.terms.start import NearStart
 from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.plain import Dropout
 from opencse.settings import validate
 from opencse.text.tokenizer import Tokenizer, Tokens
 

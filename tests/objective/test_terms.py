@@ -19,28 +19,17 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
-from opencse.objective.decorrelation import standardised
 from opencse.objective.losses import bidirectional_margin, group_whitening, self_guided
-from opencse.objective.losses.graded import pair_features, pair_softmax, triplet
-from opencse.objective.losses.tension import contrastive_tension
 from opencse.objective.objective import Objective
-from opencse.objective.terms.barlow_twins import BarlowTwins
 from opencse.objective.terms.base import Term
-from opencse.objective.terms.bidirectional_margin import BidirectionalMargin
-from opencse.objective.terms.contrastive_tension import ContrastiveTension
-from opencse.objective.terms.dcl import DCL
-from opencse.objective.terms.margin import Margin
-from opencse.objective.terms.repulsion import Repulsion
-from opencse.objective.terms.self_guided import SelfGuided
-from opencse.objective.terms.softmax import Softmax
-from opencse.objective.terms.triplet import Triplet
-from opencse.objective.terms.whitened import WhitenedContrast
-from opencse.objective.vectors.requests import Draws, Sentences
-from opencse.objective.vectors.row_labels import Classes, Margins
+from opencse.objective.terms.dimensions import DCL, BarlowTwins, WhitenedContrast, standardised
+from opencse.objective.terms.distillation import Margin
+from opencse.objective.terms.graded import Softmax, Triplet, pair_features, pair_softmax, triplet
+from opencse.objective.terms.pairs import BidirectionalMargin, ContrastiveTension, Repulsion, contrastive_tension
+from opencse.objective.terms.start import SelfGuided
+from opencse.objective.vectors.requests import Classes, Draws, Margins, Sentences
 from opencse.objective.vectors.step import Representations, StepInputs
-from opencse.objective.views.dropout import Dropout
-from opencse.objective.views.itself import Itself
-from opencse.objective.views.pair import Pair
+from opencse.objective.views.plain import Dropout, Itself, Pair
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import PartSettings, validate

@@ -13,13 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.dense import Dense
-from opencse.objective.negatives import gaussian, pool
-from opencse.objective.negatives.momentum_queue import MomentumQueue
+from opencse.objective.negatives import generated
+from opencse.objective.negatives.stored import MomentumQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.teachers.teacher import TaughtVectors, Teacher, TeacherSettings, TeacherVectors
-from opencse.objective.vectors.requests import Clean, Layer, Means
-from opencse.objective.vectors.row_labels import Scores
+from opencse.objective.vectors.requests import Clean, Layer, Means, Scores
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import validate
 
@@ -274,8 +273,8 @@ def test_no_tensor_of_a_batch_by_batch_size_is_made(
     name: str, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tile = 4 * 6_000
-    monkeypatch.setattr(gaussian, "DRAWN_BYTES", tile)
-    monkeypatch.setattr(pool, "POOL_BYTES", tile)
+    monkeypatch.setattr(generated, "DRAWN_BYTES", tile)
+    monkeypatch.setattr(generated, "POOL_BYTES", tile)
     vectors = 4 * BIG * D  # the largest set of vectors: two layers of both views
     most = largest(BIG, tile, OBJECTIVES[name], encoder)
     assert most <= max(vectors, tile // 4, 8 * BIG) < BIG * BIG / 20

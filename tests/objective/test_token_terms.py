@@ -26,18 +26,14 @@ from opencse.objective.context import Context
 from opencse.objective.losses import mutual_information
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.terms.conditional_mlm import ConditionalMLM
-from opencse.objective.terms.denoising import Denoising
-from opencse.objective.terms.local_global import LocalGlobal
-from opencse.objective.terms.replaced_tokens import ReplacedTokens, _Discriminator
+from opencse.objective.terms.networks import ConditionalMLM, CopiedDecoder, Denoising, LocalGlobal, NewDecoder
+from opencse.objective.terms.tokens import ReplacedTokens, Replacer, _Discriminator
 from opencse.objective.vectors.chunks import WHOLE, Chunks
-from opencse.objective.vectors.decoder import CopiedDecoder, NewDecoder
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
-from opencse.objective.vectors.replacer import Replacer
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import AnchorTexts, Masked, MaskedViews, Pooled, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.plain import Dropout
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text import sample

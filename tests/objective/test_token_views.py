@@ -27,11 +27,17 @@ from opencse.objective.views.base import (
     ChangesTokens,
     View,
 )
-from opencse.objective.views.deletion import Crop, DeleteOneWord, DeleteWords
-from opencse.objective.views.insertion import InsertMask, InsertStopwords, InsertWords
-from opencse.objective.views.mlm_substitute import MlmSubstitute
-from opencse.objective.views.repetition import RepeatSubwords, RepeatWords
-from opencse.objective.views.synonym import Synonym
+from opencse.objective.views.substitution import MlmSubstitute, Synonym
+from opencse.objective.views.words import (
+    Crop,
+    DeleteOneWord,
+    DeleteWords,
+    InsertMask,
+    InsertStopwords,
+    InsertWords,
+    RepeatSubwords,
+    RepeatWords,
+)
 from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source

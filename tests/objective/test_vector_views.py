@@ -14,14 +14,23 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.context import Context
-from opencse.objective.negatives.gaussian import Gaussian
+from opencse.objective.negatives.generated import Gaussian
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
-from opencse.objective.views.both_sides import BothSides, SideChange
-from opencse.objective.views.inputs import InputBernoulli, InputGaussian, InputGaussianDropout
-from opencse.objective.views.output import OutputBernoulli, OutputGaussian, OutputMask, keep_mask, spread
+from opencse.objective.views.perturbation import (
+    BothSides,
+    InputBernoulli,
+    InputGaussian,
+    InputGaussianDropout,
+    OutputBernoulli,
+    OutputGaussian,
+    OutputMask,
+    SideChange,
+    keep_mask,
+    spread,
+)
 from opencse.settings import validate
 from opencse.text.tokenizer import TokenisedText
 

@@ -23,16 +23,14 @@ from opencse.objective.losses import masked_lm
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.registry import build as build_part
-from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.terms.tokens import MaskedLM
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Masked, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import SentenceView
-from opencse.objective.views.drawn import DrawnTexts, DrawsTexts
-from opencse.objective.views.dropout import Dropout
-from opencse.objective.views.next_sentence import NextSentence
-from opencse.objective.views.pair import Pair
+from opencse.objective.views.plain import Dropout, NextSentence, Pair
+from opencse.objective.views.spans import DrawnTexts, DrawsTexts
 from opencse.objective.views.templates import Templates
 from opencse.settings import PartSettings
 from opencse.text import sample

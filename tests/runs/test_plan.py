@@ -13,7 +13,7 @@ import torch
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.vectors.generator import random_state, restore, seeded
+from opencse.objective.vectors.chunks import random_state, restore, seeded
 from opencse.processes import Processes, gpu_of
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe

@@ -11,10 +11,8 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.precision import choose_precision
-from opencse.objective.negatives.base import Fitted
-from opencse.objective.negatives.memory_bank import MemoryBank
-from opencse.objective.negatives.momentum_queue import MomentumQueue
-from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.negatives.fitted import Fitted
+from opencse.objective.negatives.stored import MemoryBank, MomentumQueue, VectorQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs

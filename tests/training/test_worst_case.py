@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.precision import Precision, choose_precision
-from opencse.objective.objective import Objective
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.step_losses import StepLosses
 from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, LogitColumns
-from opencse.objective.interface import weight_fault
 from opencse.objective.part import Part
+from opencse.objective.registry import weight_fault
 from opencse.objective.settings import ObjectiveSettings, unread_fault
 from opencse.objective.terms.base import Term
 from opencse.settings import PartSettings, validate

@@ -7,13 +7,37 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opencse.objective.losses.negatives import hardness_log_weight
-from opencse.objective.losses.similarity import (
+from opencse.objective.similarity import (
     SimilarityKind,
     at_least_float32,
     pairwise_similarity,
     rowwise_similarity,
 )
+
+
+def hardness_log_weight(similarity: Tensor, strength: Tensor | float) -> Tensor:
+    """What is added to the logits of negatives so that near ones weigh more (Lan et al. 2025, arXiv:2503.04812, eq. 5).
+
+    With h the strength, negative k of anchor i has the weight ``exp(h * sim(a_i, c_k))`` in the denominator::
+
+        Z_i = exp(s_i / tau) + sum_k exp(h * sg(sim_ik)) * exp(sim_ik / tau)        sg: without gradient
+
+    The weights are not normalised, as in sentence-transformers, so a larger h also makes all negatives together
+    weigh more. The weight itself has no gradient, so the step is that of a softmax at a higher temperature for the
+    negatives, in which each logit still moves by ``1 / tau``.
+
+    Args:
+        similarity: (N, K) similarities, not divided by the temperature.
+        strength: h, 0 for no weights; a number, or one of each column.
+
+    Returns:
+        (N, K), to be added to the logits.
+
+    Example:
+        >>> hardness_log_weight(torch.tensor([[0.5, -1.0]], requires_grad=True), 9.0)
+        tensor([[ 4.5000, -9.0000]])
+    """
+    return at_least_float32(similarity.detach()) * strength
 
 
 @dataclass(frozen=True)
@@ -110,6 +134,11 @@ class LogitColumns:
         excluded: (N, K) bool, True where a column is no negative of an anchor (its own positive); None: nowhere.
         duplicates: (N, K) bool, True where a column is left out because it is the text of the anchor or of its
             positive; None: nowhere.
+
+    Example:
+        >>> LogitColumns(torch.zeros(2, 1), log_weight=0.5).weighted()
+        tensor([[0.5000],
+                [0.5000]])
     """
 
     logits: Tensor

@@ -1,18 +1,143 @@
-"""Computes the contrastive loss of a batch: all similarities at once if they are few, else tile by tile."""
+"""The contrastive loss: of plain tensors, of logits, and of a batch, nested or at a learned temperature.
+
+Of a batch all similarities are made at once if they are few, else tile by tile (`opencse.objective.tiled`).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import torch
-from torch import Tensor
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional
 
-from opencse.objective.columns import AnyColumns, LogitColumns, Pairs
-from opencse.objective.losses.contrastive import binary_from_logits, info_nce_from_logits
-from opencse.objective.losses.similarity import at_least_float32
+from opencse.errors import UserError
+from opencse.objective.columns import AnyColumns, LogitColumns, Pairs, Scoring, VectorColumns
+from opencse.objective.context import ComposedSource
+from opencse.objective.similarity import (
+    SimilarityKind,
+    at_least_float32,
+    pairwise_similarity,
+    rowwise_similarity,
+)
 from opencse.objective.tiled import tiled_info_nce
+from opencse.settings import Settings
+
+
+def info_nce(
+    anchor: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    temperature: float = 0.05,
+    similarity: SimilarityKind = "cosine",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """InfoNCE with in-batch negatives, the loss of SimCSE (Gao et al. 2021, arXiv:2104.08821, eq. 1 and 4).
+
+    With anchors a_i, positives b_i, further negatives c_k, and ``s(x, y) = sim(x, y) / temperature``::
+
+        Z_i  = sum_j exp(s(a_i, b_j)) + sum_k exp(s(a_i, c_k))
+        loss = mean over i of -log(exp(s(a_i, b_i)) / Z_i)
+
+    In eq. 5, for pairs with hard negatives, c_k are the hard negatives of all examples. An objective composes the
+    denominator of any sources, with weights and without duplicates; `info_nce_from_logits` is the loss it takes.
+
+    Args:
+        anchor: (N, d).
+        positive: (N, d); row i belongs to anchor i.
+        negatives: (K, d) that all anchors share, if any.
+        temperature: tau, above 0; .05 in the paper.
+        similarity: ``cosine`` (the paper) or ``dot``.
+        label_smoothing: eps in [0, 1): see `info_nce_from_logits`.
+
+    Returns:
+        Scalar, the mean over the anchors.
+
+    Example:
+        >>> anchor = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> info_nce(anchor, anchor, temperature=0.5)
+        tensor(0.1269)
+        >>> info_nce(anchor, anchor.flip(0), temperature=0.5)  # each positive is further than the other one
+        tensor(2.1269)
+        >>> info_nce(anchor, anchor, negatives=torch.tensor([[1.0, 1.0]]), temperature=0.5)
+        tensor(0.5259)
+    """
+    positives = rowwise_similarity(anchor, positive, similarity) / temperature  # (N,)
+    others = pairwise_similarity(anchor, positive, similarity) / temperature  # (N, N)
+    columns = [others.masked_fill(torch.eye(len(anchor), dtype=torch.bool, device=anchor.device), -torch.inf)]
+    if negatives is not None:
+        columns.append(pairwise_similarity(anchor, negatives, similarity) / temperature)  # (N, K)
+    return info_nce_from_logits(positives, *columns, label_smoothing=label_smoothing).mean()
+
+
+def info_nce_from_logits(positive: Tensor, *negatives: Tensor, label_smoothing: float = 0.0, copies: int = 1) -> Tensor:
+    """InfoNCE of each anchor, of logits (SimCSE, eq. 1, 4 and 5).
+
+    With p_i the positive's logit and n_ik the logit of negative k::
+
+        Z_i    = m exp(p_i) + sum_k exp(n_ik)
+        loss_i = -(1 - eps) log(exp(p_i) / Z_i) - eps / (K_i + m) * sum over all K_i + m columns c of log(c / Z_i)
+
+    A negative of weight w has log(w) added to its logit. One of logit minus infinity is left out: it counts neither in
+    Z_i nor in K_i. ``eps`` is label smoothing (Park's thesis, section on label smoothing). The positive is one column
+    (m = 1), but one for each direction in a softmax over several (Li et al. 2023, arXiv:2308.03281, eq. 2).
+
+    Args:
+        positive: (N,) logits of the positives, already divided by the temperature.
+        negatives: (N, K) logits of each source of negatives.
+        label_smoothing: eps in [0, 1).
+        copies: m, how often the positive is in its denominator.
+
+    Returns:
+        (N,) losses.
+
+    Example:
+        >>> info_nce_from_logits(torch.zeros(2), torch.tensor([[0.0], [-torch.inf]]))
+        tensor([0.6931, 0.0000])
+    """
+    positives = at_least_float32(positive).unsqueeze(1).expand(-1, copies)
+    logits = torch.cat([positives, *(at_least_float32(n) for n in negatives)], dim=1)
+    log_normaliser = torch.logsumexp(logits, dim=1)
+    losses = log_normaliser - logits[:, 0]
+    if label_smoothing == 0.0:
+        return losses
+    counted = torch.isfinite(logits)
+    uniform = log_normaliser - logits.masked_fill(~counted, 0.0).sum(dim=1) / counted.sum(dim=1)
+    return (1.0 - label_smoothing) * losses + label_smoothing * uniform
+
+
+def binary_from_logits(positive: Tensor, *negatives: Tensor) -> Tensor:
+    """The binary cross-entropy of every probability of an anchor's softmax, as the authors of DCLR train it.
+
+    With q the softmax over the positive's logit and those of all K_i negatives that count::
+
+        loss_i = -( log q_i+ + sum_k log(1 - q_ik) ) / (K_i + 1)
+
+    `info_nce_from_logits` is ``-log q_i+`` alone. The paper (Zhou et al. 2022, arXiv:2205.00656) has that loss with
+    weights; the binary one is in its code. A logit of minus infinity is left out.
+
+    Args:
+        positive: (N,) logits of the positives, already divided by the temperature.
+        negatives: (N, K) logits of each source of negatives.
+
+    Returns:
+        (N,) losses.
+
+    Example:
+        >>> binary_from_logits(torch.zeros(2), torch.tensor([[0.0], [-torch.inf]]))  # q = 1/2, 1/2; q = 1
+        tensor([0.6931, -0.0000])
+    """
+    logits = torch.cat([at_least_float32(positive).unsqueeze(1), *(at_least_float32(n) for n in negatives)], dim=1)
+    log_probabilities = torch.log_softmax(logits, dim=1)
+    below_one = log_probabilities[:, 1:].clamp(max=-torch.finfo(logits.dtype).tiny)  # log(1 - q) of q = 1 is infinite
+    rejected = (-torch.expm1(below_one)).log()  # 0 where q = 0
+    return -(log_probabilities[:, 0] + rejected.sum(dim=1)) / torch.isfinite(logits).sum(dim=1)
+
 
 TILE_BYTES = 16 * 2**20
 Directions = Literal["rows", "columns", "both"]
@@ -107,3 +232,206 @@ def _mean_similarity(columns: Sequence[LogitColumns], temperature: float) -> Ten
 def _count_duplicates(columns: Sequence[LogitColumns], device: torch.device) -> Tensor:
     counts = [c.duplicates.sum() for c in columns if c.duplicates is not None]
     return torch.stack(counts).sum().float() if counts else torch.zeros((), device=device)
+
+
+_NO_VECTORS = "objective.matryoshka: {} gives similarities, not vectors that can be truncated; leave one of them out"
+
+
+class MatryoshkaSettings(Settings):
+    """Settings of `Matryoshka`.
+
+    Attributes:
+        dimensions: lengths of the nested vectors, in any order; the full vector is always included.
+        weights: the weight of each of ``dimensions``; the full vector has weight 1. Unset: 1 each.
+    """
+
+    dimensions: tuple[int, ...] = Field(min_length=1)
+    weights: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        if min(self.dimensions) < 1 or len(set(self.dimensions)) < len(self.dimensions):
+            raise ValueError("dimensions are whole numbers from 1, each once")
+        if self.weights is not None:
+            if len(self.weights) != len(self.dimensions):
+                raise ValueError(f"{len(self.weights)} weights for {len(self.dimensions)} dimensions")
+            if not all(0 < weight < float("inf") for weight in self.weights):
+                raise ValueError("weights are above 0 and finite")
+        return self
+
+
+@dataclass(frozen=True)
+class Matryoshka:
+    """Contrasts the full vectors and their first dimensions (Kusupati et al. 2022, arXiv:2205.13147, eq. 1).
+
+    With L_m the contrastive loss of all vectors truncated to their first m dimensions (and normalised, where the
+    similarity is the cosine), d their length, and c_d = 1::
+
+        loss = sum_{m in dimensions + d} c_m L_m / sum_m c_m
+
+    The paper sums without dividing: here the loss, and with it the weight of other terms and of clipping, stays that of
+    one contrast. The columns of every negative source are truncated: queues, layers, generated ones. Terms see full
+    vectors.
+
+    Attributes:
+        dimensions: the lengths m, without d.
+        weights: c_m of each.
+
+    Example:
+        >>> from opencse.objective.columns import Own, Scoring
+        >>> vectors, scoring = torch.eye(4), Scoring(temperature=1.0, mask_duplicates=False)
+        >>> positives = Pairs(vectors, vectors, scoring)
+        >>> in_batch = VectorColumns(vectors, vectors, scoring, own=Own(excluded=True))
+        >>> nested = Matryoshka(dimensions=(2,), weights=(1.0,))  # vectors 3 and 4 are zero in two dimensions
+        >>> nested.contrast(positives, [in_batch], [[0]], label_smoothing=0.0, tile_bytes=2**20).loss
+        tensor(0.9043)
+    """
+
+    dimensions: tuple[int, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def of(cls, settings: MatryoshkaSettings) -> Matryoshka:
+        """Makes a `Matryoshka` from its settings."""
+        return cls(settings.dimensions, settings.weights or (1.0,) * len(settings.dimensions))
+
+    def check(self, dimension: int) -> None:
+        """Refuses lengths that vectors of ``dimension`` dimensions do not have.
+
+        Raises:
+            UserError: naming them.
+        """
+        if max(self.dimensions) >= dimension:
+            raise UserError(
+                f"objective.matryoshka.dimensions: {max(self.dimensions)} is not below the {dimension} dimensions of "
+                "this encoder, which are always included; give smaller ones"
+            )
+
+    def check_contrast(self, negatives: Sequence[ComposedSource], *, learned_temperature: bool) -> None:
+        """Refuses a contrast whose vectors cannot be truncated.
+
+        Args:
+            negatives: the sources of the objective.
+            learned_temperature: whether its temperature is trained.
+
+        Raises:
+            UserError: in one line.
+        """
+        if not negatives:
+            raise UserError("objective.matryoshka needs at least one negative source; add one, or leave it out")
+        if learned_temperature:
+            raise UserError(
+                "objective.matryoshka normalises truncated vectors again, which undoes objective.learned_temperature; "
+                "leave one of them out"
+            )
+        for source in negatives:
+            if source.gives_logits:
+                raise UserError(_NO_VECTORS.format(source.name))
+
+    def contrast(
+        self,
+        positive: Pairs,
+        negatives: Sequence[AnyColumns],
+        averaged: Sequence[Sequence[int]],
+        *,
+        loss: ContrastLoss = "softmax",
+        label_smoothing: float,
+        tile_bytes: int,
+    ) -> Contrast:
+        """The weighted mean of the losses; the figures are those of the full vectors. See `contrast`."""
+
+        def truncated(length: int | None) -> Contrast:
+            return contrast(
+                _pairs(positive, length),
+                [_columns(columns, length) for columns in negatives],
+                averaged,
+                loss=loss,
+                label_smoothing=label_smoothing,
+                tile_bytes=tile_bytes,
+            )
+
+        full = truncated(None)
+        nested = [weight * truncated(length).loss for length, weight in zip(self.dimensions, self.weights, strict=True)]
+        return replace(full, loss=torch.stack([full.loss, *nested]).sum() / (1 + sum(self.weights)))
+
+
+def _pairs(pairs: Pairs, length: int | None) -> Pairs:
+    return replace(pairs, left=pairs.left[:, :length], right=pairs.right[:, :length])
+
+
+def _columns(columns: AnyColumns, length: int | None) -> AnyColumns:
+    if length is None:
+        return columns
+    if not isinstance(columns, VectorColumns):
+        raise UserError(_NO_VECTORS.format("a negative source"))
+    return replace(columns, left=columns.left[:, :length], right=columns.right[:, :length])
+
+
+class LearnedTemperature(nn.Module):
+    """Multiplies every logit of a contrast by ``exp(s)``, where s is trained (CLIP; CT-improved).
+
+    With the similarity sim of the objective::
+
+        logit = sim(a, b) * exp(s),     s = log(1 / temperature) at the start
+
+    The factor goes into the left vectors, so that batches that are contrasted tile by tile have its gradient too. The
+    log of a run has ``temperature``, which is exp(-s). Weight decay leaves s alone.
+
+    Example:
+        >>> learned = LearnedTemperature(0.05, "cosine")
+        >>> round(learned.scale.item(), 4)
+        20.0
+
+    Args:
+        temperature: at the start.
+        similarity: of the objective.
+        mask_duplicates: of the objective.
+    """
+
+    def __init__(self, temperature: float, similarity: SimilarityKind, *, mask_duplicates: bool = True) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(math.log(1 / temperature)))
+        self.similarity = similarity
+        self.scoring = Scoring(similarity, 1.0, mask_duplicates)
+
+    @property
+    def scale(self) -> Tensor:
+        """exp(s), a scalar with gradient."""
+        return self.log_scale.exp()
+
+    def scaled(self, positive: Pairs, columns: Sequence[AnyColumns]) -> tuple[Pairs, list[AnyColumns]]:
+        """The positives and the columns, made with temperature 1, with their logits multiplied by ``exp(s)``."""
+        scale = self.scale
+        left_of: dict[int, Tensor] = {}
+        right_of: dict[int, Tensor] = {}
+        scoring: Scoring = replace(self.scoring, similarity="dot")
+
+        def plain(vectors: Tensor) -> Tensor:
+            raised = at_least_float32(vectors)
+            return functional.normalize(raised, dim=-1) if self.similarity == "cosine" else raised
+
+        def left(vectors: Tensor) -> Tensor:
+            if id(vectors) not in left_of:  # a tensor that several sources read stays one
+                left_of[id(vectors)] = plain(vectors) * scale
+            return left_of[id(vectors)]
+
+        def right(vectors: Tensor) -> Tensor:
+            if id(vectors) not in right_of:
+                right_of[id(vectors)] = plain(vectors)
+            return right_of[id(vectors)]
+
+        scaled: list[AnyColumns] = []
+        for source in columns:
+            if isinstance(source, VectorColumns):
+                scaled.append(
+                    replace(
+                        source,
+                        left=left(source.left),
+                        right=right(source.right),
+                        scoring=scoring,
+                        stretch=scale.detach(),  # near columns have the same weights at any scale
+                    )
+                )
+            else:
+                scaled.append(replace(source, logits=at_least_float32(source.logits) * scale))
+        return replace(positive, left=left(positive.left), right=right(positive.right), scoring=scoring), scaled

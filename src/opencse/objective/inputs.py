@@ -16,7 +16,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import HardNegatives
 from opencse.objective.vectors.step import Request, StepInputs
 from opencse.objective.views.base import ChangesTokens, DerivesPositives
-from opencse.objective.views.drawn import DrawsTexts
+from opencse.objective.views.spans import DrawsTexts
 from opencse.streams import Stream
 from opencse.text.corpus import Corpus
 from opencse.text.labels import LabelKind

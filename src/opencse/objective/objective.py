@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -19,25 +20,106 @@ from opencse.objective.arguments import (
     require_read,
     require_values,
 )
-from opencse.objective.columns import AnyColumns, Scoring
+from opencse.objective.columns import AnyColumns, Pairs, Scoring
 from opencse.objective.context import Context
-from opencse.objective.contrast import TILE_BYTES, Contrast, ContrastLoss, Directions, Partition, contrast
-from opencse.objective.learned_temperature import LearnedTemperature
-from opencse.objective.losses.similarity import SimilarityKind
-from opencse.objective.matryoshka import Matryoshka
+from opencse.objective.contrast import (
+    TILE_BYTES,
+    Contrast,
+    ContrastLoss,
+    Directions,
+    LearnedTemperature,
+    Matryoshka,
+    Partition,
+    contrast,
+)
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Part
-from opencse.objective.positive import Positive
 from opencse.objective.registry import build
 from opencse.objective.settings import ObjectiveSettings, SavedEncoder
-from opencse.objective.step_losses import StepLosses
+from opencse.objective.sides.base import Sides
+from opencse.objective.sides.kinds import Views
+from opencse.objective.similarity import SimilarityKind
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.chunks import RowDisturb
 from opencse.objective.vectors.represent import Passes
+from opencse.objective.vectors.requests import Scores
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.objective.views.base import View
+from opencse.objective.views.base import SentenceView, View
 from opencse.streams import seed_of
 from opencse.text.labels import LabelKind
+
+
+@dataclass(frozen=True)
+class StepLosses:
+    """The weighted losses of a step, whose sum is minimised, and its figures for the log."""
+
+    losses: dict[str, Tensor]
+    report: dict[str, Tensor]
+
+    @property
+    def total(self) -> Tensor:
+        """The scalar to differentiate."""
+        return torch.stack(list(self.losses.values())).sum()
+
+    def detached(self) -> StepLosses:
+        """The same without gradients."""
+        return StepLosses({name: loss.detach() for name, loss in self.losses.items()}, self.report)
+
+    @classmethod
+    def mean(cls, outcomes: Sequence[StepLosses]) -> StepLosses:
+        """The mean of each loss and each figure over the batches of a step."""
+        if len(outcomes) == 1:
+            return outcomes[0]
+        first = outcomes[0]
+        return cls(
+            {name: torch.stack([o.losses[name] for o in outcomes]).mean() for name in first.losses},
+            {name: torch.stack([o.report[name] for o in outcomes]).mean() for name in first.report},
+        )
+
+
+@dataclass(frozen=True)
+class Positive:
+    """The vectors that the positive's similarity is taken between, and how much it counts.
+
+    Example:
+        >>> import torch
+        >>> Positive(copies=2).pairs(Representations.of(torch.eye(2), torch.eye(2)), Scoring()).similarity()
+        tensor([1., 1.])
+
+    Attributes:
+        of: gives the two vectors; by default the two views.
+        scale: multiplies the positive's logit, in the numerator and the denominator.
+        copies: how often the positive is in its denominator.
+        least_score: a pair of a lower score has no loss of its own; None if every pair is a positive.
+    """
+
+    of: Sides = field(default_factory=Views)
+    scale: float = 1.0
+    copies: int = 1
+    least_score: float | None = None
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """What its sides read, and the scores of the pairs if they count."""
+        return {*self.of.reads, *([] if self.least_score is None else [Scores()])}
+
+    def check(self, view: View) -> None:
+        """Refuses to compare a text with itself where ``view`` has another text as its positive.
+
+        Raises:
+            UserError: in one line.
+        """
+        if len(set(self.of.texts)) == 1 and not isinstance(view, SentenceView):
+            raise UserError(
+                f"objective.positive.of = {self.of.kind} compares a text with itself, so the second text of the view "
+                f"{view.kind} would be no positive; choose other vectors, or a view of single sentences"
+            )
+
+    def pairs(self, reps: Representations, scoring: Scoring) -> Pairs:
+        """The positives of a step."""
+        first, second = self.of.of(reps, lambda: self.of.noise(reps))
+        counted = None if self.least_score is None else reps[Scores()] >= self.least_score
+        return Pairs(first, second, scoring, self.scale, self.copies, counted)
 
 
 class Objective(nn.Module):
@@ -49,8 +131,8 @@ class Objective(nn.Module):
     Example:
         >>> import torch
         >>> from opencse.objective.negatives.in_batch import InBatch
-        >>> from opencse.objective.terms.dcl import DCL
-        >>> from opencse.objective.views.dropout import Dropout
+        >>> from opencse.objective.terms.dimensions import DCL
+        >>> from opencse.objective.views.plain import Dropout
         >>> objective = Objective(Dropout(), negatives=[InBatch()], terms=[DCL()])
         >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
         >>> losses = objective(Representations.of(views, views))

@@ -77,7 +77,7 @@ class Part(nn.Module):
 
     @property
     def networks(self) -> Sequence[nn.Module]:
-        """Its trained networks that `compute` runs over the rows of a step by `opencse.objective.vectors.network`.
+        """Its trained networks that `compute` runs over the rows of a step by `opencse.objective.vectors.chunks`.
 
         Several processes share the rows, so the gradients of these weights are added up. The part's other weights see
         all vectors in every process, so their gradients are averaged.
@@ -88,7 +88,7 @@ class Part(nn.Module):
         """Runs the part's own networks on a step, once its vectors are known; None by default.
 
         It is called with gradient and in the precision of the step, and may call
-        `opencse.objective.vectors.network.through`, which works in the step's chunks and processes. The part reads the
+        `opencse.objective.vectors.chunks.through`, which works in the step's chunks and processes. The part reads the
         result as ``reps.computed[self.name]``; a tensor is detached after the backward pass.
 
         Args:

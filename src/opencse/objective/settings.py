@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from opencse.objective.contrast import TILE_BYTES, ContrastLoss, Directions, Partition
-from opencse.objective.losses.similarity import SimilarityKind
-from opencse.objective.matryoshka import MatryoshkaSettings
+from opencse.objective.contrast import TILE_BYTES, ContrastLoss, Directions, MatryoshkaSettings, Partition
 from opencse.objective.registry import PartOf
 from opencse.objective.sides.base import SidesSettings
+from opencse.objective.similarity import SimilarityKind
 from opencse.settings import PartSettings, Settings
 
 SavedEncoder = Literal["first", "second", "better"]

@@ -11,7 +11,7 @@ from opencse.errors import UserError
 from opencse.numerals import number_of
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.views.drawn import DrawsTexts
+from opencse.objective.views.spans import DrawsTexts
 from opencse.recipes.data_sets import DataSetSettings, check_data_sets
 from opencse.recipes.recipe import Recipe, load_recipe
 from opencse.streams import seed_of

@@ -20,7 +20,7 @@ from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import LmHead, Masked
 from opencse.objective.views.base import ChangesTokens
-from opencse.objective.views.drawn import DrawsTexts
+from opencse.objective.views.spans import DrawsTexts
 from opencse.processes import Processes
 from opencse.progress import Counted, Progress
 from opencse.recipes.recipe import Recipe

@@ -14,8 +14,7 @@ from opencse.kernels.precision import Precision
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.token_weights import TokenWeights
 from opencse.numerals import number_of
-from opencse.objective.named_models import hash_named_models
-from opencse.objective.part_code import code_of_parts
+from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
 from opencse.runs.data_sets import PreparedSet, fingerprint_of_texts

@@ -10,8 +10,7 @@ from opencse.adapting.dev_choice import load_selector
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
 from opencse.evaluation.suite import OpenSuite
-from opencse.objective.named_models import hash_named_models
-from opencse.objective.part_code import code_of_parts
+from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.recipes.comparing import OtherSetting, other_setting
 from opencse.recipes.overrides import flatten
 from opencse.runs.record import changed_files

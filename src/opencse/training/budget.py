@@ -11,8 +11,7 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.precision import Precision
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.vectors.chunks import Chunks
-from opencse.objective.vectors.generator import seeded
+from opencse.objective.vectors.chunks import Chunks, seeded
 from opencse.processes import Processes
 from opencse.text.tokenizer import Tokens
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from opencse import io
 from opencse.crash_safe import folder_versions, replace_folder, settle_folder
 from opencse.errors import UserError, reason
-from opencse.objective.vectors.generator import random_state, restore
+from opencse.objective.vectors.chunks import random_state, restore
 from opencse.training.optimizer import trained_weights
 
 CHECKPOINT = "checkpoint"

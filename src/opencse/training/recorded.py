@@ -16,8 +16,7 @@ from torch import Tensor
 
 from opencse.errors import reason, shortened
 from opencse.objective.objective import Objective
-from opencse.objective.vectors.chunks import Chunks
-from opencse.objective.vectors.generator import random_state, restore
+from opencse.objective.vectors.chunks import Chunks, random_state, restore
 from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Say
 from opencse.text.tokenizer import Tokens

@@ -12,8 +12,7 @@ from opencse.kernels.padded import MULTIPLE
 from opencse.kernels.precision import Precision
 from opencse.kernels.states import ON_GPU
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective
-from opencse.objective.step_losses import StepLosses
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.processes import Processes

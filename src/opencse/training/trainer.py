@@ -16,8 +16,7 @@ from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.kernels.precision import Precision
 from opencse.numerals import number_of
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective
-from opencse.objective.step_losses import StepLosses
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from opencse.objective.objective import Objective
-from opencse.objective.step_losses import StepLosses
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.training.optimizer import trained_weights
 from opencse.training.step import Step

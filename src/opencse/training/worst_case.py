@@ -13,10 +13,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from opencse.objective.noise import standard_normal
-from opencse.objective.vectors.chunks import RowDisturb
-from opencse.objective.vectors.disturbance import GradientWatch, RowNoise
-from opencse.objective.vectors.generator import random_state, restore
+from opencse.objective.similarity import standard_normal
+from opencse.objective.vectors.chunks import RowDisturb, random_state, restore
+from opencse.objective.vectors.represent import GradientWatch, RowNoise
 from opencse.settings import PartSettings
 
 T = TypeVar("T")

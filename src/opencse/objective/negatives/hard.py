@@ -13,7 +13,7 @@ from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
 from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
-from opencse.objective.teachers.guide import Guide, GuideSettings
+from opencse.objective.teachers.teacher import Guide, GuideSettings
 from opencse.objective.vectors.requests import HardNegatives, Sentences
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings
@@ -35,7 +35,7 @@ class Hard(NegativeSource):
     The authors' code takes log(alpha) itself as its setting (0 there is ``alpha = 1`` here); here the
     logarithm is taken inside. A hard negative that is the same text as anchor i or its positive is left
     out of row i (unless ``mask_duplicates`` is off); with ``guide`` also one that a teacher takes for too near to
-    anchor i, its own among them (`opencse.objective.teachers.guide`).
+    anchor i, its own among them (`opencse.objective.teachers.teacher`).
 
     Example:
         >>> import torch

@@ -17,8 +17,8 @@ from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.registry import build
 from opencse.objective.sides.base import Sides, SidesSettings
-from opencse.objective.sides.views import Views
-from opencse.objective.teachers.guide import Guide, GuideSettings
+from opencse.objective.sides.kinds import Views
+from opencse.objective.teachers.teacher import Guide, GuideSettings
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
 
@@ -39,7 +39,7 @@ class InBatch(NegativeSource):
 
     An example whose anchor or positive is the same text as anchor i or its positive is left out of row i
     (unless ``mask_duplicates`` is off): it would be pushed away from itself. With ``guide``, so is one that a teacher
-    takes for too near to anchor i (`opencse.objective.teachers.guide`); the log then has ``guide_masked``, how many
+    takes for too near to anchor i (`opencse.objective.teachers.teacher`); the log then has ``guide_masked``, how many
     examples that are per anchor.
 
     Example:

@@ -18,6 +18,20 @@ from opencse.text.negation import negated
 from opencse.text.template import Frame, Template
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
+
+def valid_template(value: str) -> str:
+    """A template of a part's settings, as it is.
+
+    Raises:
+        ValueError: if it has no slot, or several.
+    """
+    try:
+        Template(value)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
 Rewriting = Literal["none", "negated"]
 """What happens to the text itself."""
 

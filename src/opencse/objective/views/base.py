@@ -16,8 +16,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.context import Context
 from opencse.objective.part import Part
-from opencse.objective.vectors.disturbance import RowNoise
-from opencse.objective.vectors.represent import Passes
+from opencse.objective.vectors.represent import Passes, RowNoise
 from opencse.objective.vectors.requests import Means
 from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings

@@ -9,9 +9,8 @@ import numpy as np
 from pydantic import field_validator
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.objective.context import Context
-from opencse.objective.vectors.rewritten import add_template, moved_to, require_template
+from opencse.objective.vectors.rewritten import add_template, moved_to, require_template, valid_template
 from opencse.objective.views.base import ChangesTokens, SentenceView
 from opencse.settings import PartSettings
 from opencse.text.template import Frame, Template
@@ -75,16 +74,3 @@ class Templates(ChangesTokens, SentenceView):
             raise RuntimeError("the templates view was not begun, so it does not know its template")
         tokenizer, frame, longest = self._other
         return [moved_to(text.ids, tokenizer, frame, longest) for text in texts]
-
-
-def valid_template(value: str) -> str:
-    """A template of a part's settings, as it is.
-
-    Raises:
-        ValueError: if it has no slot, or several.
-    """
-    try:
-        Template(value)
-    except UserError as error:
-        raise ValueError(str(error)) from None
-    return value
