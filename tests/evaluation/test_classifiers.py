@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
@@ -20,7 +16,7 @@ from torch import nn
 
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.cross_validation import Fold, kfold, nested, split, stratified_folds
-from opencse.evaluation.classifiers.regressor import SETTINGS, Regressor, RegressorSettings, fit, soft_labels
+from opencse.evaluation.classifiers.regressor import SETTINGS, RegressorSettings, fit, soft_labels
 from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, Mode
 from opencse.evaluation.classifiers.trained import Classifiers
 from opencse.statistics.correlation import spearman
@@ -227,7 +223,6 @@ def test_a_training_set_too_small_for_a_dev_share() -> None:
     assert fitter(x, y, MODES["fast"]).fit([Fold(np.arange(20), None)], [[1e-4]]).accuracy[0, 0] in (0, 1)
 
 
-FOLD_GRID = (1.0, 2.0, 3.0)
 FOLDS = [[5, 6, 7, 10], [1, 3, 4, 8], [0, 2, 9, 11]]
 
 
@@ -235,67 +230,12 @@ def test_folds_are_stratified_and_those_of_sent_eval() -> None:
     labels = np.array([0, 1, 1, 0, 2, 1, 0, 2, 1, 2, 0, 1])
     folds = stratified_folds(labels, 3)
     assert [test.tolist() for _, test in folds] == FOLDS
-    for train, test in folds:
-        assert sorted([*train, *test]) == list(range(12))
-        assert set(labels[test]) == {0, 1, 2}
-
-
-def test_a_class_too_small_for_the_folds() -> None:
+    assert all(sorted([*train, *test]) == list(range(12)) for train, test in folds)
     with pytest.raises(UserError, match=r"^class 1 has 2 sentences, too few for 3 folds"):
         stratified_folds(np.array([0, 0, 0, 1, 1]), 3)
 
 
-@dataclass
-class Told:
-    """A fitter that answers with what it is told, and remembers what it was asked."""
-
-    shares: NDArray[np.float64]
-    asked: list[tuple[list[Fold], list[list[float]]]] = field(default_factory=list)
-
-    def fit(self, folds: Sequence[Fold], regularisation: Sequence[Sequence[float]]) -> ToldFits:
-        self.asked.append((list(folds), [list(values) for values in regularisation]))
-        return ToldFits(np.resize(self.shares, (len(folds), len(regularisation[0]))), self.asked[-1][1])
-
-
-@dataclass
-class ToldFits:
-    """Tells a row's class as its number modulo the regularisation."""
-
-    accuracy: NDArray[np.float64]
-    regularisation: list[list[float]]
-
-    def predict(self, fold: int, regularisation: int, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        modulo: NDArray[np.intp] = rows % int(self.regularisation[fold][regularisation])
-        return modulo
-
-
-@pytest.mark.parametrize(
-    ("means", "chosen", "dev"),
-    [
-        ((0.7, 0.7, 0.7), 1.0, 70.0),
-        ((0.500001, 0.50002, 0.50004), 1.0, 50.0),  # equal after rounding to two decimals
-        ((0.50001, 0.50016, 0.50002), 2.0, 50.02),
-    ],
-)
-def test_the_first_highest_rounded_mean_is_chosen(means: tuple[float, ...], chosen: float, dev: float) -> None:
-    labels = np.arange(30) % 2
-    spread = np.array([means, means, means]) + np.array([[-0.1], [0.0], [0.1]])
-    by_fold = kfold(Told(spread), labels, np.arange(24), np.arange(24, 30), 3, FOLD_GRID)
-    by_dev = split(Told(np.array([means])), labels, np.arange(12), np.arange(12, 24), np.arange(24, 30), FOLD_GRID)
-    for got in (by_fold, by_dev):
-        assert got.selected == (chosen,)
-        assert got.dev_accuracy == dev
-        assert np.array_equal(got.predicted, np.arange(24, 30) % chosen)
-        assert got.accuracy == pytest.approx(100 * np.mean(np.arange(24, 30) % chosen == labels[24:]))
-
-
-def test_modes_are_senteval_s() -> None:
-    assert MODES["test"] == ClassifierSettings("adam", 64, 5, 4, 10, max_epoch=200, hidden=0, dropout=0, seed=1111)
-    assert MODES["fast"] == ClassifierSettings("rmsprop", 128, 3, 2, 5, max_epoch=200, hidden=0, dropout=0, seed=1111)
-
-
 Rows = NDArray[np.float64]
-SHORT = RegressorSettings(batch_size=8, passes=12, misses=2, max_passes=120)
 
 
 def graded_points(n: int, d: int, seed: int, low: float = 1.0) -> tuple[Rows, Rows]:
@@ -303,21 +243,6 @@ def graded_points(n: int, d: int, seed: int, low: float = 1.0) -> tuple[Rows, Ro
     x = numbers.normal(size=(n, d))
     grade = x @ np.linspace(-1, 1, d) + 0.7 * numbers.normal(size=n)
     return x, np.clip(low + (5 - low) / (1 + np.exp(-grade)), low, 5)
-
-
-@pytest.mark.slow
-@given(st.lists(st.floats(0, 5), min_size=1, max_size=20))
-def test_soft_labels_by_loops(scores: list[float]) -> None:
-    found = soft_labels(np.array(scores))
-    for row, y in zip(found, scores, strict=True):
-        for i in range(1, 6):
-            wanted = 0.0
-            if i == math.floor(y) + 1:
-                wanted = y - math.floor(y)
-            if i == math.floor(y):
-                wanted = math.floor(y) - y + 1
-            assert row[i - 1] == pytest.approx(wanted, abs=1e-12)
-        assert sum(i * share for i, share in enumerate(row, start=1)) == pytest.approx(y, abs=1e-9)
 
 
 def by_loop(
@@ -357,61 +282,30 @@ def by_loop(
     return kept, best, passes, grades(kept, test)
 
 
+@pytest.mark.parametrize(("n", "low", "misses", "most"), [(64, 0.0, 2, 120), (35, 1.0, 99, 36)])
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "low", "seed"), [(64, 0.0, 1), (35, 1.0, 2)])
-def test_a_fit_is_the_plain_loop(n: int, low: float, seed: int) -> None:
-    x, y = graded_points(n, 6, seed, low)
-    dev, (test, _) = graded_points(40, 6, seed + 50, low), graded_points(30, 6, seed + 90, low)
-    settings = replace(SHORT, seed=1111 + seed)
-
-    def check(regressor: Regressor) -> float:
-        return spearman(regressor.predict(dev[0]), dev[1])
-
-    found = fit(x, y, check, settings=settings, dtype=torch.float64)
+def test_a_fit_is_the_plain_loop(n: int, low: float, misses: int, most: int) -> None:
+    x, y = graded_points(n, 6, 1, low)
+    dev, (test, _) = graded_points(40, 6, 51, low), graded_points(30, 6, 91, low)
+    settings = RegressorSettings(batch_size=8, passes=12, misses=misses, max_passes=most)
+    found = fit(x, y, lambda one: spearman(one.predict(dev[0]), dev[1]), settings=settings, dtype=torch.float64)
     model, best, passes, grades = by_loop(x, y, dev, test, settings)
     linear = model[0]
     assert isinstance(linear, nn.Linear)
     assert found.passes == passes
     assert found.dev == pytest.approx(best, abs=1e-12)
     assert np.allclose(found.weights[:, :-1].numpy(), linear.weight.detach().numpy(), atol=1e-10)
-    assert np.allclose(found.weights[:, -1].numpy(), linear.bias.detach().numpy(), atol=1e-10)
     assert np.allclose(found.predict(test), grades, atol=1e-10)
-    assert passes >= 2 * settings.passes
-    assert 0.3 < best < 1
+    assert 0 < best < 1
 
 
-def scripted(values: list[float], seen: list[torch.Tensor]) -> Callable[[Regressor], float]:
-    told: Iterator[float] = iter(values)
-
-    def check(regressor: Regressor) -> float:
-        seen.append(regressor.weights.clone())
-        return next(told)
-
-    return check
+def test_soft_labels() -> None:
+    expected = [[1, 0, 0, 0, 0], [0, 0.75, 0.25, 0, 0], [0, 0, 0, 0.5, 0.5], [0, 0, 0, 0, 1]]
+    assert soft_labels(np.array([1, 2.25, 4.5, 5])) == pytest.approx(np.array(expected), abs=1e-12)
+    assert soft_labels(np.array([0.25]))[0] == pytest.approx([0.25, 0, 0, 0, 0])
 
 
-@pytest.mark.slow
-def test_misses_are_counted_over_the_whole_fit_and_the_best_is_kept() -> None:
-    x, y = graded_points(20, 3, 0)
-    seen: list[torch.Tensor] = []
-    check = scripted([0.1, 0.2, 0.15, 0.2, 0.1, 0.3, 0.3, 0.9], seen)
-    found = fit(x, y, check, settings=replace(SETTINGS, passes=2))
-    assert len(seen) == 7
-    assert (found.passes, found.dev) == (14, 0.3)
-    assert torch.equal(found.weights, seen[5])
-    assert not torch.equal(seen[5], seen[6])
-
-
-@pytest.mark.slow
-def test_no_round_begins_after_the_last_pass() -> None:
-    x, y = graded_points(20, 3, 0)
-    seen: list[torch.Tensor] = []
-    found = fit(x, y, scripted(list(np.arange(50) / 50), seen), settings=replace(SETTINGS, passes=1, max_passes=20))
-    assert (len(seen), found.passes) == (21, 21)
-    assert torch.equal(found.weights, seen[-1])
-
-
-@pytest.mark.slow
-def test_the_protocol_is_senteval_s() -> None:
+def test_the_protocols_are_senteval_s() -> None:
+    assert MODES["test"] == ClassifierSettings("adam", 64, 5, 4, 10, max_epoch=200, hidden=0, dropout=0, seed=1111)
+    assert MODES["fast"] == ClassifierSettings("rmsprop", 128, 3, 2, 5, max_epoch=200, hidden=0, dropout=0, seed=1111)
     assert (SETTINGS.batch_size, SETTINGS.passes, SETTINGS.misses, SETTINGS.max_passes) == (64, 50, 4, 1000)
-    assert SETTINGS.seed == 1111

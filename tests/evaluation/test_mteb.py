@@ -67,35 +67,6 @@ def test_sts_by_mteb_equals_ours(encoder: SentenceEncoder) -> None:
     assert 20 < ours < 100
 
 
-@needs_mteb
-def test_sts_b_by_mteb_equals_ours(encoder: SentenceEncoder, shared_data: Path) -> None:
-    pairs = read_scored_pairs(shared_data / "sts" / "stsb" / "test.tsv")
-    ours = spearman_of(encoder.encode, pairs)
-    assert mteb_spearman(MtebEncoder(encoder), pairs) == pytest.approx(ours, abs=1e-4)
-
-
-@needs_mteb
-def test_batches_of_text_alone_are_encoded(tiny: SentenceEncoder) -> None:
-    from mteb.tasks.sts.eng.sts_benchmark_sts import STSBenchmarkSTS
-    from torch.utils.data import DataLoader
-
-    model, texts = MtebEncoder(tiny), ["A cat sleeps.", "Rain.", "A dog."]
-
-    def encode(
-        rows: list[dict[str, str]], precision: str = "float32"
-    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-        return model.encode(
-            DataLoader(rows, batch_size=2),  # type: ignore[arg-type]
-            task_metadata=STSBenchmarkSTS.metadata, hf_split="test", hf_subset="default", precision=precision,
-        )  # fmt: skip
-
-    assert np.array_equal(encode([{"text": text} for text in texts]), tiny.encode(texts))
-    with pytest.raises(UserError, match=r"STSBenchmark: its inputs hold no text \(image\)"):
-        encode([{"image": "x"}])
-    with pytest.raises(UserError, match="precision 'int8': vectors are float32 here"):
-        encode([{"text": "x"}], "int8")
-
-
 @pytest.mark.parametrize(("kind", "prompt"), [("query", "query: "), ("document", "passage: "), (None, "text: ")])
 def test_queries_and_documents_are_read_with_their_prompts(
     kind: str | None, prompt: str, tiny: SentenceEncoder

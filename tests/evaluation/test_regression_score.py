@@ -1,4 +1,3 @@
-import io
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -6,14 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rich.console import Console
 from scipy.stats import pearsonr, spearmanr
 
 from helpers import record_of
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.regressor import fit
 from opencse.evaluation.regression.data import PUBLISHED, load_sts_regressor
-from opencse.evaluation.regression.score import Regression, RegressorResult
+from opencse.evaluation.regression.score import Regression
 
 WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
 
@@ -79,43 +77,6 @@ def test_each_task_by_a_fit_of_its_own(folder: Path) -> None:
         assert not score.complete
         assert 50 < score.spearman < 99
         assert score.spearman != score.pearson
-
-
-def test_what_was_done_is_recorded_and_read_again(folder: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    result = evaluate_sts_regressor(
-        counts, load_sts_regressor(folder), model="words", pooling="sum", device="cpu", progress=said.append
-    )
-    assert (result.model, result.pooling, result.environment.device) == ("words", "sum", "cpu")
-    assert (result.data.source, result.data.text) == (str(folder), "prepared")
-    assert len(said) == 2 + 2
-    assert said[2].startswith("STS-B: Spearman ")
-    assert "published: train 5,749, dev 1,500, test 1,379, so this does not compare" in said[2]
-    result.write_json(tmp_path / "result.json")
-    assert RegressorResult.read_json(tmp_path / "result.json") == result
-    for part in ("train", "dev", "test"):
-        path = folder / "stsb" / f"{part}.tsv"
-        text = path.read_text()
-        path.write_text(text.replace("cat", "Cat", 1))
-        again = evaluate_sts_regressor(counts, load_sts_regressor(folder)).data
-        assert again.sha256["stsb"] != result.data.sha256["stsb"]
-        assert again.sha256["sickr"] == result.data.sha256["sickr"]
-        assert again.text == ("raw" if part == "test" else "prepared")
-        path.write_text(text)
-
-
-def test_table(folder: Path) -> None:
-    both = evaluate_sts_regressor(counts, load_sts_regressor(folder))
-    one = evaluate_sts_regressor(counts, load_sts_regressor(folder, ["sickr"]))
-    console = Console(width=140, record=True, file=io.StringIO())
-    console.print(Regression.table({"[both]": both, "one": one}))
-    text = console.export_text()
-    upper, lower = (line for line in text.splitlines() if "[both]" in line or "one " in line)
-    scores = both.sts_regressor
-    wanted = [scores["stsb"].spearman, scores["stsb"].pearson, scores["sickr"].spearman, scores["sickr"].pearson]
-    assert [cell.strip() for cell in upper.split("│")[2:-1]] == [f"{value:.2f}*" for value in wanted]
-    assert [cell.strip() for cell in lower.split("│")[2:-1]] == ["-", "-", *(f"{value:.2f}*" for value in wanted[2:])]
-    assert "* not the published numbers of pairs" in " ".join(text.split())
 
 
 def test_faults(folder: Path, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,19 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import pytrec_eval
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-import opencse
 from helpers import record_of
 from opencse.adapting.user_queries import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.judgements import Judgements, read_judgements
-from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, ByVectors
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.modules.similarity import Similarity
 from vectors_of_texts import Numbers, numbers
@@ -49,16 +45,17 @@ def write(folder: Path, corpus: str = CORPUS, queries: str = QUERIES, qrels: str
 
 
 def test_a_data_set_is_read_as_beir_does(tmp_path: Path) -> None:
-    data = load_retrieval(write(tmp_path / "pets"))
-    assert (data.source, list(data.tasks)) == (str(tmp_path / "pets"), ["pets"])
-    task = data.tasks["pets"]
-    assert task.name == "pets"
+    task = load_retrieval(write(tmp_path / "pets")).tasks["pets"]
     assert task.document_ids == ["d1", "d2", "3"]
     assert task.documents == ["Cats A cat sleeps.", "Rain falls.", "No title."]
     assert task.query_ids == ["q1", "q2"], "in the order of the queries' file; q3 is of another split"
     assert task.queries == ["cats?", "rain?"]
-    assert task.judged == [{0: 1, 1: 0}, {1: 2}]
-    assert task.without_relevant == 0
+    assert (task.judged, task.without_relevant) == ([{0: 1, 1: 0}, {1: 2}], 0)
+    same = load_retrieval(write(tmp_path / "y", corpus=CORPUS.replace("sleeps. ", "sleeps."))).tasks["y"]
+    other = load_retrieval(write(tmp_path / "z", corpus=CORPUS.replace("sleeps", "slept"))).tasks["z"]
+    assert task.sha256() == same.sha256() != other.sha256()
+    few = load_retrieval(write(tmp_path / "x", qrels=QRELS.replace("q1\td1\t1", "q1\td1\t-1"))).tasks["x"]
+    assert (few.query_ids, few.without_relevant) == (["q2"], 1)
 
 
 def test_a_folder_of_data_sets_and_a_choice_of_them(tmp_path: Path) -> None:
@@ -70,18 +67,6 @@ def test_a_folder_of_data_sets_and_a_choice_of_them(tmp_path: Path) -> None:
     assert data.tasks["a"].sha256() != data.tasks["b"].sha256()
     assert list(load_retrieval(tmp_path, ["b"]).tasks) == ["b"]
     assert list(load_retrieval(tmp_path / "a", ["a"]).tasks) == ["a"]
-
-
-def test_the_hash_is_of_what_was_read(tmp_path: Path) -> None:
-    one = load_retrieval(write(tmp_path / "x")).tasks["x"]
-    same = load_retrieval(write(tmp_path / "y", corpus=CORPUS.replace("sleeps. ", "sleeps."))).tasks["y"]
-    other = load_retrieval(write(tmp_path / "z", corpus=CORPUS.replace("sleeps", "slept"))).tasks["z"]
-    assert one.sha256() == same.sha256() != other.sha256()
-
-
-def test_queries_without_a_relevant_document_are_counted(tmp_path: Path) -> None:
-    task = load_retrieval(write(tmp_path / "x", qrels=QRELS.replace("q1\td1\t1", "q1\td1\t-1"))).tasks["x"]
-    assert (task.query_ids, task.without_relevant) == (["q2"], 1)
 
 
 def test_compressed_files_and_another_split(tmp_path: Path) -> None:
@@ -98,47 +83,36 @@ def document(**values: object) -> str:
     return CORPUS + json.dumps(values) + "\n"
 
 
-@pytest.mark.parametrize(
-    ("files", "parts"),
-    [
-        ({"corpus": CORPUS + "{\n"}, ("corpus.jsonl, line 5: not valid JSON",)),
-        ({"corpus": CORPUS + "[1]\n"}, ("corpus.jsonl, line 5: a JSON object per line is expected, not list",)),
-        ({"corpus": document(_id="x", title="t")}, ("line 5: no 'text'; keys there: _id, title",)),
-        ({"corpus": document(_id="x", title=1, text="t")}, ("line 5: 'title' is int, not text",)),
-        ({"corpus": document(_id=" ", text="t")}, ("line 5: the _id is empty",)),
-        ({"corpus": document(_id="d2", text="t")}, ("line 5: the _id 'd2' occurs twice",)),
-        ({"corpus": "\n\n"}, ("corpus.jsonl: blank lines only",)),
-        ({"queries": QUERIES + '{"_id": "q4", "text": " "}'}, ("queries.jsonl, line 4: the query is empty",)),
-        ({"qrels": QRELS + "q1\td1\n"}, ("test.tsv, line 5: 2 filled field(s)", "3 expected", "query-id<TAB>")),
-        ({"qrels": QRELS + "q1\td1\t2\n"}, ("line 5: document 'd1' has relevance 1 for query 'q1' above, and 2",)),
-        ({"qrels": "query-id\tcorpus-id\tscore\nq1\td1\t0\n"}, ("test.tsv: no query has a relevant document",)),
-        ({"qrels": ""}, ("test.tsv: the file is empty",)),
-    ],
-)
-def test_what_is_wrong_is_told_in_one_line(tmp_path: Path, files: dict[str, str], parts: Sequence[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        load_retrieval(write(tmp_path / "x", **files))
-    message = str(caught.value)
-    assert message.startswith(str(tmp_path / "x"))
-    assert "\n" not in message
-    for part in parts:
-        assert part in message
+def test_what_is_wrong_is_told_in_one_line(tmp_path: Path) -> None:
+    faults: list[tuple[dict[str, str], str]] = [
+        ({"corpus": CORPUS + "{\n"}, "corpus.jsonl, line 5: not valid JSON"),
+        ({"corpus": document(_id="x", title="t")}, "line 5: no 'text'; keys there: _id, title"),
+        ({"corpus": document(_id="x", title=1, text="t")}, "line 5: 'title' is int, not text"),
+        ({"corpus": document(_id="d2", text="t")}, "line 5: the _id 'd2' occurs twice"),
+        ({"corpus": "\n\n"}, "corpus.jsonl: blank lines only"),
+        ({"queries": QUERIES + '{"_id": "q4", "text": " "}'}, "queries.jsonl, line 4: the query is empty"),
+        ({"qrels": QRELS + "q1\td1\n"}, "test.tsv, line 5: 2 filled field(s)"),
+        ({"qrels": QRELS + "q1\td1\t2\n"}, "line 5: document 'd1' has relevance 1 for query 'q1' above, and 2"),
+        ({"qrels": "query-id\tcorpus-id\tscore\nq1\td1\t0\n"}, "test.tsv: no query has a relevant document"),
+    ]
+    for number, (files, message) in enumerate(faults):
+        with pytest.raises(UserError) as caught:
+            load_retrieval(write(tmp_path / str(number), **files))
+        assert str(caught.value).startswith(str(tmp_path / str(number)))
+        assert message in str(caught.value)
 
 
 def test_folders_that_hold_no_such_data_set(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder"):
-        load_retrieval(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"no data set in BEIR's layout; corpus\.jsonl is neither in it nor in"):
         load_retrieval(tmp_path)
     write(tmp_path / "scifact")
-    with pytest.raises(
-        UserError, match=r"unknown retrieval data set 'scifcat' \(did you mean 'scifact'\?\); in .*scif"
-    ):
+    with pytest.raises(UserError, match=r"unknown retrieval data set 'scifcat' \(did you mean 'scifact'\?\)"):
         load_retrieval(tmp_path, ["scifcat"])
-    with pytest.raises(UserError, match=r"no retrieval data set chosen; in .*: scifact"):
-        load_retrieval(tmp_path, [])
     (tmp_path / "scifact" / "queries.jsonl").unlink()
     with pytest.raises(UserError, match=r"queries\.jsonl: no such file; in that folder: corpus\.jsonl, qrels; BEIR's"):
+        load_retrieval(tmp_path)
+    (tmp_path / "scifact" / "labels.json").write_text("{}")
+    with pytest.raises(UserError, match="; mark a text that answers a test query first: opencse label INDEX --out "):
         load_retrieval(tmp_path)
 
 
@@ -157,7 +131,7 @@ def test_a_folder_of_labels_without_marks_says_where_to_make_them(tmp_path: Path
         load_retrieval(folder, split=split)
     (folder / "labels.json").write_text("{}")
     with pytest.raises(
-        UserError, match=rf"; mark a text that answers a {split} query first: opencse label INDEX --out '"
+        UserError, match=rf"; mark a text that answers a {split} query first: opencse label INDEX --out "
     ):
         load_retrieval(folder, split=split)
 
@@ -186,11 +160,8 @@ def test_the_forms_of_a_line(tmp_path: Path) -> None:
 def test_what_is_no_judgement_is_refused(tmp_path: Path) -> None:
     for text, message in (
         ("q1\td1\t0.5\n", "line 1: the score '0.5' is not an integer"),
-        ("q1\td2\t1\nq1\td1\tnan\n", "line 2: the score 'nan' is not an integer"),
-        ("q1\td1\n", "line 1: 2 filled field"),
         ("doc_id qid relevance\n7\t7\t1\n", r"line 1: the columns are .*; put them in the order query-id<TAB>"),
         ("q1\t007\t1\n", "the document '007' is not in corpus.jsonl; '7' is, and ids are compared as text"),
-        ("x\td1\t1\n", "the query 'x' is not in queries.jsonl, and no other line"),
     ):
         with pytest.raises(UserError, match=rf"test\.tsv.*{message}"):
             judgements(tmp_path, text)
@@ -314,23 +285,6 @@ def test_a_hundred_others_are_ranked_beside_the_own_document() -> None:
     assert judge(replace(task, own_documents={"q": 0})).retrieval["toy"].recall_at_100 == 100
 
 
-def test_what_is_left_out_or_empty_is_told() -> None:
-    task = RetrievalTask("toy", ["a", "b"], ["x", ""], ["q"], ["y"], [{0: 1}], 2)
-    lines: list[str] = []
-    result = evaluate_retrieval(
-        lambda texts: np.eye(3)[: len(texts)], RetrievalData("x", "raw", {"toy": task}), progress=lines.append
-    )
-    assert lines[-1].endswith(
-        "1 query, 2 documents; 2 more queries have no relevant document and are left out; 1 document is empty"
-    )
-    assert result.retrieval["toy"].without_relevant == 2
-
-
-@pytest.fixture
-def two() -> RetrievalResult:
-    return judge(random_task(0), random_task(1))
-
-
 def rendered(table: Table) -> list[str]:
     console = Console(width=170, force_terminal=False)
     with console.capture() as capture:
@@ -338,41 +292,20 @@ def rendered(table: Table) -> list[str]:
     return capture.get().splitlines()
 
 
-def cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip("│").split("│")]
-
-
-def test_table_has_a_row_a_model_and_data_set(two: RetrievalResult) -> None:
-    lines = rendered(Retrieval.table({"[b]one": two, "two": judge(random_task(0), similarity=Similarity.DOT)}))
-    assert "Retrieval (test; ranked by cosine, dot), x 100" in lines[0]
-    score = two.retrieval["toy1"]
-    row = next(line for line in lines if "toy1" in line)
-    low, high = score.intervals["ndcg_at_10"] or (0, 0)
-    first, *others = (f"{value:.2f}" for value in score.measures().values())
-    assert cells(row) == ["[b]one", "toy1", f"{first} ±{(high - low) / 2:.1f}", *others]
-    assert "toy1: 9 queries, 130 documents" in " ".join(" ".join(lines).split())
-    averages = [cells(line) for line in lines if "average" in line]
-    assert averages == [["[b]one", "average", f"{two.average:.2f}", "-", "-", "-", "-", "-"]]
-    assert sum("two" in line for line in lines) == 1
-
-
 def test_hits_that_nobody_judged_are_reported_where_the_models_differ_in_them() -> None:
     """Labels of one model's hits are unfair to another: its right texts count as not relevant."""
-
-    def farthest_first(texts: Sequence[str]) -> NDArray[np.float64]:
-        vectors = numbers(texts)
-        return np.where(vectors[:, 1:] == 0, vectors, -vectors)  # the query is the only one with a 0
-
     documents = {f"d{number}": f"{number} 1" for number in range(40)}
-    labels = {**dict.fromkeys(range(30, 40), 0), 39: 1}
-    task = task_of(documents, {"q": "1 0"}, [labels])
+    task = task_of(documents, {"q": "1 0"}, [{**dict.fromkeys(range(30, 40), 0), 39: 1}])
     data = RetrievalData("here", "raw", {"toy": task})
     one = evaluate_retrieval(numbers, data)
-    other = evaluate_retrieval(farthest_first, data)
-    assert one.retrieval["toy"].judged_at_10 == 1
-    assert other.retrieval["toy"].judged_at_10 == 0
-    shown = " ".join(" ".join(rendered(Retrieval.table({"one": one, "other": other}))).split())
-    assert "toy: judged of the first 10 hits: one 100%, other 0%; the others count as not relevant" in shown
+    other = evaluate_retrieval(lambda texts: numbers(texts) * [1, -1] + [0, 2], data)
+    assert (one.retrieval["toy"].judged_at_10, other.retrieval["toy"].judged_at_10) == (1, 0)
+    lines = rendered(Retrieval.table({"[b]one": one, "other": other}))
+    shown = " ".join(" ".join(lines).split())
+    assert "toy: judged of the first 10 hits: [b]one 100%, other 0%" in shown
+    assert "Retrieval (test; ranked by cosine), x 100" in lines[0]
+    values = one.retrieval["toy"].measures().values()
+    assert all(f" {value:.2f}" in next(line for line in lines if "[b]one" in line) for value in values)
     assert "judged of" not in " ".join(rendered(Retrieval.table({"one": one, "again": one})))
 
 
@@ -413,57 +346,14 @@ def test_a_document_that_is_the_query_is_left_out_unless_it_is_relevant(
         assert by.fingerprint() != UserQueries(by.task, keep_identical_ids=not keep).fingerprint()
 
 
-def test_the_text_of_a_document_with_a_title_may_be_the_query(tmp_path: Path) -> None:
-    folder = write_texts(tmp_path / "toy", {}, {"a": "the text"}, "a b 1")
-    rows = [{"_id": key, "title": "A title", "text": " the text"} for key in ("a", "c")]
-    rows += [{"_id": "b", "text": "other"}]
-    (folder / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    task = load_retrieval(folder).tasks["toy"]
-    assert (task.left_out(), task.left_out(keep_identical_ids=True)) == ([0], [None])
-
-
 def test_equal_texts_share_one_rank_whatever_their_order(tmp_path: Path) -> None:
     texts = {"a": "3 0", "b": "2 1", "c": "4 5"}
     copies = {f"{key}{number}": text for key, text in texts.items() for number in range(12)}
     copies |= {"b1": "2  1", "c1": "\uff14 5\n"}  # spaces and Unicode forms make no other text
-    judged = "0 b7 2\n0 b 1\n0 c3 1"
-    orders = [texts | copies, copies | texts, dict(reversed({**texts, **copies}.items()))]
     write_texts(tmp_path / "plain", texts, {"0": "2 0.1"}, "0 b 2\n0 c 1")
-    for number, documents in enumerate(orders):
-        write_texts(tmp_path / f"copies{number}", documents, {"0": "2 0.1"}, judged)
-    told: list[str] = []
+    for number, documents in enumerate([texts | copies, copies | texts]):
+        write_texts(tmp_path / f"copies{number}", documents, {"0": "2 0.1"}, "0 b7 2\n0 b 1\n0 c3 1")
     for suite in (Retrieval(), Retrieval(ranker=ByKeywords()), Retrieval(ranker=ByBoth(0.5))):
-        model = EmbeddingModel("numbers", numbers)
-        scores = suite.evaluate(model, load_retrieval(tmp_path), told.append).record.retrieval
-        assert [score.measures() for score in scores.values()] == [scores["plain"].measures()] * 4
-        assert {name: (score.documents, score.copies) for name, score in scores.items()} == {
-            "plain": (3, 0), **{f"copies{number}": (39, 36) for number in range(3)}
-        }  # fmt: skip
-    assert "39 documents; 36 documents have the text of another one and its rank" in told[-3]
-
-
-def test_the_option_without_retrieval_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--keep-identical-ids is for retrieval"):
-        opencse.evaluate(numbers, tmp_path, "sts", keep_identical_ids=True)
-    text = ["One sentence here.", "Another one there."]
-    for dev in ("auto", "sample", None):
-        with pytest.raises(UserError, match="--keep-identical-ids is for a folder of queries"):
-            opencse.train(text, tmp_path / "out", dev=dev, keep_identical_ids=True, dry_run=True)
-
-
-TASK = RetrievalTask("toy", ["a", "b", "c"], ["1 0", "4 4", "0 1"], ["q"], ["1 0.5"], [{0: 1}], 0)
-
-
-def test_vectors_are_compared_by_the_models_function_or_another() -> None:
-    embedded = Retrieval().embed(open_model(numbers), [TASK])
-    assert list(ByVectors(Similarity.DOT).first(TASK, embedded, 2)) == [[1, 0]]
-    cosine = list(ByVectors().first(TASK, embedded, 3))
-    assert cosine == list(ByVectors(Similarity.COSINE).first(TASK, embedded, 3))
-    assert cosine[0][2] == 2
-
-
-def test_a_task_without_queries_has_no_ranking() -> None:
-    task = replace(TASK, query_ids=[], queries=[], judged=[])
-    embedded = Retrieval().embed(open_model(numbers), [TASK])
-    assert list(ByKeywords().first(task, embedded, 3)) == []
-    assert list(ByBoth(0.5).first(task, embedded, 3)) == []
+        scores = suite.evaluate(EmbeddingModel("numbers", numbers), load_retrieval(tmp_path)).record.retrieval
+        assert [score.measures() for score in scores.values()] == [scores["plain"].measures()] * 3
+        assert scores["copies1"].copies == 36

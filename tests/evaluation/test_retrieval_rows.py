@@ -21,12 +21,11 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
-from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, ByVectors, Ranker, TaskKeywords
+from opencse.evaluation.retrieval.rankers import ByBoth, ByVectors, TaskKeywords
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.model_weight import weight_of_model
 from opencse.text import sample
 
 TEXTS = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:300]
@@ -74,49 +73,15 @@ def test_rows_are_scored_and_compared_with_each_other(mini: EmbeddingModel, task
     assert list(rows) == ["BM25", "opencse-mini", "opencse-mini + BM25"]
     words, vectors, both = rows.values()
     assert (words.model, words.similarity, words.ranked_by) == (None, None, "BM25")
-    assert (both.model, both.ranked_by) == (model.name, "0.25 cosine + 0.75 BM25")
+    assert both.ranked_by == "0.25 cosine + 0.75 BM25"
     assert "opencse-mini + BM25: weight of the vectors 0.25 (five questions)" in lines
     assert vectors.compared["toy"].than == "BM25"
     better = max((words, vectors), key=lambda one: one.retrieval["toy"].ndcg_at_10)
-    assert both.compared["toy"].than == ("BM25" if better is words else "opencse-mini")
     difference = both.retrieval["toy"].ndcg_at_10 - better.retrieval["toy"].ndcg_at_10
     assert both.compared["toy"].difference == pytest.approx(difference)
-    for one in rows.values():
-        low, high = one.retrieval["toy"].intervals["ndcg_at_10"] or (0, 100)  # None where all queries score the same
-        assert low <= one.retrieval["toy"].ndcg_at_10 <= high
-        assert list(one.retrieval["toy"].by_query) == task.query_ids
     low, high = vectors.retrieval["toy"].intervals["ndcg_at_10"] or (0, 0)
-    assert low < high
-    alone = Retrieval().evaluate(mini, data).record
-    assert alone.retrieval["toy"] == vectors.retrieval["toy"]
-
-
-def test_the_weight_is_the_requested_one_or_that_of_general_questions(
-    mini: EmbeddingModel, task: RetrievalTask
-) -> None:
-    data = RetrievalData("here", "raw", {"toy": task})
-    general = weight_of_model(mini.encode, mini.encode, mini.similarity).value
-    for extra, expected in (
-        (KeywordRows(hybrid=True, weight=0.8), "0.8 cosine"),
-        (KeywordRows(hybrid=True, language="english"), f"{general:g} cosine"),
-        (KeywordRows(hybrid=True, language="german"), "0.5 cosine"),
-    ):
-        rows = rows_with_keywords([mini], Retrieval(), data, extra, list[str]().append)
-        assert rows["opencse-mini + BM25"].ranked_by.startswith(expected)
-    assert list(rows_with_keywords([mini], Retrieval(), data, KeywordRows(), list[str]().append)) == [
-        "BM25",
-        "opencse-mini",
-    ]
-
-
-def test_documents_without_a_common_word_are_not_ranked_by_bm25(task: RetrievalTask) -> None:
-    words: Ranker = ByKeywords(TaskKeywords("none"))
-    nothing = Retrieval(ranker=words).embed(open_model(lambda texts: np.ones((len(texts), 1))), [task])
-    assert len(nothing) == 0
-    asked = replace(task, documents=TEXTS, queries=["zzz", TEXTS[7]], query_ids=["a", "b"], judged=[{0: 1}, {7: 1}])
-    none, some = words.first(asked, nothing, 5)
-    assert none == []
-    assert some[0] == 7
+    assert low < vectors.retrieval["toy"].ndcg_at_10 < high
+    assert Retrieval().evaluate(mini, data).record.retrieval["toy"] == vectors.retrieval["toy"]
 
 
 LINES = list(dict.fromkeys(sample.TRAIN.read_text(encoding="utf-8").splitlines()))[:240]
@@ -168,12 +133,8 @@ def test_the_passages_of_the_index_are_ranked(tmp_path: Path, collection: Path, 
     assert of_index.retrieval["answers"].ndcg_at_10 != of_model.retrieval["answers"].ndcg_at_10
     assert of_model.compared["answers"].than == str(folder)
     assert of_index.ranked_by == ("cosine of passages" if kind == "flat" else "cosine (hnsw) of passages")
-    assert of_index.retrieval["answers"].similarity == "cosine"
     assert of_index.index is not None
     assert (of_index.index.documents, of_index.index.kind, of_index.index.max_length) == (40, kind, 24)
-    assert of_index.index.passages > 40
-    alone = opencse.evaluate(folder, collection, "retrieval")
-    assert alone.retrieval == of_index.retrieval
 
 
 def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, collection: Path) -> None:
@@ -211,45 +172,18 @@ def test_documents_that_one_of_both_lacks_are_counted(opencse: Run, tmp_path: Pa
     assert row["retrieval"]["answers"]["by_query"]["q2"] == 0
 
 
-@pytest.mark.parametrize(
-    ("documents", "message"),
-    [
-        ({str(row): text for row, text in enumerate(DOCUMENTS.values())}, "has none of the relevant documents"),
+def test_an_index_of_other_documents_is_refused(opencse: Run, tmp_path: Path, collection: Path) -> None:
+    for number, (documents, message) in enumerate(
         (
-            dict(zip(DOCUMENTS, reversed(DOCUMENTS.values()), strict=True)),
-            "20 of 20 relevant documents of answers are other texts",
-        ),
-    ],
-    ids=["ids", "texts"],
-)
-def test_an_index_of_other_documents_is_refused(
-    opencse: Run, tmp_path: Path, collection: Path, documents: dict[str, str], message: str
-) -> None:
-    folder = build(tmp_path / "index", documents)
-    result = opencse("evaluate", folder, "--data", collection, "--suite", "retrieval")
-    refused(result, str(folder), message, "corpus.jsonl")
-
-
-def test_labels_of_an_index_name_its_documents(tmp_path: Path) -> None:
-    """`opencse label` writes ids with tabs in another form, without which they could not be in a table."""
-    from opencse.search.rows import exported_id
-
-    documents = {f"d\t{key}": text for key, text in DOCUMENTS.items()}
-    folder = build(tmp_path / "index", documents)
-    collection = write_collection(tmp_path / "labels", {exported_id(key): text for key, text in documents.items()})
-    judged = "".join(f"q{row}\t{exported_id(f'd{chr(9)}d{row}')}\t1\n" for row in range(0, 40, 2))
-    (collection / "qrels" / "test.tsv").write_text(judged)
-    record = opencse.evaluate(folder, collection, "retrieval")
-    assert record.retrieval["labels"].ndcg_at_10 > 50
-    assert record.index is not None
-    assert record.index.absent == {"labels": 0}
-
-
-def test_an_unfinished_index_is_refused(tmp_path: Path, collection: Path) -> None:
-    (tmp_path / "index").mkdir()
-    (tmp_path / "index" / "building.json").write_text('{"rows": "rows-1.sqlite"}')
-    with pytest.raises(UserError, match="this index is not finished"):
-        opencse.evaluate(tmp_path / "index", collection, "retrieval")
+            ({str(row): text for row, text in enumerate(DOCUMENTS.values())}, "has none of the relevant documents"),
+            (
+                dict(zip(DOCUMENTS, reversed(DOCUMENTS.values()), strict=True)),
+                "20 of 20 relevant documents of answers are other texts",
+            ),
+        )
+    ):
+        folder = build(tmp_path / f"index{number}", documents)
+        refused(opencse("evaluate", folder, "--data", collection, "--suite", "retrieval"), str(folder), message)
 
 
 DEPTH = 12
@@ -320,24 +254,6 @@ def test_rows_with_and_without_equal_an_independent_loop(data: Path, cross_encod
     compared = rows["opencse-mini + my-cross-encoder"].compared["words"]  # type: ignore[attr-defined]
     assert compared.than == "opencse-mini"
     assert compared.difference == pytest.approx(after.ndcg_at_10 - before.ndcg_at_10)
-
-
-def test_bm25_and_hybrid_are_reranked_too(data: Path, cross_encoder: Path, tmp_path: Path, opencse: Run) -> None:
-    out = tmp_path / "scores.json"
-    command = ["evaluate", "opencse-mini", "--data", str(data), "--suite", "retrieval", "--device", "cpu"]
-    command += ["--hybrid", "--rerank", str(cross_encoder), "--rerank-depth", "60", "--json", str(out)]
-    code, printed, error = opencse(*command)
-    assert code == 0, error
-    records = json.loads(out.read_text())
-    names = [one["ranked_by"].replace("cosine", "C") for one in records]
-    both = "0.43 C + 0.57 BM25"
-    expected = [f"{one}{more}" for one in ("BM25", "C", both) for more in ("", ", first 60 by my-cross-encoder")]
-    assert names == expected
-    assert "against BM25: " in printed
-    # All 60 documents are ranked by the cross-encoder alone, whatever ranked them first.
-    vectors, hybrid = records[3]["retrieval"]["words"], records[5]["retrieval"]["words"]
-    assert vectors["by_query"] == hybrid["by_query"]
-    assert vectors["by_query"] != records[2]["retrieval"]["words"]["by_query"]
 
 
 def test_what_cannot_be_reranked_is_refused_before_the_work(data: Path, tiny_folder: Path) -> None:

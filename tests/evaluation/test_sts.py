@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
-from sentence_transformers import SentenceTransformer
 
 from helpers import record_of
-from opencse import SentenceEncoder, evaluate
 from opencse.errors import UserError
 from opencse.evaluation import (
     TASKS,
@@ -28,10 +26,8 @@ from opencse.evaluation import (
     TaskPairs,
     load_sts,
     load_sts_hub,
-    read_scored_pairs,
 )
 from opencse.evaluation.sts.score import length_split
-from scores import spearman_of
 from vectors_of_texts import HashedWords
 
 evaluate_sts = partial(record_of, Sts)
@@ -106,37 +102,12 @@ def test_all_mean_and_wmean_by_hand(folder: Path) -> None:
     assert result.sts.average == pytest.approx(sum(values) / 7)
 
 
-def test_other_counts_than_published_are_told(folder: Path) -> None:
-    lines: list[str] = []
-    result = evaluate_sts(bag_of_words, load_sts(folder, ["stsb"]), progress=lines.append)
-    assert not result.sts.tasks["stsb"].complete
-    assert any("1,379" in line and "does not compare" in line for line in lines)
-
-
-def test_capitals_mean_raw_text_but_in_sick_they_tell_nothing(folder: Path) -> None:
-    path = folder / "sickr" / "test.tsv"
-    path.write_text(path.read_text(encoding="utf-8").replace("man", "Man"), encoding="utf-8")
-    assert load_sts(folder).text == "prepared"
-    assert load_sts(folder, ["sickr"]).text == "unknown"
-    path = folder / "stsb" / "test.tsv"
-    path.write_text(path.read_text(encoding="utf-8").replace("man", "Man"), encoding="utf-8")
-    assert load_sts(folder).text == "raw"
-
-
 def test_collapsed_model_scores_zero_without_a_warning(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = evaluate_sts(lambda texts: np.full((len(texts), 8), 0.3, dtype=np.float32), load_sts(folder))
     assert result.sts.average == 0.0
     assert result.sts.tasks["sts12"].pearson.wmean == 0.0
-
-
-def test_more_pairs_than_one_block_score_the_same(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    pairs = read_scored_pairs(folder / "sts14" / "images.tsv")
-    whole = spearman_of(bag_of_words, pairs)
-    monkeypatch.setattr("opencse.evaluation.embedding.BLOCK", 4)
-    assert len(pairs) > 4
-    assert spearman_of(bag_of_words, pairs) == whole
 
 
 def test_missing_file_missing_task_missing_folder(folder: Path) -> None:
@@ -148,10 +119,6 @@ def test_missing_file_missing_task_missing_folder(folder: Path) -> None:
     assert line.startswith(str(folder / "sts14" / "deft-news.tsv"))
     assert "missing; found in" in line
     assert "deftnews.tsv" in line
-    with pytest.raises(
-        UserError, match=r"sts14: OnWN.tsv, deft-forum.tsv, .*; STS14 needs deft-forum.tsv, deft-news.tsv"
-    ):
-        load_sts(folder)
     (folder / "sts13").rename(folder / "STS-13")
     with pytest.raises(
         UserError, match=r"FNWN.tsv: missing; folders in .*STS-13, sickr, sts12.*; add sts13, .*\(--tasks sts12,sts14,"
@@ -226,25 +193,18 @@ def test_three_words_are_similar_and_four_are_not_on_either_side() -> None:
     assert split.up_to_3.n == split.over_3.n == 3
 
 
-def test_no_split_where_a_half_has_no_correlation() -> None:
-    for far, gold in ((1, [1.0, 2.0, 3.0, 4.0]), (2, [1.0, 2.0, 4.0, 4.0]), (2, [1.0, 1.0, 3.0, 4.0])):
-        second = ["a"] * (4 - far) + ["a b c d e"] * far
-        assert length_split(np.array([0.1, 0.2, 0.3, 0.4]), np.array(gold), ["a"] * 4, second) is None
-
-
 def test_results_written_before_are_still_read(tmp_path: Path) -> None:
     parts = (random_pairs("test", 60, 5),)
     result = scored(StsData("here", "raw", {"stsb": TaskPairs(TASKS["stsb"], parts)}))
     result.write_json(tmp_path / "new.json")
     assert StsResult.read_json(tmp_path / "new.json") == result
     data = json.loads((tmp_path / "new.json").read_text(encoding="utf-8"))
-    assert set(data["sts"]["stsb"].pop("by_length")) == {"up_to_3", "over_3"}
+    del data["sts"]["stsb"]["by_length"]
     (tmp_path / "old.json").write_text(json.dumps(data), encoding="utf-8")
+    assert StsResult.read_json(tmp_path / "old.json").sts.tasks["stsb"].by_length is None
     (tmp_path / "later.json").write_text(json.dumps(data | {"schema_version": 2}), encoding="utf-8")
     with pytest.raises(UserError, match="schema_version"):
         StsResult.read_json(tmp_path / "later.json")
-    old = StsResult.read_json(tmp_path / "old.json").sts.tasks["stsb"]
-    assert old == result.sts.tasks["stsb"].model_copy(update={"by_length": None})
 
 
 def hub_encode(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -275,29 +235,16 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def test_hub_gives_raw_text_and_no_subsets(space: Path) -> None:
+def test_hub_gives_raw_text_and_no_subsets(space: Path, tmp_path: Path) -> None:
     data = load_sts_hub(root=space)
     assert data.text == "raw"
     assert str(space) in data.source
     assert [pairs.n for pairs in data.tasks.values()] == list(range(10, 17))
     result = Sts().evaluate(EmbeddingModel("m", hub_encode), data).record
     for key, score in result.sts.tasks.items():
-        assert not score.complete
-        if key in ("stsb", "sickr"):
-            assert score.spearman.all == score.spearman.mean == score.spearman.wmean
-            assert list(score.subsets) == ["test"]
-        else:
-            assert (score.spearman.mean, score.spearman.wmean, score.pearson.mean, score.subsets) == (
-                None,
-                None,
-                None,
-                {},
-            )
+        assert list(score.subsets) == (["test"] if key in ("stsb", "sickr") else [])
+        assert (score.spearman.mean is None) is (key not in ("stsb", "sickr"))
     assert result.sts.average is not None
-    assert result.sts.mean_over_tasks("spearman", "mean") is None
-
-
-def test_hub_and_folder_have_one_hash_for_one_content(space: Path, tmp_path: Path) -> None:
     hub = load_sts_hub(["stsb"], root=space).tasks["stsb"]
     (tmp_path / "stsb").mkdir()
     lines = [f"{row['score']:g}\t{row['sentence1']}\t{row['sentence2']}\n" for row in hub_rows(hub.n)]
@@ -317,48 +264,3 @@ def test_faulty_rows_and_columns_are_told(space: Path) -> None:
     (space / "sts14-sts" / "train.jsonl").unlink()
     with pytest.raises(UserError, match=r"sts14-sts: no column 'score'; columns there: split, sentence1"):
         load_sts_hub(["sts14"], root=space)
-
-
-def test_data_set_that_cannot_be_loaded_is_told_in_one_line(space: Path) -> None:
-    (space / "stsbenchmark-sts" / "test.parquet").unlink()
-    with pytest.raises(
-        UserError, match="stsbenchmark-sts: neither a file nor a data set that could be loaded, split 'test'"
-    ) as caught:
-        load_sts_hub(["stsb"], root=space)
-    assert "\n" not in str(caught.value)
-
-
-KEYS = ("sts13", "stsb")  # one of several files, one of a single file
-PAIRS = 100  # of each file
-
-
-@pytest.mark.slow
-def test_scores_equal_scipy_on_sentence_transformers_vectors(shared_data: Path, tmp_path: Path) -> None:
-    """To 1e-4 (of x 100), from one saved folder opened by both libraries.
-
-    With a pretrained BERT: random weights give many near ties, whose order is rounding alone.
-    """
-    start = shared_data.parent / "models" / "wikibert-mini"
-    if not start.is_dir():
-        pytest.skip("the shared model is not beside this checkout")
-    SentenceEncoder.load(start, pooling="first_last_1", device="cpu").save(tmp_path / "model")
-    other = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    expected = {}
-    for key in KEYS:
-        gold: list[float] = []
-        cosines: list[float] = []
-        for subset in TASKS[key].subsets:
-            text = (shared_data / "sts" / key / f"{subset}.tsv").read_text(encoding="utf-8")
-            lines = text.splitlines()[:PAIRS]
-            (tmp_path / "sts" / key).mkdir(parents=True, exist_ok=True)
-            (tmp_path / "sts" / key / f"{subset}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-            scores, first, second = zip(*(line.split("\t") for line in lines), strict=True)
-            u, v = (other.encode(list(side), batch_size=100).astype(np.float64) for side in (first, second))
-            for score, one, two, a, b in zip(scores, first, second, u, v, strict=True):
-                gold.append(float(score))
-                cosines.append(1.0 if one == two else float(a @ b / np.linalg.norm(a) / np.linalg.norm(b)))
-        expected[key] = 100 * float(spearmanr(gold, cosines).statistic)
-    result = evaluate(tmp_path / "model", tmp_path / "sts", tasks=KEYS, device="cpu")
-    found = {key: score.spearman.all for key, score in result.sts.tasks.items()}
-    assert found == pytest.approx(expected, abs=1e-4)
-    assert len(set(expected.values())) == len(KEYS)
