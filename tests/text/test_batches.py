@@ -70,13 +70,6 @@ def test_every_text_once_an_epoch_within_the_budget(lengths: list[int], spare: i
         assert (size + 1) * int(ordered[end]) > budget, (start, end)
 
 
-def test_a_last_batch_of_one_is_dropped_and_one_of_two_kept() -> None:
-    for count, batch_size, sizes in ((9, 4, [4, 4]), (10, 4, [4, 4, 2]), (5, 64, [5]), (2, 2, [2])):
-        plan = BatchPlan(count, batch_size, seed=0)
-        assert [len(batch) for batch in epoch(plan, 1)] == sizes
-        assert (plan.steps_per_epoch, plan.batch_size) == (len(sizes), max(sizes))
-
-
 @pytest.mark.parametrize("make", [partial(BatchPlan, 100, 4), partial(TokenBatchPlan, LENGTHS, 300)])
 def test_epochs_and_seeds_differ_and_a_batch_depends_on_its_step_alone(
     make: Callable[[int], BatchPlan | TokenBatchPlan],
@@ -90,8 +83,3 @@ def test_epochs_and_seeds_differ_and_a_batch_depends_on_its_step_alone(
     again = make(3)
     for step in np.random.default_rng(0).permutation(steps).tolist():
         assert plan.batch(step).tolist() == again.batch(step).tolist() == forward[step]
-
-
-def test_short_and_long_texts_alternate() -> None:
-    order = [int(LENGTHS[batch].max()) for batch in epoch(TokenBatchPlan(LENGTHS, 200, 0), 0)]
-    assert abs(float(np.corrcoef(np.arange(len(order)), order)[0, 1])) < 0.5

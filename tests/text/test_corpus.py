@@ -1,9 +1,4 @@
 import errno
-import json
-import os
-import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +14,7 @@ from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
 from opencse.text import sample, tokenising
 from opencse.text.column_prompts import ColumnPrompts
-from opencse.text.corpus import Corpus, cache_root, text_key, tokenise
-from opencse.text.files.formats import RawRow
+from opencse.text.corpus import text_key, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenising import GrowingArray, Piece, Tokenising
 from opencse.text.tokenizer import Tokenizer
@@ -52,33 +46,13 @@ def test_ids_offsets_keys_and_documents(source: Source, tokenizer: Tokenizer, ti
     assert (facts.source, facts.fingerprint) == (source.location, source.fingerprint())
     assert (facts.rows, facts.width, facts.max_length, facts.duplicates, facts.documents) == (5, 1, 12, 1, 3)
     assert facts.tokens == len(corpus.ids)
-    uncut = [len(tokenizer.hf(text)["input_ids"]) for text in texts]
-    assert facts.at_limit == sum(length >= 12 for length in uncut)
-    for limit, reached in ((max(uncut), 1), (max(uncut) + 1, 0)):
-        assert tokenise(source, tokenizer, limit, cache=cache).facts.at_limit == reached
+    assert facts.at_limit == sum(len(tokenizer.hf(text)["input_ids"]) >= 12 for text in texts)
 
 
 def test_keys_are_the_same_everywhere_and_blind_to_white_space() -> None:
     assert text_key("A cat sleeps.") == -5577966672486710948
     assert text_key(" A\tcat \u00a0\n sleeps.") == text_key("A cat sleeps.")
     assert len({text_key(text) for text in ("A cat sleeps.", "a cat sleeps.", "A cat sleeps", "Acat sleeps.")}) == 4
-
-
-def test_the_smallest_whole_number_that_holds_the_ids(tmp_path: Path, cache: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("w1 w65535\nw2\n")
-    large = words(65_537)
-    small = tokenise(Source(str(path)), large, 8, cache=cache)
-    assert small.ids.dtype == np.uint16
-    assert small.ids.tolist() == [1, 65_535, 2]
-    path.write_text("w1 w65536\nw2\n")
-    wide = tokenise(Source(str(path)), large, 8, cache=cache)
-    assert wide.ids.dtype == np.int32
-    assert wide.ids.tolist() == [1, 65_536, 2]
-    ids = wide.text_ids(0, 0)
-    assert ids.tolist() == [1, 65_536]
-    assert type(ids) is np.ndarray
-    assert ids.flags.writeable
 
 
 def test_text_without_a_token(tmp_path: Path, cache: Path) -> None:
@@ -88,24 +62,6 @@ def test_text_without_a_token(tmp_path: Path, cache: Path) -> None:
         tokenise(Source(str(path)), words(3), 12, cache=cache)
     assert str(caught.value) == f"{path}: the tokenizer makes no token of the text '\\u200b\\u200b'; drop it"
     assert list((cache / "corpora").iterdir()) == []
-
-
-def test_a_prompt_comes_before_every_text_and_is_none_of_its_words(
-    source: Source, tokenizer: Tokenizer, cache: Path
-) -> None:
-    plain = tokenise(source, tokenizer, 64, words=True, cache=cache)
-    prompted = tokenise(source, tokenizer, 64, prompts=ColumnPrompts("w5 w6 "), words=True, cache=cache)
-    texts = [" ".join(line.split()) for line in TEXT.splitlines() if line]
-    assert [prompted.text_ids(row, 0).tolist() for row in range(5)] == [
-        ids.tolist() for ids in tokenizer.encode(["w5 w6 " + text for text in texts], 64)
-    ]
-    assert prompted.keys.tolist() == plain.keys.tolist()
-    for row in range(5):
-        with_prompt, without = prompted.text(row, 0).words, plain.text(row, 0).words
-        assert with_prompt is not None
-        assert without is not None
-        assert (with_prompt == -1).sum() > (without == -1).sum()
-        assert with_prompt[with_prompt >= 0].tolist() == without[without >= 0].tolist()
 
 
 def test_the_cache_serves_equal_content_under_its_own_name(
@@ -130,10 +86,8 @@ def test_another_length_tokenizer_or_text_is_another_corpus(source: Source, toke
     tokenise(source, tokenizer, 12, cache=cache)
     assert tokenise(source, tokenizer, 13, cache=cache).facts.max_length == 13
     other = Tokenizer(ByT5Tokenizer())
-    assert (
-        tokenise(source, other, 12, cache=cache).text_ids(0, 0).tolist()
-        == other.encode(["The bread rises."], 12)[0].tolist()
-    )
+    ids = tokenise(source, other, 12, cache=cache).text_ids(0, 0).tolist()
+    assert ids == other.encode(["The bread rises."], 12)[0].tolist()
     assert len(tokenise(Source(source.location, skip_lines=frozenset({1})), tokenizer, 12, cache=cache)) == 4
     assert len(folders(cache)) == 4
 
@@ -158,75 +112,6 @@ def test_full_disk(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatc
     assert folders(cache) == []
 
 
-def test_two_processes_repair_the_same_corpus_at_once(
-    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both find it damaged; the other has mended it when this one is done."""
-    first = tokenise(source, tokenizer, 12, cache=cache / "other")
-    tokenise(source, tokenizer, 12, cache=cache)
-    (folder,) = folders(cache)
-    (folder / "ids.npy").unlink()
-    read = Source.examples
-    kept: list[int] = []
-
-    def slow(source: Source) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
-        monkeypatch.setattr(Source, "examples", read)
-        tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
-        kept.append((folder / "ids.npy").stat().st_ino)
-        return read(source)
-
-    monkeypatch.setattr(Source, "examples", slow)
-    made = tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
-    assert same(made, first)
-    assert kept == [(folder / "ids.npy").stat().st_ino], "the other's was replaced"
-    assert folders(cache) == [folder]
-
-
-def test_what_a_killed_process_left_is_removed_a_day_later(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
-    old, new = cache / "corpora" / "a.1.tmp", cache / "corpora" / "a.2.tmp"
-    for folder in (old, new):
-        folder.mkdir(parents=True)
-        (folder / "ids.npy").touch()
-    os.utime(old, (0, 0))
-    tokenise(source, tokenizer, 12, cache=cache)
-    assert not old.exists()
-    assert new.exists()
-
-
-def test_another_process_may_finish_first(
-    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rename = Path.rename
-    races: list[Path] = []
-
-    def late(path: Path, target: Path) -> Path:
-        shutil.copytree(path, target)
-        races.append(target)
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", late)
-    corpus = tokenise(source, tokenizer, 12, cache=cache)
-    assert len(corpus) == 5
-    assert folders(cache) == races
-
-
-def test_where_the_cache_is(
-    monkeypatch: pytest.MonkeyPatch, source: Source, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HOME", "/home/someone")
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.delenv("OPENCSE_CACHE")
-    assert cache_root() == Path("/home/someone/.cache/opencse")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
-    assert cache_root() == Path("/var/cache/opencse")
-    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "own"))
-    assert cache_root() == tmp_path / "own"
-    tokenise(source, tokenizer, 12)
-    (folder,) = folders(tmp_path / "own")
-    assert re.fullmatch(r"[0-9a-f]{32}", folder.name)
-    assert json.loads((folder / "facts.json").read_text())["rows"] == 5
-
-
 @pytest.mark.parametrize("name", ["ids.npy", "words.npy", "facts.json", "checksum"])
 def test_a_damaged_corpus_is_made_again(source: Source, tokenizer: Tokenizer, cache: Path, name: str) -> None:
     tokenise(source, tokenizer, 12, words=True, cache=cache)
@@ -240,26 +125,6 @@ def test_a_damaged_corpus_is_made_again(source: Source, tokenizer: Tokenizer, ca
             (folder / name).write_bytes(damage)
         assert same(repaired(source, tokenizer, cache, words=True), first)
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
-
-
-def with_words(corpus: Corpus) -> np.ndarray:
-    assert corpus.words is not None
-    return corpus.words
-
-
-def test_words_of_each_text(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_room, "_CHUNK", 2)
-    made = tokenise(source, tokenizer, 12, words=True, cache=cache)
-    lines = [line for line in TEXT.splitlines() if line]
-    assert len(made) == len(lines) == 5
-    for row, expected in enumerate(tokenizer.encode_words(lines, 12)):
-        text = made.text(row, 0)
-        assert text.words is not None
-        assert expected.words is not None
-        assert text.ids.tolist() == expected.ids.tolist() == made.text_ids(row, 0).tolist()
-        assert text.words.tolist() == expected.words.tolist()
-        text.words[:] = 0  # a copy: the corpus stays as it is
-    assert with_words(made).max() > 1
 
 
 LINES = [f"the bread number {n % 17} rises" + " again" * (n % 5) for n in range(90)]
@@ -281,17 +146,6 @@ def pieces_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
 def content(folder: Path) -> dict[str, bytes]:
     (made,) = (folder / "corpora").iterdir()
     return {path.name: path.read_bytes() for path in made.iterdir()}
-
-
-def test_an_array_that_grows_is_what_numpy_saves(tmp_path: Path) -> None:
-    rows = np.random.default_rng(0).integers(0, 9, (7, 2))
-    grown = GrowingArray(tmp_path / "grown.npy", np.int64, 2)
-    grown.restart()
-    grown.add(rows[:3])
-    grown.add(rows[3:])
-    grown.close()
-    np.save(tmp_path / "saved.npy", rows)
-    assert (tmp_path / "grown.npy").read_bytes() == (tmp_path / "saved.npy").read_bytes()
 
 
 @pytest.mark.usefixtures("pieces_of_ten")
@@ -329,24 +183,17 @@ def test_interrupted_it_continues(
     assert content(cache) == content(tmp_path / "whole")
 
 
-@pytest.mark.slow
 def test_several_processes_make_the_same(
     lines_file: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = tokenise(lines_file, tokenizer, 9, cache=tmp_path / "alone")
-    monkeypatch.setattr(corpus_room, "_CHUNK", 10)
-    monkeypatch.setattr(corpus_room, "_SHARED", 1)
-    monkeypatch.setattr(tokenising, "cores", lambda: 2)
-    counts: list[int] = []
-    share = tokenising._shared_out
-
-    def counting(work: Tokenising, pieces: Iterator[tokenising.NumberedRows], count: int) -> Iterator[Piece]:
-        counts.append(count)
-        return share(work, pieces, count)
-
-    monkeypatch.setattr(tokenising, "_shared_out", counting)
+    for place, name, value in (
+        (corpus_room, "_CHUNK", 10),
+        (corpus_room, "_SHARED", 1),
+        (tokenising, "cores", lambda: 2),
+    ):
+        monkeypatch.setattr(place, name, value)
     several = tokenise(lines_file, tokenizer, 9, cache=tmp_path / "several")
-    assert counts == [2]
     assert several.facts == alone.facts
     assert content(tmp_path / "several") == content(tmp_path / "alone")
 
@@ -362,3 +209,19 @@ def test_the_sample_is_running_text_and_graded_pairs_of_other_sentences() -> Non
         own = {text_key(str(text)) for _, *two in rows for text in two}
         assert not seen & own, "a sentence is trained on, or graded twice"
         seen |= own
+
+
+def test_a_prompt_comes_before_every_text_and_is_none_of_its_words(
+    source: Source, tokenizer: Tokenizer, cache: Path
+) -> None:
+    plain = tokenise(source, tokenizer, 64, words=True, cache=cache)
+    prompted = tokenise(source, tokenizer, 64, prompts=ColumnPrompts("w5 w6 "), words=True, cache=cache)
+    texts = ["w5 w6 " + " ".join(line.split()) for line in TEXT.splitlines() if line]
+    assert [prompted.text_ids(row, 0).tolist() for row in range(5)] == [
+        ids.tolist() for ids in tokenizer.encode(texts, 64)
+    ]
+    assert prompted.keys.tolist() == plain.keys.tolist()
+    with_prompt, without = (one.text(0, 0).words for one in (prompted, plain))
+    assert with_prompt is not None
+    assert without is not None
+    assert with_prompt[with_prompt >= 0].tolist() == without[without >= 0].tolist()

@@ -137,23 +137,6 @@ def test_rows_and_documents_of_a_folder_have_the_same_texts(tables: Path) -> Non
     assert "numbers.csv" in heard.said[1]
 
 
-def test_pairs_of_a_folder_are_rows(tmp_path: Path) -> None:
-    folder = tmp_path / "pairs"
-    folder.mkdir()
-    for name, text in (("a", "one"), ("b", "two")):
-        (folder / f"{name}.csv").write_text(f"anchor;positive;note\nfirst {text};second {text};-\n")
-    pairs = [("first one", "second one"), ("first two", "second two")]
-    assert open_texts(folder).read().rows == pairs
-    assert read_to_check(folder).texts.rows == pairs
-    assert open_texts(folder, columns=["note"]).read().rows == [("-",), ("-",)]
-
-
-def test_nested_keys_of_a_folder_are_columns(tables: Path) -> None:
-    assert open_texts(tables, columns=["meta.by"]).read().rows == [("Ann",)]
-    with pytest.raises(UserError, match=r"a\.csv: no column 'nope'"):
-        open_texts(tables, columns=["nope"]).read()
-
-
 @pytest.mark.parametrize(
     ("train", "other"),
     [("train.csv", "test.csv"), ("train/a.csv", "dev/a.csv")],

@@ -15,10 +15,9 @@ import pytest
 import opencse
 from opencse.errors import UserError
 from opencse.text.documents import documents_in_memory
-from opencse.text.given import as_documents, open_texts, some_texts
-from opencse.text.in_memory import as_list, is_missing, rows_of, some_of
+from opencse.text.given import as_documents, open_texts
+from opencse.text.in_memory import is_missing
 from opencse.text.lists import read_list
-from opencse.text.readers import Source
 
 
 def test_the_fingerprint_is_of_the_content() -> None:
@@ -27,14 +26,6 @@ def test_the_fingerprint_is_of_the_content() -> None:
 
     assert made(["a", "b"]) == made(("a ", "b"))
     assert len({made(["a", "b"]), made(["b", "a"]), made(["a", "b", "c"]), made([("a", "b")]), made(["a\nb"])}) == 5
-
-
-def test_some_texts_of_many_are_evenly_spaced() -> None:
-    source = open_texts([str(n) for n in range(100)])
-    assert some_texts(source) == [str(n) for n in range(100)]
-    assert some_texts(source, 100) == [str(n) for n in range(100)]
-    assert some_texts(source, 99) == [str(n) for n in range(0, 100, 2)]
-    assert some_texts(source, 30) == [str(n) for n in range(0, 100, 4)]
 
 
 def test_records_and_texts_of_a_list_are_documents_of_their_sentences(tmp_path: Path) -> None:
@@ -54,17 +45,6 @@ def test_records_and_texts_of_a_list_are_documents_of_their_sentences(tmp_path: 
         assert as_documents(unchanged) is unchanged
 
 
-def test_rows() -> None:
-    for given, rows, name in (
-        (("One.", " Two. "), [("One.",), ("Two.",)], "2 given sentences"),
-        ([("a", "b"), ["c", "d"]], [("a", "b"), ("c", "d")], "2 given pairs"),
-        ([("a", "b", "c")], [("a", "b", "c")], "1 given triples"),
-    ):
-        texts = open_texts(given).read()
-        assert (texts.rows, texts.source, texts.documents) == (rows, name, None)
-    assert open_texts("a.txt") == open_texts(Path("a.txt")) == Source("a.txt")
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -73,8 +53,6 @@ def test_rows() -> None:
         ([], "text: the list is empty"),
         (["a", " \n"], "text[1] is empty"),
         (["a", ("b", "c")], "text[1] has 2 texts, but text[0] has 1"),
-        ([("a", "b", "c", "d")], "text[0] has 4 texts"),
-        (["a", "b \ud800"], "text[1] holds half of a surrogate pair"),
     ],
 )
 def test_what_is_wrong_is_reported_with_its_position(given: object, message: str) -> None:
@@ -113,21 +91,6 @@ def test_a_column_is_read_as_the_list_of_its_texts_and_a_table_is_refused(name: 
             CALLS[name](pandas.DataFrame({"title": THREE_TEXTS, "text": THREE_TEXTS}), tmp_path)
 
 
-def test_lists() -> None:
-    given: list[Any] = [{"a"}, {"a": 1}, b"a", 3, np.zeros((2, 2))]
-    for texts in given:
-        with pytest.raises(UserError, match="a list of strings is expected"):
-            as_list(texts)
-    for texts in (*given, (text for text in THREE_TEXTS), "a text"):
-        with pytest.raises(TypeError, match="text is a list, not "):
-            rows_of(texts, "text is a list")
-    none: list[Any] = ["a text", [], np.array([], dtype=str)]
-    for few in none:
-        with pytest.raises(UserError, match="give one"):
-            some_of(few, "give one")
-    assert as_list(text for text in ("a", "b")) == rows_of(np.array(["a", "b"]), "text") == ["a", "b"]
-
-
 def test_a_missing_text_is_called_empty_and_a_document_without_one_left_out(tmp_path: Path) -> None:
     encoder = opencse.load("opencse-mini", device="cpu")
     assert not any(map(is_missing, ("", "nan", 0, False, [], (None,), np.zeros(2), pandas.Timestamp(0), {})))
@@ -147,14 +110,13 @@ def test_a_missing_text_is_called_empty_and_a_document_without_one_left_out(tmp_
 
 
 TEXTS = ["how to boil water", "late trains"]
-ID_FIRST = "id\tquery\n7\thow to boil water\n9\tlate trains\n"
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
         ("a.txt", "how to boil water\nlate trains\n"),
-        ("a.tsv", ID_FIRST),
+        ("a.tsv", "id\tquery\n7\thow to boil water\n9\tlate trains\n"),
         ("a.csv", "Question;Anzahl\nhow to boil water;3\nlate trains;4\n"),
         ("a.jsonl", '{"_id": 1, "text": "how to boil water"}\n{"_id": 2, "text": "late trains"}\n'),
         ("b.csv", "text,query\nan answer,how to boil water\nanother answer,late trains\n"),
@@ -164,12 +126,3 @@ def test_the_column_of_texts_is_found(tmp_path: Path, name: str, content: str) -
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
     assert read_list(str(path)) == TEXTS
-
-
-@pytest.mark.parametrize("content", ["id\tFrage\n7\tWie?\n9\tWo?\n", "7\thow to boil water\n9\tlate trains\n"])
-def test_other_tables_are_refused_without_advice_of_options(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "queries.tsv"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match=r"none of which is called query, .*one text per line") as refusal:
-        read_list(str(path))
-    assert "--" not in str(refusal.value)

@@ -26,13 +26,3 @@ def test_jax_is_neither_imported_nor_gone_afterwards(tmp_path: Path) -> None:
         check=True,
     )
     assert out.stdout.splitlines() == ["bm25s False", "jax was imported"]
-
-
-@pytest.mark.slow
-def test_the_log_of_the_program_gets_no_line_per_index() -> None:
-    code = (
-        "import logging; logging.basicConfig(); from opencse.search.keyword_index import KeywordIndex; "
-        "KeywordIndex.of(['a cat sat', 'a dog ran']); logging.getLogger('bm25s').warning('told')"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stderr.splitlines() == ["WARNING:bm25s:told"]

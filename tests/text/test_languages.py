@@ -7,7 +7,7 @@ import pytest
 from opencse.errors import UserError
 from opencse.text import sample
 from opencse.text.languages import language_of_texts
-from opencse.text.stems import LANGUAGES, language_named, language_of, rules_version, stems_of
+from opencse.text.stems import language_named, language_of
 
 TEXTS = {
     "english": "The house that we have seen was not as large as they had said, and it is now for sale by the owner.",
@@ -76,15 +76,3 @@ def test_what_is_not_clearly_of_one_language_is_of_none(texts: list[str]) -> Non
     assert language_of(texts) is None
     assert language_of_texts(texts) is None
     assert language_of(["深度学习很好用", "データベース"] * 50) is None
-
-
-def test_forms_of_a_word_have_one_stem() -> None:
-    for language, words in (
-        ("english", ("sing", "sings", "singing")),
-        ("german", ("häuser", "hauses", "haus")),
-        ("russian", ("книга", "книги", "книгой")),
-    ):
-        assert len(set(stems_of(language)(words))) == 1
-        assert stems_of(None)(words) == list(words)
-    assert all(len(stems_of(language)(["a", "abc", "深度"])) == 3 for language in LANGUAGES.values())
-    assert rules_version()

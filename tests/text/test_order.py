@@ -33,17 +33,6 @@ def test_lines_in_reading_order_and_shuffled_ones(lines: list[str]) -> None:
     assert results == [False] * 5
 
 
-def test_few_pairs_decide_nothing(lines: list[str]) -> None:
-    words = words_of(lines).__getitem__
-    assert follow_each_other(neighbours(FEWEST), words) is None
-    assert follow_each_other(neighbours(FEWEST + 1), words) is not None
-
-
-def test_texts_without_words_and_texts_that_are_all_alike() -> None:
-    assert follow_each_other(neighbours(300), lambda number: ()) is False
-    assert follow_each_other(neighbours(300), lambda number: ("a",)) is False
-
-
 def test_it_is_the_formula() -> None:
     """A mean just above and just below three standard errors, computed with loops."""
     random = np.random.default_rng(3)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,16 +8,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-import opencse
 from helpers import Heard
 from opencse.errors import UserError
-from opencse.progress import Silent
 from opencse.runs.job import TrainJob
-from opencse.runs.prepare import Prepared
-from opencse.text import duplicates, sample
-from opencse.text.duplicates import count_duplicates, find_near_duplicates
+from opencse.text import sample
+from opencse.text.duplicates import find_near_duplicates
 from opencse.text.files.formats import RawRow
-from opencse.text.given import GivenTexts, open_texts, with_labels
+from opencse.text.given import open_texts, with_labels
 from opencse.text.labels import LabelledTexts
 from opencse.text.left_out_rows import left_out_rows_of, say_left_out_rows
 from opencse.text.readers import Source
@@ -84,30 +80,6 @@ def test_rows_of_a_run_are_left_out(tmp_path: Path, tiny_folder: Path, monkeypat
     assert "nearly repeat" not in plan
 
 
-def test_check_reports_them() -> None:
-    found = opencse.check([row[0] for row in ROWS], near_duplicates=0.75)
-    assert found.near_duplicates == pytest.approx(3 / 7)
-    assert found.nearly_repeated[2] == ("short.", "Short.")
-    assert any("data.near_duplicates" in line for line in found.advice)
-    assert opencse.check([row[0] for row in ROWS]).near_duplicates is None
-    with pytest.raises(UserError, match="above 0 and at most 1"):
-        opencse.check([row[0] for row in ROWS], near_duplicates=1.5)
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rensa", None)
-    with pytest.raises(UserError, match=r'pip install "opencse\[dedup\]"'):
-        find_near_duplicates(ROWS)
-
-
-def test_exact_duplicates_are_counted_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(duplicates, "_AT_ONCE", 60)
-    monkeypatch.setattr(duplicates, "_READ", 70)
-    keys = np.random.default_rng(1).integers(-20, 20, (500, 2))
-    np.save(tmp_path / "keys.npy", keys)
-    assert count_duplicates(tmp_path / "keys.npy") == 500 - len({tuple(row) for row in keys.tolist()})
-
-
 def test_rows_that_nearly_repeat_an_earlier_one() -> None:
     found = find_near_duplicates(ROWS, 0.75)
     assert found.rows.tolist() == [False, False, True, True, False, True, False]
@@ -116,7 +88,6 @@ def test_rows_that_nearly_repeat_an_earlier_one() -> None:
 
 
 NUMBERS = np.arange(5, 105)
-TEXT = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(50)))
 
 
 def drawn(count: int | None = None, share: float | None = None, seed: int = 0) -> list[int]:
@@ -132,26 +103,6 @@ def test_a_sample_depends_on_its_seed_and_nests() -> None:
     assert len(drawn(share=0.001)) == 2
     with pytest.raises(UserError, match=r"a\.txt: data\.rows 101 is more than the 100 rows that it can train on"):
         drawn(101)
-
-
-def prepared(folder: Path, *settings: str, text: GivenTexts = TEXT) -> Prepared:
-    quick = ("training.batch_size=4", "training.precision=float32", *settings)
-    return TrainJob(text=text, model=str(folder), settings=quick, dev=None).prepare(Silent())
-
-
-def test_a_run_trains_on_the_sample(tiny_folder: Path) -> None:
-    run = prepared(tiny_folder, "data.rows=20", "training.seed=1")
-    assert "sample     20 of 50 rows, drawn by data.sample_seed 0" in run.plan.lines()
-    assert run.plan.examples == len(run.inputs) == 20
-    expected = sample_rows(np.arange(50), count=20, share=None, seed=0, source="")
-    assert expected is not None
-    assert run.inputs.anchor_rows.tolist() == expected.tolist()
-    assert run.plan.steps == 5
-    other = prepared(tiny_folder, "data.share=0.4", "data.sample_seed=3", "training.seed=1")
-    assert len(other.inputs) == 20
-    assert other.inputs.anchor_rows.tolist() != run.inputs.anchor_rows.tolist()
-    again = prepared(tiny_folder, "data.rows=20", "training.seed=2")
-    assert again.inputs.anchor_rows.tolist() == run.inputs.anchor_rows.tolist(), "training.seed draws nothing here"
 
 
 COLUMNS = ("anchor", "positive")
@@ -186,16 +137,10 @@ def test_rows_with_an_empty_cell_are_left_out_and_counted(source: Source) -> Non
     assert source.read().rows == KEPT
     said: list[str] = []
     say_left_out_rows(source, said.append)
-    assert len(said) == 1
-    assert said[0].startswith("left out   2 of 4 rows, with an empty cell (the first: ")
-    assert said[0].endswith(", column 'positive')")
-    say_left_out_rows(source, None)
-
-
-def test_vectors_with_the_numbers_of_rows_need_all_of_them(source: Source) -> None:
-    with pytest.raises(
-        UserError, match=r"(line|row) \d: column 'positive' is empty, so the vectors after it would not"
-    ):
+    (line,) = said
+    assert line.startswith("left out   2 of 4 rows, with an empty cell (the first: ")
+    assert line.endswith(", column 'positive')")
+    with pytest.raises(UserError, match="column 'positive' is empty, so the vectors after it would not"):
         source.count_rows()
 
 
@@ -212,22 +157,11 @@ def test_a_row_without_a_label_is_left_out_with_its_label(tmp_path: Path) -> Non
     assert left_out_rows_of(text).startswith("left out   2 of 4 rows, with an empty cell (the first: line 3,")
 
 
-def test_lines_prose_and_lists_have_no_cells(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    (tmp_path / "a.md").write_text("# One\n\nTwo.\n", encoding="utf-8")
-    for text in (tmp_path / "a.txt", tmp_path / "a.md", ["One.", "Two."]):
-        assert left_out_rows_of(open_texts(text)) == ""
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
+def test_a_value_that_is_no_text_is_named() -> None:
+    for value, message in (
         (" ", "a.csv, line 3: column 'text' is empty; fill it or drop the line"),
-        (None, "a.csv, line 3: column 'text' is empty"),
         (5, "a.csv, line 3: column 'text' holds int, not text"),
         ("\ud800", "holds half of a surrogate pair"),
-    ],
-)
-def test_a_value_that_is_no_text_is_named(value: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        checked_texts(RawRow(3, 0, ("text",), (value,)), "a.csv", "line")
+    ):
+        with pytest.raises(UserError, match=message):
+            checked_texts(RawRow(3, 0, ("text",), (value,)), "a.csv", "line")

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
-from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from fuzzing import examples
 from opencse.errors import UserError
 from opencse.text import sample
 from opencse.text.negation import negated
-from opencse.text.tokenizer import Tokenizer, _word_numbers
+from opencse.text.tokenizer import Tokenizer
 from opencse.text.wordnet import read_synonyms
-from opencse.text.words import find_words
 
 KINDS = ["wordpiece", "bpe", "unigram"]
 MESSY = [
@@ -110,12 +109,6 @@ def test_any_text_as_counted_character_by_character(tokenizers: dict[str, Tokeni
     assert one(tokenizers[kind], text)[1] == reference(tokenizers[kind], text)
 
 
-def test_words_of_a_text_truncated_on_its_left_count_from_its_first_one(tiny_folder: Path) -> None:
-    tokenizer = Tokenizer(AutoTokenizer.from_pretrained(tiny_folder, truncation_side="left"))
-    assert one(tokenizer, "a b c dog e", 5)[1] == [-1, 0, 1, 2, -1]
-    assert one(tokenizer, "the " * 40_000 + "\u4e2d\u6587 end", 6)[1] == [-1, 0, 1, 1, 2, -1]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_words_as_counted_character_by_character_also_of_many_texts_and_truncated_ones(
     tokenizers: dict[str, Tokenizer], kind: str
@@ -131,47 +124,6 @@ def test_words_as_counted_character_by_character_also_of_many_texts_and_truncate
             assert one(tokenizer, text, 5)[1] == [*words[:4], -1]
     assert one(tokenizer, "")[1] == [-1, -1]
     assert tokenizer.encode_words([], 8) == []
-
-
-def test_words_of_tokens_by_their_spans() -> None:
-    for text, spans, words in (
-        ("ab cd ", [(0, 3), (3, 6)], [0, 1]),  # white space after a word: the last visible character tells
-        ("ab cd ef", [(0, 4), (4, 5), (5, 8)], [0, 0, 1]),  # over several words: the last
-        ("ab cd", [(0, 0), (1, 1), (2, 2), (3, 3), (5, 5)], [0, 0, 1, 1, 1]),  # of no width
-    ):
-        assert _word_numbers(text, spans, [0] * len(spans)).tolist() == words
-
-
-def test_a_tokenizer_that_cannot_tell_is_refused() -> None:
-    with pytest.raises(UserError, match="ByT5Tokenizer: this tokenizer does not tell which word an id is of"):
-        Tokenizer(ByT5Tokenizer()).encode_words(["a"], None)
-
-
-around = st.integers(0, 2)
-
-
-@given(st.lists(st.integers(1, 4), max_size=8), around, around, st.integers(1, 3), st.integers(0, 5))
-@examples(60)
-def test_words_are_the_runs_of_equal_numbers(sizes: list[int], before: int, after: int, step: int, first: int) -> None:
-    """Any number of special tokens around them; numbers may begin anywhere and leave some out."""
-    numbers = [-1] * before
-    index = [-1] * before
-    spans = []
-    for word, size in enumerate(sizes):
-        spans.append((len(numbers), len(numbers) + size))
-        numbers += [first + step * word] * size
-        index += [word] * size
-    numbers += [-1] * after
-    index += [-1] * after
-    words = find_words(np.array(numbers, dtype=np.int16))
-    assert len(words) == len(sizes)
-    assert words.index.tolist() == index
-    assert list(zip(words.starts.tolist(), words.ends.tolist(), strict=True)) == spans
-    assert words.sizes.tolist() == sizes
-    for word in range(len(sizes)):
-        assert words.ids_of(np.array([word])).tolist() == [i == word for i in index]
-    assert not words.ids_of(np.array([], dtype=np.int64)).any()
-    assert words.ids_of(np.arange(len(sizes))).tolist() == [i >= 0 for i in index]
 
 
 LICENCE = "  1 This software and database is provided to you\n  2 by whom it may concern\n"
@@ -227,11 +179,8 @@ def test_missing_files_and_another_format_are_refused(folder: Path) -> None:
         ("The dog is asleep .", "The dog is not asleep ."),
         ("They will not come .", "They will come ."),
         ("He has been there .", "He has not been there ."),
-        ("He has a car .", "He does not have a car ."),
         ("She wrote two books .", "She did not write two books ."),
         ("It covers the area .", "It does not cover the area ."),
-        ("We like tea .", "We do not like tea ."),
-        ("He tried again .", "He did not try again ."),
         ("He cannot swim .", "He can swim ."),
         ('He said "no" .', 'He did not say "no" .'),
         ("A quiet town in the north", "Not A quiet town in the north"),

@@ -10,15 +10,7 @@ import pytest
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made, zipped
 from opencse.errors import UserError
 from opencse.text.documents import Collection, Document
-from opencse.text.files.formats import (
-    RawRow,
-    choose_columns,
-    column_like,
-    html_columns,
-    without_markup,
-)
 from opencse.text.files.kinds import recognise
-from opencse.text.given import open_texts
 from opencse.text.reading_notes import ReadingNotes
 
 
@@ -83,16 +75,6 @@ def test_a_folder_may_hold_a_mixture(tmp_path: Path) -> None:
     assert [line for line in left_out if "other.csv: no column 'text'; columns there: a, b" in line]
 
 
-def test_lines_of_json_texts_are_texts(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('"The kettle boils."\n"Snow fell."\n')
-    assert open_texts(path).read().rows == [("The kettle boils.",), ("Snow fell.",)]
-    assert [document.sentences for document in Collection(str(path)).documents()] == [
-        ("The kettle boils.",),
-        ("Snow fell.",),
-    ]
-
-
 def test_a_page_that_a_script_fills_is_counted(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("<html><body><p>The kettle boils.</p></body></html>")
     (tmp_path / "b.html").write_text('<html><body><div id="root"></div><script>fill()</script></body></html>')
@@ -105,7 +87,6 @@ def test_a_page_that_a_script_fills_is_counted(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.doc", b"\xd0\xcf\x11\xe0 old", "an old Office file is not read; save it as .docx"),
-        ("a.rtf", b"{\\rtf1 text}", "rich text (RTF) is not read; save it as .docx"),
         ("a.xlsx", zipped({"xl/workbook.xml": "<x/>"}), ".xlsx files are not read; save it as .csv"),
         ("a.zip", zipped({"a.txt": "One.\n"}), ".zip files are not read; unpack it and give the folder"),
         ("a.ipynb", b"{}", ".ipynb files are not read; save it as .md (jupyter nbconvert --to markdown)"),
@@ -138,20 +119,3 @@ def test_a_text_file_is_taken_for_another_kind_only_on_clear_signs(tmp_path: Pat
         assert recognise(path).name == "text", content
     path.write_text("title\ttext\nA\tOne.\nB\tTwo.\n")
     assert recognise(path).name == "table"
-
-
-def test_default_columns_in_any_letter_case() -> None:
-    assert choose_columns(None, ["id", "Anchor", "POSITIVE"], "a.csv") == ("Anchor", "POSITIVE")
-    assert choose_columns(("id",), ["id", "text"], "a.csv") == ("id",)
-    assert column_like("text", ["TEXT", "Text"]) is None
-    with pytest.raises(UserError, match=r"no column 'ids', did you mean 'id'|no column 'ids'"):
-        choose_columns(("ids",), ["id"], "a.csv")
-    with pytest.raises(UserError, match="2 columns are called 'text'"):
-        choose_columns(None, ["text", "text"], "a.csv")
-
-
-def test_columns_that_hold_html_become_text() -> None:
-    rows = [RawRow(n, 0, ("a", "b"), ("<p>One &amp; two</p>", "1 < 2")) for n in range(3)]
-    assert html_columns(rows) == {0}
-    assert [row.values for row in without_markup(iter(rows))] == [("One & two", "1 < 2")] * 3
-    assert html_columns([]) == frozenset()

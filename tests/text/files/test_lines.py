@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 
 import pyarrow
 import pytest
@@ -18,7 +17,6 @@ from opencse.text.files.encodings import detect_encoding
 from opencse.text.files.lines import (
     MAX_LINE_CHARACTERS,
     UNPACKED_FREELY,
-    read_blocks,
     read_lines,
     read_text,
 )
@@ -73,18 +71,6 @@ def test_compressed_files_read_as_plain_ones_and_damaged_ones_are_refused(
     assert told(path).endswith("; fetch it or pack it again")
 
 
-@pytest.mark.parametrize(("suffix", "pack"), PACKERS[:2])
-def test_damage_is_named_with_the_last_line_that_can_be_unpacked(tmp_path: Path, suffix: str, pack: Pack) -> None:
-    """Readers take blocks of many lines, and fail before the lines that could be unpacked are all read."""
-    random = Random(0)
-    lines = [" ".join(str(random.random()) for _ in range(4)) + "\n" for _ in range(3_000)]
-    path = tmp_path / f"a.txt{suffix}"
-    path.write_bytes(pack("".join(lines[:1_000]).encode()) + pack("".join(lines[1_000:]).encode())[:20])
-    for read in (read_lines, read_blocks):
-        with pytest.raises(UserError, match=", after line 1000: damaged or not"):
-            list(read(path))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -94,7 +80,6 @@ def test_damage_is_named_with_the_last_line_that_can_be_unpacked(tmp_path: Path,
             "é\nê\ncaf".encode() + b"\xe9\n",
             ", line 3: not UTF-8 text (byte 0xe9 at column 4); convert",
         ),
-        (b"\xef\xbb\xbfcaf\xe9 au lait\n", ", line 1: not UTF-8 text (byte 0xe9 at column 4)"),
         (("é" * (MAX_LINE_CHARACTERS + 1)).encode(), ", line 1: more than 100,000 characters in one line; put one"),
         (b"", ": the file is empty; give a file with text in it"),
     ],
@@ -125,24 +110,19 @@ POLISH = "Zażółć gęślą jaźń. Dzieci poszły do szkoły i powiedziały, 
 RUSSIAN = "Дети пошли в школу и сказали, что сегодня там тоже хорошо."
 GREEK = "Τα παιδιά πήγαν στο σχολείο και είπαν ότι είναι ωραία."
 JAPANESE = "子供たちは学校に行って、今日もそこはいいと言いました。"
-TURKISH = "Çocuklar okula gitti ve bugün de güzel olduğunu söylediler. İstanbul’da yağmur yağıyor, şimdi."
 
 
 @pytest.mark.parametrize(
     ("text", "encoding"),
     [
         (GERMAN, "cp1252"),
-        ("caf\xe9 au lait", "cp1252"),
         (POLISH, "cp1250"),
         (RUSSIAN, "cp1251"),
         (RUSSIAN, "koi8_r"),
-        (GREEK, "cp1253"),
-        (TURKISH, "cp1254"),
         (JAPANESE, "shift_jis"),
         (GERMAN, "utf-8-sig"),
         (GERMAN, "utf-16"),
         (GERMAN, "utf-16-le"),
-        (RUSSIAN + " " * 40, "utf-16-le"),
         (GERMAN, "utf-32"),
     ],
 )
@@ -151,23 +131,6 @@ def test_text_is_read_as_it_was_written(tmp_path: Path, text: str, encoding: str
     path.write_bytes(f"Nummer;Betreff;Text\n{text}\nthe end\n".encode(encoding))
     assert [line for _, line in read_lines(path)] == ["Nummer;Betreff;Text", text, "the end"]
     assert read_text(path).split("\n")[1] == text
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        ("Zürich\nGenève\n".encode() + b"caf\xe9\n", 3),
-        (b"one\n" + bytes(range(14, 256)) + b"\n", 2),
-        ("\N{SNOWMAN} text\n".encode()[:-4] + b"\xe2\n" + "ä ö ü ß\n".encode(), 1),
-    ],
-)
-def test_nothing_is_guessed_of_damage(tmp_path: Path, content: bytes, line: int) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(content)
-    with pytest.raises(UserError, match=rf"a\.txt, line {line}: not UTF-8 text"):
-        list(read_lines(path))
-    with pytest.raises(UserError, match=rf"a\.txt, line {line}: not UTF-8 text"):
-        read_text(path)
 
 
 def test_what_a_page_declares_counts_where_its_bytes_are_text_in_it() -> None:
@@ -231,14 +194,3 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             os.dup2(kept, 0)
             os.close(kept)
-
-
-def test_faults_name_the_pipe_and_the_line(spools: Path) -> None:
-    with piped(b'{"text": "one"}\n{"text": 7}\n') as location, pytest.raises(UserError) as caught:
-        Source(location).read()
-    assert str(caught.value).startswith(f"{location}, line 2: column 'text' holds int, not text")
-    del caught
-    gc.collect()
-    assert list(spools.iterdir()) == []
-    with piped(b"one\ntwo\n") as location:  # read once, it comes straight through
-        assert list(read_lines(Path(location))) == [(1, "one"), (2, "two")]

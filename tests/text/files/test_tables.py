@@ -20,30 +20,15 @@ from opencse.text.readers import Source
 ROWS = [{"text": f"Text {number}", "tags": ["a", {"b": "]"}]} for number in range(50)]
 
 
-def test_other_shapes(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    document = {"text": "One long text of a document.", "by": [{"n": "A"}]}
-    for value, wanted in (
-        (["One.", "Two."], [{"text": "One."}, {"text": "Two."}]),
-        ({"a": {"text": "One."}, "b": {"text": "Two."}}, [{"_id": "a", "text": "One."}, {"_id": "b", "text": "Two."}]),
-        (document, [document]),
-    ):
-        path.write_text(json.dumps(value))
-        assert [record for _, record in read_json(path)] == wanted
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         ('[{"text": "One."}', "line 1: not valid JSON (']' is expected; is the file complete?)"),
-        ('[{"text": "One."}, {"text": "Tw', "line 1: not valid JSON (Unterminated string"),
         ('[{"text": "One."}\n {"text": "Two."}]', "line 2: not valid JSON (']' is expected)"),
         ('[{"text": "One."}] x', "line 1: not valid JSON (more text after the end of the array)"),
         ("[[1]]", "row 1: an object or a text is expected, not list"),
         ("[]", "holds no objects"),
-        ('{"a": ', "line 1: not valid JSON (Expecting value)"),
         ("[" * 100_000, "line 1: not valid JSON ("),
-        ('{"a":' * 100_000, "not valid JSON ("),
     ],
 )
 def test_faults_in_one_line(tmp_path: Path, content: str, message: str) -> None:
@@ -90,12 +75,7 @@ def test_elements_that_repeat_nearest_to_the_root(tmp_path: Path) -> None:
     ]
     feed = "<rss><channel><link/><link/>" + "<item><t>A title of it</t><d>One</d><d>Two</d></item>" * 2
     assert records(path, feed + "</channel></rss>") == [{"t": "A title of it", "d": "One\nTwo"}] * 2
-    assert records(path, "<x:d xmlns:x='u'><x:r>One.</x:r><x:r>Two.</x:r></x:d>") == [
-        {"text": "One."},
-        {"text": "Two."},
-    ]
     assert records(path, "<d><r><t>One.</t></r></d>") == [{"t": "One."}]
-    assert records(path, "<d><t>One.</t><s>Two.</s></d>") == [{"t": "One.", "s": "Two."}]
 
 
 BOMB = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
@@ -107,11 +87,9 @@ BOMB = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
     ("content", "message"),
     [
         (BOMB + "]><d><r>&j;</r><r>&j;</r></d>", "line 1: declares XML entities, which are not expanded"),
-        ("<!DOCTYPE d [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><d><r>&e;</r></d>", "line 1: declares XML entities"),
         ("<d><r>One.</r>\n<r>Two.</d>", "line 2: not well-formed XML (mismatched tag)"),
         ("<d><r " + " ".join(f"a{n}=''" for n in range(1_001)) + "/></d>", "more than 1,000 attributes and elements"),
         ("<d><r>One.</r>\n<!-- " + " " * 200_000, "line 2: a tag or comment of more than 100,000 bytes"),
-        ("<!DOCTYPE d [" + "<!ELEMENT b (c)>" * 260_000 + "]><d>One.</d>", "no element in its first 4,000,000"),
         ("<a>" * 300 + "x" + "</a>" * 300, "elements more than 200 deep"),
     ],
 )
@@ -157,11 +135,6 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     lines.write_text("".join(json.dumps(record) + "\n" for record in RECORDS))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), parquet)
     return lines, parquet
-
-
-def test_a_field_that_is_not_there_is_named_with_those_that_are(files: tuple[Path, Path]) -> None:
-    with pytest.raises(UserError, match=r"no column 'meta.titel' \(did you mean 'meta.title'\?\)"):
-        Source(str(files[1]), ("meta.titel",)).read()
 
 
 def test_documents_of_structs_are_those_of_nested_keys(files: tuple[Path, Path]) -> None:
@@ -210,13 +183,6 @@ def test_links_out_of_the_folder_are_refused(folder: Path, tmp_path: Path) -> No
     link.unlink()
     (folder / "linked").symlink_to(tmp_path)
     assert "linked is a link to a place outside the folder" in told(folder)
-
-
-def test_a_column_that_calls_itself_an_image_is_not_opened(folder: Path, tmp_path: Path) -> None:
-    (folder / "data" / "train.jsonl").write_text('{"text": "%s"}\n' % (tmp_path / "secret.jsonl"))
-    info = "dataset_info:\n  features:\n  - name: text\n    dtype: image\n"
-    (folder / "README.md").write_text(f"---\n{info}---\n")
-    assert "column 'text' holds" in told(folder)
 
 
 @pytest.mark.parametrize(
