@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import torch
 
 from helpers import write_tiny_bert
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
 from opencse.kernels.precision import choose_precision
 from opencse.processes import ALONE, Processes, started
-from opencse.text.tokenizer import Tokens
 from opencse.training import budget
 from steps import prepared
 
@@ -64,29 +61,3 @@ def test_memory_is_shared_by_the_processes_of_a_machine(monkeypatch: pytest.Monk
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")
     with pytest.raises(UserError, match="torchrun would not set"):
         started()
-
-
-def test_what_the_system_holds_of_files_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "_GROUP", tmp_path)
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("900\n")
-    assert budget.free_memory(torch.device("cpu")) == 100
-    (tmp_path / "memory.stat").write_text("anon 300\nfile 600\nactive_file 50\ninactive_file 550\n")
-    assert budget.free_memory(torch.device("cpu")) == 650
-
-
-def test_what_a_forward_holds_once_is_not_counted_by_text(
-    model: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = prepared("simcse", model, tmp_path, sentences)
-    precision = choose_precision("float32", torch.device("cpu"))
-    row = budget.graph_bytes(run.encoder, run.inputs, precision)
-    constant = torch.zeros(1_000_000)
-    forward = type(run.encoder).forward
-
-    def and_once(self: SentenceEncoder, tokens: Tokens, **more: Any) -> Encoded:
-        (torch.ones(1_000_000, requires_grad=True) * constant).sum()
-        return forward(self, tokens, **more)
-
-    monkeypatch.setattr(type(run.encoder), "forward", and_once)
-    assert budget.graph_bytes(run.encoder, run.inputs, precision) == pytest.approx(row, rel=0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ import pytest
 import torch
 
 from opencse.errors import UserError
-from opencse.training.callbacks import Callback, Callbacks, Record
 from opencse.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.stopping import stop_requests
@@ -140,19 +138,6 @@ def test_damage_is_reported_and_an_older_complete_one_is_used_with_a_warning(
     assert found.values["step"] == 1
     assert len(told) == 1
     assert "the checkpoint before it is complete and is used instead" in told[0]
-    for kill in range(1, 10):  # the whole older one is not lost before there is a newer whole one
-        if save_or_die(folder, 3, kill):
-            break
-        assert step_of(folder) in (1, 3)
-    assert step_of(folder) == 3
-
-
-def test_nothing_was_saved_yet(tmp_path: Path) -> None:
-    assert load_checkpoint(tmp_path / "checkpoint") is None
-    new = tmp_path / "checkpoint.new"
-    new.mkdir()
-    (new / "state.json").write_text(json.dumps({"step": 9}))
-    assert load_checkpoint(tmp_path / "checkpoint") is None, "a first save that was cut off"
 
 
 LINES = b'{"step": 1, "loss": 0.5}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": 1e-05}\n'
@@ -182,30 +167,6 @@ def test_any_other_bad_line_is_named(tmp_path: Path) -> None:
         assert log.path.read_bytes() == content
 
 
-def test_killed_while_it_is_rewound_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Killed(BaseException):
-        pass
-
-    log = MetricsLog(tmp_path / "metrics.jsonl")
-    log.path.write_bytes(LINES)
-    places = 0
-    for name in ("write_bytes", "replace"):
-
-        def dies(*_: object) -> None:
-            nonlocal places
-            places += 1
-            raise Killed
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, name, dies)
-            with pytest.raises(Killed):
-                log.rewind(1)
-        assert log.path.read_bytes() == LINES
-    assert places == 2
-    log.rewind(1)
-    assert log.path.read_bytes() == LINES.splitlines(keepends=True)[0]
-
-
 def test_a_signal_sets_the_event_and_the_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 0.9, 1.1])
     monkeypatch.setattr("opencse.training.stopping.time.monotonic", lambda: next(clock))
@@ -223,34 +184,3 @@ def test_a_signal_sets_the_event_and_the_handlers_are_put_back(monkeypatch: pyte
             signal.raise_signal(signal.SIGTERM)
         assert stop.is_set()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-class Notes(Callback):
-    def __init__(self, name: str, notes: list[tuple[object, ...]]) -> None:
-        self.name = name
-        self.notes = notes
-
-    def on_step(self, step: int, record: Record) -> None:
-        self.notes.append((self.name, "step", step, record["loss"]))
-
-    def on_evaluate(self, step: int, record: Record) -> None:
-        self.notes.append((self.name, "evaluate", step, record["dev"]))
-
-    def on_end(self, folder: Path, verdict: str) -> None:
-        self.notes.append((self.name, "end", folder, verdict))
-
-
-def test_each_is_called_in_order_with_the_event_of_the_line() -> None:
-    notes: list[tuple[object, ...]] = []
-    both = Callbacks([Notes("a", notes), Notes("b", notes)])
-    both.notify({"step": 10, "loss": 0.5})
-    both.notify({"step": 10, "dev": 71.2})
-    both.on_end(Path("out"), "kept step 10")
-    assert notes == [
-        ("a", "step", 10, 0.5),
-        ("b", "step", 10, 0.5),
-        ("a", "evaluate", 10, 71.2),
-        ("b", "evaluate", 10, 71.2),
-        ("a", "end", Path("out"), "kept step 10"),
-        ("b", "end", Path("out"), "kept step 10"),
-    ]

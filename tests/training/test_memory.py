@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 
@@ -35,11 +34,3 @@ def test_large_blocks_are_used_again_with_fewer_page_faults() -> None:
     if not memory.keep_freed_memory():
         pytest.skip("another C library")
     assert faults("keep") < 0.75 * faults("leave")
-
-
-def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("sys.platform", "darwin")
-        assert memory.keep_freed_memory() is False
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    assert memory.keep_freed_memory() is False

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from helpers import Broken, Stopped
@@ -40,19 +39,6 @@ def test_by_proportion_every_step_of_every_set_comes_once_an_epoch() -> None:
             assert [own for k, own in steps if k == number] == sorted(own for k, own in steps if k == number)
     orders = {tuple(mixture.at(8 * epoch + step)[0] for step in range(8)) for epoch in range(6)}
     assert len(orders) > 1, "another order every epoch"
-
-
-def test_it_follows_from_the_step_and_the_seed_alone() -> None:
-    forwards = [MixingPlan([9, 7], "proportional", seed=1).at(step) for step in range(40)]
-    mixture = MixingPlan([9, 7], "proportional", seed=1)
-    assert [mixture.at(step) for step in reversed(range(40))] == forwards[::-1]
-    assert [MixingPlan([9, 7], "proportional", seed=2).at(step) for step in range(40)] != forwards
-
-
-def test_in_turns_until_the_smallest_is_through() -> None:
-    mixture = MixingPlan([5, 2, 9], "round_robin", seed=1)
-    assert mixture.steps_per_epoch == 6
-    assert [mixture.at(step) for step in range(7)] == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1), (0, 2)]
 
 
 def job(model: Path, sentences: list[str], *settings: str) -> TrainJob:
@@ -108,29 +94,8 @@ def test_every_example_is_seen_once_an_epoch_and_the_first_set_is_as_alone(
         seen[number].update(sets[number].batch(own).tolist())
     assert [set(counter.values()) for counter in seen.values()] == [{1}, {1}, {1}]
     assert [len(counter) for counter in seen.values()] == [20, 20, 12]
-    alone = TrainJob(
-        text=job(tiny_folder, sentences).text, recipe="simcse-supervised", model=str(tiny_folder), settings=SETTINGS,
-        dev=None,
-    ).prepare(Silent())  # fmt: skip
-    for step in range(4):
-        np.testing.assert_array_equal(alone.batches.batch(step), run.batches.batch(step))
-        one, other = (made.inputs.build(made.batches.batch(step), step) for made in (alone, run))
-        assert torch.equal(one.tokens.input_ids, other.tokens.input_ids)
-        assert one.noise_seed == other.noise_seed
     second = run.others[0]
     assert second.inputs.build(np.arange(4), 0).noise_seed != run.inputs.build(np.arange(4), 0).noise_seed
-
-
-def test_only_the_objective_of_the_step_moves(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
-    prepared = job(tiny_folder, sentences, "mixing=round_robin").prepare(Silent())
-    trainer = prepared.trainer(tmp_path, Silent(), dev=None, start=None)
-    (classifier,) = prepared.others[1].objective.parts
-    weights = {name: tensor.clone() for name, tensor in classifier.named_parameters()}
-    trainer._make_step(0)
-    trainer._make_step(1)
-    assert all(torch.equal(tensor, weights[name]) for name, tensor in classifier.named_parameters())
-    trainer._make_step(2)
-    assert not any(torch.equal(tensor, weights[name]) for name, tensor in classifier.named_parameters())
 
 
 def test_weights_and_steps_of_an_epoch(tiny_folder: Path, sentences: list[str]) -> None:
@@ -152,13 +117,3 @@ def test_weights_and_steps_of_an_epoch(tiny_folder: Path, sentences: list[str]) 
     assert any(line.startswith(also) and line.count("objective") == 1 for line in lines)
     assert any(line.startswith("mixing     by proportion") and "5 steps of the text" in line for line in lines)
     assert any("60 examples of 3 data sets are 20 batches per epoch, so 2.00 epochs" in line for line in lines)
-
-
-def test_budgets_of_tokens_and_minutes_count_all_sets(tiny_folder: Path, sentences: list[str]) -> None:
-    whole = job(tiny_folder, sentences, "training.max_steps=1000").prepare(Silent())
-    inputs = [whole.inputs, *(one.inputs for one in whole.others)]
-    total = sum(int(one.lengths.sum()) for one in inputs)
-    half = job(tiny_folder, sentences, "training.max_steps=1000", f"training.tokens={total}").prepare(Silent())
-    assert half.plan.steps == 13
-    timed = job(tiny_folder, sentences, "training.max_steps=7", "training.minutes=60").prepare(Silent())
-    assert timed.plan.steps == 7

@@ -13,17 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel
 
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels import states
-from opencse.kernels.states import unread_mask
 from opencse.objective.vectors import chunks
 from opencse.objective.vectors import step as made
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
 from opencse.recipes.recipe_files import recipe_names
-from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokens
 from opencse.training.trainer import Trainer
 from steps import NAMES, VARIANTS, layers_of, parts_of, prepared
@@ -109,65 +104,3 @@ def in_chunks(taken: Trainer, patch: pytest.MonkeyPatch) -> list[str]:
     patch.setattr(Chunks, "draw", lambda self, network, device: 1 if network.training else None)
     taken.chunks = replace(taken.chunks, rows=3)
     return read
-
-
-@pytest.mark.usefixtures("meta")
-def test_reading_would_be_seen(
-    tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(states, "unread_mask", lambda _, mask: mask)
-    taken = trainer("simcse", tiny_folder, tmp_path, sentences)
-    with pytest.raises(RuntimeError, match="meta"):
-        taken._make_step(1)
-
-
-@pytest.mark.usefixtures("meta")
-@pytest.mark.parametrize("pooling", ["cls", "last_token", "top2"])
-def test_nor_does_the_forward_of_encode(pooling: str, tiny_folder: Path, sentences: list[str]) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu").eval()
-    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:6])).to(META)
-    with torch.inference_mode():
-        made = encoder.to(META).embed(tokens)
-    assert (made.device, made.shape) == (META, (6, encoder.dimension))
-
-
-@pytest.mark.parametrize("lengths", [(7, 4, 1), (5, 5, 5)])
-def test_the_mask_is_the_same(tiny_folder: Path, lengths: tuple[int, ...]) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    mask = torch.tensor([[1] * n + [0] * (max(lengths) - n) for n in lengths])
-    ids = torch.randint(5, 50, mask.shape)
-    wide = unread_mask(encoder.backbone, mask)
-    assert wide.shape == (3, 1, max(lengths), max(lengths))
-    there = mask.bool()
-    ours, theirs = (encoder.backbone(input_ids=ids, attention_mask=m).last_hidden_state[there] for m in (wide, mask))
-    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
-
-
-def test_other_backbones_keep_their_mask() -> None:
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    mask = torch.ones(2, 3, dtype=torch.int64)
-    others: list[dict[str, Any]] = [{"attn_implementation": "eager"}, {"is_decoder": True}]
-    for settings in others:
-        config = BertConfig(vocab_size=50, **sizes, **settings)
-        assert unread_mask(BertModel(config), mask) is mask
-
-
-def test_what_goes_to_a_gpu_cannot_be_paged_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[bool, torch.device, bool]] = []
-    held = torch.ones(2)
-
-    def to(tensor: torch.Tensor, device: torch.device, *, non_blocking: bool) -> torch.Tensor:
-        sent.append((tensor is held, device, non_blocking))
-        return tensor
-
-    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda _: held)
-    monkeypatch.setattr(torch.Tensor, "to", to)
-    gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
-    moved(torch.zeros(2), gpu)
-    moved(torch.zeros(2), cpu)
-    assert sent == [(True, gpu, True), (False, cpu, True)]

@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from torch.nn import functional
 
-from opencse.errors import UserError
-from opencse.objective.losses import info_nce_from_logits
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.settings import validate
 from opencse.training.checkpoint import optimizer_tensors, restore_optimizer
-from opencse.training.optimizer import TransformersAdamW, build_optimizer, learning_rate
+from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import step_inputs
 from opencse.training.update import Update
@@ -76,54 +71,7 @@ def test_every_kind_against_loops(kind: str) -> None:
         assert max(abs(a - b) for a, b in away) > 1e-3, "eps counts where gradients are small"
 
 
-def test_a_weight_without_gradient_keeps_its_place_and_its_count() -> None:
-    still, moving = (torch.nn.Parameter(torch.ones(1)) for _ in range(2))
-    optimizer = TransformersAdamW([{"params": [still, moving]}], 0.1)
-    moving.grad = torch.ones(1)
-    optimizer.step()
-    assert float(still.detach()) == 1.0
-    assert still not in optimizer.state
-    with pytest.raises(ValueError, match="calls no closure"):
-        optimizer.step(lambda: 0.0)
-
-
 N, D, PROCESSES = 8, 5, 4
-
-
-def gathered_loss(weights: Tensor, texts: Tensor, live: slice | None) -> Tensor:
-    """SimCSE's loss of the whole batch; all rows but the ``live`` ones, if given, are without gradient."""
-    sides = [functional.normalize(torch.tanh(side @ weights), dim=1) for side in texts]
-    if live is not None:
-        rows = torch.zeros(N, 1, dtype=torch.float64)
-        rows[live] = 1.0
-        sides = [rows * side + (1 - rows) * side.detach() for side in sides]
-    logits = sides[0] @ sides[1].T / 0.05
-    own = torch.eye(N, dtype=torch.bool)
-    return info_nce_from_logits(logits.diagonal(), logits.masked_fill(own, -torch.inf)).mean()
-
-
-def test_four_processes_clip_at_one_what_is_clipped_at_four_here() -> None:
-    """Each computes the whole loss and differentiates its own rows; the gradients are averaged, then clipped."""
-    random = torch.Generator().manual_seed(0)
-    texts = torch.randn(2, N, D, generator=random, dtype=torch.float64)
-    weights = torch.randn(D, D, generator=random, dtype=torch.float64).requires_grad_()
-
-    def gradient(live: slice | None) -> Tensor:
-        return torch.autograd.grad(gathered_loss(weights, texts, live), weights)[0]
-
-    def clipped(given: Tensor, most: float) -> Tensor:
-        return given * min(1.0, most / float(given.norm()))
-
-    share = N // PROCESSES
-    theirs = torch.stack([gradient(slice(r * share, (r + 1) * share)) for r in range(PROCESSES)]).mean(dim=0)
-    whole = gradient(None)
-    torch.testing.assert_close(theirs, whole / 4, rtol=1e-12, atol=0)
-    at = load_recipe("simcse-supervised:reference").training.max_grad_norm
-    for scale in (0.2, 1.5, 6.0):  # of norms below both bounds, between them, above both
-        given = whole / whole.norm() * scale
-        torch.testing.assert_close(clipped(given / 4, 1.0), clipped(given, at) / 4, rtol=1e-12, atol=0)
-        assert scale == 0.2 or not torch.allclose(clipped(given / 4, 1.0), clipped(given, 1.0) / 4)
-    assert (at, load_recipe("simcse-supervised").training.max_grad_norm) == (4.0, 1.0)
 
 
 def test_rmsprop_against_loops() -> None:
@@ -146,16 +94,6 @@ def test_rates_that_change_at_steps() -> None:
     rates = [learning_rate(step, 5_000, settings) for step in (0, 500, 501, 1000, 1001, 1501, 2000, 2001, 4_999)]
     assert rates == [1e-5, 1e-5, 8e-6, 8e-6, 6e-6, 4e-6, 4e-6, 2e-6, 2e-6]  # as PiecewiseConstantDecay
     assert settings.optimizer == "rmsprop"
-
-
-def test_settings_of_the_optimizer_that_say_nothing() -> None:
-    for wrong, words in (
-        ({"rate_changes": [[5, 1e-5]]}, "rate_changes are of a constant rate; set schedule = constant"),
-        ({"schedule": "constant", "rate_changes": [[5, 1e-5], [5, 2e-5]]}, "the steps of rate_changes ascend"),
-        ({"optimizer": "rmsprop", "weight_decay": 0.1}, "leave them out"),
-    ):
-        with pytest.raises(UserError, match=words):
-            validate(TrainingSettings, wrong, "mine")
 
 
 @pytest.mark.parametrize("kind", [{"optimizer": "rmsprop"}, {"adamw": "transformers", "weight_decay": 0.1}], ids=str)
@@ -217,15 +155,3 @@ def test_the_smallest_budget_counts() -> None:
     for settings, steps in budgets:
         table = TrainingSettings.model_validate(settings)
         assert table.steps(batches_per_epoch=100, tokens_per_epoch=10_000, seconds_per_step=0.5) == steps, settings
-
-
-def test_minutes_need_the_pace() -> None:
-    with pytest.raises(ValueError, match="needs the measured pace"):
-        TrainingSettings(minutes=1).steps(batches_per_epoch=1, tokens_per_epoch=1)
-
-
-def test_the_seeds_of_order_and_dropout_are_the_run_s_unless_set() -> None:
-    plain, apart = TrainingSettings(seed=5), TrainingSettings(seed=5, data_seed=0, dropout_seed=7)
-    assert (plain.seed_of_order, plain.seed_of_dropout, plain.seeds_in_words) == (5, 5, "seed 5")
-    assert (apart.seed_of_order, apart.seed_of_dropout) == (0, 7)
-    assert apart.seeds_in_words == "seed 5 (data order 0, dropout 7)"

@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
 from opencse.recipes.recipe_files import recipe_names
 from opencse.runs.job import TrainJob
@@ -22,7 +21,6 @@ from steps import VARIANTS, prepared
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 STEPS = 12
-RECORDED = {"simcse", "nt-xent", "esimcse-repetition", "simcse++", "simcse++-off-dropout", "sscl", "simcse-supervised"}
 """Recipes that are among the recorded ones."""
 
 
@@ -73,40 +71,6 @@ def test_of_each_shape_all_steps_but_the_first_are_replayed(
     again = losses(simcse(tiny_folder, sentences), tmp_path, record)
     assert all(torch.equal(a, b) for a, b in zip(again, plain, strict=True))
     assert 1 < len(recorded) < len(replayed) < 4 * STEPS
-
-
-def test_steps_that_cannot_be_recorded_are_made_plainly(
-    tiny_folder: Path, tmp_path: Path, sentences: list[str]
-) -> None:
-    tried: list[object] = []
-
-    def fail(step: Callable[[], Updated]) -> Callable[[], Updated]:
-        tried.append(step)
-        torch.rand(3)
-        raise RuntimeError("a step that copies from the processor cannot be recorded")
-
-    plain = losses(simcse(tiny_folder, sentences), tmp_path, None)
-    said: list[str] = []
-    again = losses(simcse(tiny_folder, sentences), tmp_path, fail, said)
-    assert all(torch.equal(a, b) for a, b in zip(again, plain, strict=True))
-    assert len(tried) == len(said) == 1
-    assert "not recorded as graphs (a step that copies from the processor cannot be recorded)" in said[0]
-
-
-def reason(name: str, model: Path, folder: Path, sentences: list[str], chunks: Chunks | None = None) -> str | None:
-    made = prepared(name, model, folder, sentences)
-    return why_not_recorded(made.objective, made.plan.recipe.training, chunks or made.plan.chunks)
-
-
-def test_what_is_recorded(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
-    named = [name for name in recipe_names() if reason(name, tiny_folder, tmp_path, sentences) is None]
-    assert set(named) >= RECORDED
-    assert (
-        reason("simcse", tiny_folder, tmp_path, sentences, Chunks(rows=2)) == "of several batches, chunks or processes"
-    )
-    assert reason("shared-mask", tiny_folder, tmp_path, sentences) == "of several passes or a learned temperature"
-    assert reason("esimcse", tiny_folder, tmp_path, sentences) == "negatives.momentum_queue cannot be recorded"
-    assert reason("output-noise", tiny_folder, tmp_path, sentences) == "view cannot be recorded"
 
 
 @GPU

@@ -185,10 +185,6 @@ def test_a_momentum_queue_and_layers_continue_bit_for_bit(tiny_folder: Path, tex
         assert any(part in name for name in kept), part
     job.run(tmp_path / "stopped", resume=True)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
-    for name, source in (("queue", QUEUE), ("layers", LAYERS)):  # each of them makes a difference
-        alone = (*settings, f'objective.negatives=[{{kind="in_batch"}}, {source}]')
-        TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=alone, dev=None).run(tmp_path / name)
-        assert files(tmp_path / name)["model.safetensors"] != files(tmp_path / "whole")["last/model.safetensors"]
 
 
 def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Path) -> None:

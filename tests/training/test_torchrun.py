@@ -14,10 +14,6 @@ import pytest
 from safetensors.torch import load_file
 
 from joined import environment, free_port
-from opencse.errors import UserError
-from opencse.objective.vectors.chunks import Chunks
-from opencse.processes import Processes
-from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 
@@ -103,26 +99,3 @@ def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     sets = [[json.loads(line)["data_set"] for line in log] for log in logs]
     assert sets[0] == sets[1]
     assert set(sets[0]) == {1, 2}
-
-
-def test_masks_that_depend_on_the_number_of_processes_are_refused(
-    tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(sentences[:20]))
-    plain = (*(setting for setting in RUN if "chunk" not in setting), "training.max_steps=12")
-    job = TrainJob(
-        text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=plain, dev=None, device="cpu"
-    )
-    trainer = job.prepare(Silent()).trainer(tmp_path, Silent(), dev=None, start=None)
-    trainer._begin()
-    trainer._make_step(0)
-    trainer._save(1)
-    state = tmp_path / "checkpoint" / "state.json"
-    assert json.loads(state.read_text())["chunks"]["processes"] == 1
-    trainer.chunks = Chunks(world=Processes(0, 2, 0))
-    with pytest.raises(UserError, match=r"was written by 1 process, and without training.chunk .* now 2; start 1"):
-        trainer._restore()
-    trainer.encoder.eval()
-    trainer.chunks = Chunks(3, world=Processes(0, 2, 0))
-    assert trainer._restore() == 1

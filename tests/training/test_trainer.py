@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import Broken, Heard
 from opencse import SentenceEncoder, UserError, train
 from opencse.kernels import processor
 from opencse.kernels.precision import choose_precision
@@ -20,12 +18,9 @@ from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training import checkpoint as checkpoints
-from opencse.training import trainer as loop
-from opencse.training.optimizer import build_optimizer, learning_rate
+from opencse.training.optimizer import learning_rate
 from opencse.training.settings import TrainingSettings
 from opencse.training.trainer import Trainer
-from scores import spearman_of
 
 QUICK = ("training.max_steps=6", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
 
@@ -43,29 +38,6 @@ def test_learning_rate_is_linear_to_zero_after_warmup() -> None:
     assert rates == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
     constant = TrainingSettings(learning_rate=0.5, schedule="constant")
     assert {learning_rate(step, 10, constant) for step in range(10)} == {0.5}
-
-
-def test_weight_decay_spares_biases_and_layer_norms() -> None:
-    layer = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.LayerNorm(3))
-    optimizer = build_optimizer(layer.parameters(), TrainingSettings(weight_decay=0.1))
-    decayed = {id(p) for g in optimizer.param_groups if g["weight_decay"] > 0 for p in g["params"]}
-    assert decayed == {id(layer[0].weight)}
-
-
-@pytest.mark.slow
-def test_another_device_with_other_masks_is_reported(
-    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sets = ("training.checkpoint_every=2",)
-    state = torch.get_rng_state()
-    monkeypatch.setattr(loop, "random_states", lambda device: {"cpu": state, "cuda": state})
-    begun = trainer(tmp_path / "a", tiny_folder, *sets, progress=Broken(3, KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
-        begun.run(resume=False)
-    monkeypatch.undo()
-    heard = Heard()
-    trainer(tmp_path / "a", tiny_folder, *sets, progress=heard).run(resume=True)
-    assert "begun on cuda, continues on cpu: dropout draws other masks than on cuda" in heard.said
 
 
 @pytest.mark.slow
@@ -96,49 +68,6 @@ def test_start_is_kept_when_nothing_beats_it(tiny_folder: Path, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
-    from opencse.evaluation import read_scored_pairs
-
-    settings = ("training.max_steps=12", "training.evaluate_every=4", "training.batch_size=32")
-    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings, dev="sample")
-    assert result.kept == "best"
-    best = max(result.scores.values())
-    assert best > result.scores[0]
-    encoder = SentenceEncoder.load(tmp_path / "out")
-    assert spearman_of(encoder.encode, read_scored_pairs(sample.DEV)) == pytest.approx(best, abs=1e-6)
-    steps = sorted(result.scores)
-    assert steps == [0, 4, 8, 12]
-
-
-@pytest.mark.slow
-def test_without_dev_the_last_is_kept_and_the_verdict_says_so(tiny_folder: Path, tmp_path: Path) -> None:
-    result = train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=QUICK, dev=None)
-    assert result.kept == "last"
-    assert "nothing shows" in result.verdict
-    assert result.scores == {}
-    texts = ["a cat", "the weather"]
-    kept, last = (SentenceEncoder.load(f).encode(texts) for f in (tmp_path / "out", tmp_path / "out" / "last"))
-    assert np.array_equal(kept, last)
-
-
-def test_checkpoint_keeps_the_older_one_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "checkpoint"
-    first = checkpoints.Checkpoint({"encoder.w": torch.arange(3.0)}, {"step": 1})
-    checkpoints.save_checkpoint(folder, first)
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("safetensors.torch.save_file", full)
-    with pytest.raises(UserError, match=r"No space left on device.*--resume"):
-        checkpoints.save_checkpoint(folder, checkpoints.Checkpoint({"encoder.w": torch.zeros(3)}, {"step": 2}))
-    kept = checkpoints.load_checkpoint(folder)
-    assert kept is not None
-    assert kept.values == {"step": 1}
-    assert torch.equal(kept.of("encoder")["w"], torch.arange(3.0))
-
-
-@pytest.mark.slow
 def test_a_loss_that_is_not_a_number_stops_the_run(tiny_folder: Path, tmp_path: Path) -> None:
     engine = trainer(tmp_path / "a", tiny_folder)
     with torch.no_grad():
@@ -160,24 +89,6 @@ def test_precision_is_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> N
         chosen = choose_precision("auto", torch.device("cpu"))
         assert (chosen.name, reason in chosen.reason) == (name, True)
     assert choose_precision("bf16", torch.device("cpu")).bf16
-
-
-@pytest.mark.slow
-def test_bf16_follows_float32_closely(tiny_folder: Path, tmp_path: Path) -> None:
-    losses = {}
-    for precision in ("float32", "bf16"):
-        engine = trainer(tmp_path / precision, tiny_folder, f"training.precision={precision}")
-        torch.manual_seed(2)
-        losses[precision] = float(engine._make_step(0).losses["contrast"].detach())
-        assert engine.encoder.backbone.get_input_embeddings().weight.dtype == torch.float32
-    assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.05)
-    assert losses["bf16"] != losses["float32"]
-
-
-def test_settings_in_addition_to_a_recipe_object_are_refused_not_ignored(tiny_folder: Path) -> None:
-    job = TrainJob(text=Source(str(sample.TRAIN)), recipe=load_recipe("simcse"), model=str(tiny_folder), settings=QUICK)
-    with pytest.raises(UserError, match="change the Recipe object"):
-        _ = job.resolved
 
 
 def test_the_published_settings_are_in_the_recipes() -> None:
