@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import resource
 import signal
 import sqlite3
@@ -16,10 +15,8 @@ import opencse as public
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import checksums, keyword_index, snapshots
-from opencse.search.building import BuildSettings
+from opencse.search import checksums, snapshots
 from opencse.search.index import Index
-from opencse.search.row_database import read_errors
 from opencse.search.rows import IndexRow
 
 ROWS = [
@@ -58,42 +55,20 @@ def asked(folder: Path, mini: SentenceEncoder, *, hybrid: bool = False) -> list[
         return [hit.id for hit in index.search(["trains"], 30, hybrid=hybrid)[0]]
 
 
-def test_a_sound_index_is_sound(folder: Path, mini: SentenceEncoder, opencse: Run) -> None:
-    found = public.check_index(folder)
-    assert (found.rows, found.faults, found.notes) == (29, (), ())
-    assert len(asked(folder, mini)) == 29
-    code, out, _ = opencse("index", "check", str(folder), "--json", str(folder.parent / "c.json"))
-    assert (code, out) == (0, f"{folder}: intact, 29 rows\n")
-    assert json.loads((folder.parent / "c.json").read_text())["faults"] == []
-    assert opencse("index", "check", str(folder.parent / "nowhere"))[0] == 2
-
-
-@pytest.mark.parametrize("row", [0, 7, 8, 19, 21, 29])
-@pytest.mark.parametrize("content", [b"\0" * 448 * 4, b"\x41"], ids=["zeroed", "flipped"])
+@pytest.mark.parametrize("row", [0, 7, 8, 29])
 @pytest.mark.parametrize("large", [False, True])
 def test_changed_vectors_are_noticed(
-    folder: Path, mini: SentenceEncoder, row: int, content: bytes, large: bool, monkeypatch: pytest.MonkeyPatch,
-    opencse: Run,
-) -> None:  # fmt: skip
+    folder: Path, mini: SentenceEncoder, row: int, large: bool, monkeypatch: pytest.MonkeyPatch, opencse: Run
+) -> None:
     if large:
         monkeypatch.setattr(snapshots, "WHOLE", 0)
-    change(one(folder, "vectors-*.f32"), row * 448 * 4, content)
-    last = min(row // 8 * 8 + 7, 29)
-    with pytest.raises(UserError, match=rf"damaged .*rows {row // 8 * 8} to {last} are not as they were written"):
+    change(one(folder, "vectors-*.f32"), row * 448 * 4, b"\x41" if large else b"\0" * 448 * 4)
+    message = rf"rows {row // 8 * 8} to {min(row // 8 * 8 + 7, 29)} are not as they were written"
+    with pytest.raises(UserError, match=f"damaged .*{message}"):
         asked(folder, mini)
-    assert len(public.check_index(folder).faults) == 1
     code, out, _ = opencse("index", "check", str(folder))
     assert code == 1
-    assert f"rows {row // 8 * 8} to {last} are not as they were written" in out
-
-
-def test_changed_rows_are_noticed(folder: Path, mini: SentenceEncoder) -> None:
-    with contextlib.closing(sqlite3.connect(one(folder, "rows-*.sqlite"))) as db, db:
-        db.execute("UPDATE rows SET text = replace(text, 'number 9', 'number 8')")
-    with pytest.raises(UserError, match=r"damaged \(row 9 of rows-.* is not as it was written\)"):
-        asked(folder, mini)
-    (fault,) = public.check_index(folder).faults
-    assert "row 9 is not as it was written" in fault
+    assert message in out
 
 
 def test_every_kind_of_changed_database_is_refused_in_a_line(folder: Path, mini: SentenceEncoder) -> None:
@@ -112,46 +87,6 @@ def test_every_kind_of_changed_database_is_refused_in_a_line(folder: Path, mini:
         path.write_bytes(whole)
     assert noticed >= 0.7 * len(places) > 5, "what was deleted is still in the file, and may change"
     assert public.check_index(folder).faults == ()
-
-
-@pytest.mark.slow
-def test_a_database_with_inverted_parts_is_searched_and_changed_or_refused_in_a_line(
-    folder: Path, mini: SentenceEncoder
-) -> None:
-    path = one(folder, "rows-*.sqlite")
-    files = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-    whole = files[path]
-    for at in range(0, len(whole), 512):
-        change(path, at, bytes(byte ^ 0xFF for byte in whole[at : at + 256]))
-        with contextlib.suppress(UserError), contextlib.closing(Index.open(folder, encoder=mini)) as index:
-            with contextlib.suppress(UserError):
-                index.search(["The valve leaks."], 3)
-            index.delete(["t1", "t2", "t3"])
-        for file in set(folder.iterdir()) - set(files):
-            if file.is_file():
-                file.unlink()
-        for file, content in files.items():
-            file.write_bytes(content)
-
-
-def test_changed_words_are_counted_again(folder: Path, mini: SentenceEncoder) -> None:
-    before = asked(folder, mini, hybrid=True)
-    (words,) = folder.glob("words-*")
-    for path in sorted(words.iterdir()):
-        if path.name != keyword_index._SIZES and path.stat().st_size > 200:
-            change(path, path.stat().st_size // 2, b"\0" * 16)
-            assert any("words-" in fault for fault in public.check_index(folder).faults), path.name
-            assert asked(folder, mini, hybrid=True) == before
-    assert public.check_index(folder).faults == ()
-
-
-def test_a_changed_approximate_index_is_noticed(tmp_path: Path, mini: SentenceEncoder) -> None:
-    pytest.importorskip("faiss")
-    Index.build(tmp_path / "i", ROWS, mini, how=BuildSettings(kind="hnsw")).close()
-    assert public.check_index(tmp_path / "i").faults == ()
-    path = one(tmp_path / "i", "engine-*.faiss")
-    change(path, path.stat().st_size // 2, b"\0" * 64)
-    assert public.check_index(tmp_path / "i").faults
 
 
 def test_an_index_without_checksums_is_answered_and_gets_them(folder: Path, mini: SentenceEncoder) -> None:
@@ -185,33 +120,16 @@ def nothing_can_be_written() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("hybrid", [False, True])
-@pytest.mark.parametrize("log", [False, True])
-def test_a_sound_index_answers_where_nothing_can_be_written(
-    folder: Path, mini: SentenceEncoder, hybrid: bool, log: bool
-) -> None:
+def test_a_sound_index_answers_where_nothing_can_be_written(folder: Path, mini: SentenceEncoder, hybrid: bool) -> None:
     before = asked(folder, mini, hybrid=hybrid)
-    path = one(folder, "rows-*.sqlite")
-    held = sqlite3.connect(path) if log else None
-    if held is not None:
-        held.execute("BEGIN")
-        held.execute("SELECT 1 FROM rows").fetchone()
-        with Index.open(folder, encoder=mini) as index:
-            index.delete(["t3"])
-        before = [name for name in before if name != "t3"]
+    held = sqlite3.connect(one(folder, "rows-*.sqlite"))  # so that SQLite's log stays
+    held.execute("BEGIN")
+    held.execute("SELECT 1 FROM rows").fetchone()
+    with Index.open(folder, encoder=mini) as index:
+        index.delete(["t3"])
     with nothing_can_be_written():
-        assert sorted(asked(folder, mini, hybrid=hybrid)) == sorted(before)
+        assert sorted(asked(folder, mini, hybrid=hybrid)) == sorted(name for name in before if name != "t3")
         with Index.open(folder, encoder=mini) as index, pytest.raises(UserError, match=r"cannot be (written|read now)"):
             index.add(["More text."])
-    if held is not None:
-        held.close()
+    held.close()
     assert public.check_index(folder).faults == ()
-
-
-def test_an_error_of_the_disk_is_not_called_damage(tmp_path: Path) -> None:
-    for code, words in ((sqlite3.SQLITE_FULL, "cannot be read now"), (sqlite3.SQLITE_CANTOPEN, "cannot be read now"),
-                        (sqlite3.SQLITE_CORRUPT, "damaged")):  # fmt: skip
-        error = sqlite3.OperationalError("as SQLite says")
-        error.sqlite_errorcode = code
-        with pytest.raises(UserError, match=words) as caught, read_errors(tmp_path):
-            raise error
-        assert ("rebuild it with: opencse index build" in str(caught.value)) is (words == "damaged")

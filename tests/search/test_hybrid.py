@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opencse.ranking import nearest_prepared
-from opencse.search.hybrid import Candidates, RowsInMemory, WordScores, candidates_of, evenly_spread
+from opencse.search.hybrid import Candidates, RowsInMemory, WordScores, candidates_of
 from opencse.search.keyword_index import KeywordIndex, best_rows
 
 RANDOM = np.random.default_rng(0)
@@ -34,14 +34,6 @@ def test_a_document_is_its_best_passage_and_its_first_one() -> None:
     assert candidates.rows.tolist() == [0, 1, 2, 3]
     assert candidates.by_vectors.tolist() == pytest.approx([(one - low) / (high - low) for one in of_each], abs=1e-6)
     assert candidates.by_words.tolist() == [0, 1, 0.5, 0]
-
-
-def test_both_scores_are_scaled_and_their_best_is_1() -> None:
-    candidates = merged()
-    for scores in (candidates.by_vectors, candidates.by_words):
-        assert scores.max() == pytest.approx(1)
-        assert scores.min() >= 0
-    assert 40 < len(candidates.rows) < 80
 
 
 def test_the_ends_of_the_weight_are_the_parts() -> None:
@@ -82,27 +74,3 @@ def test_words_count_as_far_as_one_document_has_those_of_the_query(query: str, b
     assert scores[np.argsort(rows)].tolist() == pytest.approx(by_hand(query, by_vectors, 0.5))
     assert rows[0] == best
     assert KeywordIndex.of(TEXTS).covered("").tolist() == KeywordIndex.of([""]).covered("a").tolist() * 4
-
-
-def test_words_of_documents_that_may_not_be_found_are_not_trusted() -> None:
-    words = WordScores.of(KeywordIndex.of(TEXTS), "red kettle", np.array([True, True, False, True]))
-    assert words.scores.tolist() == [pytest.approx(KeywordIndex.of(TEXTS).scores("red kettle")[0]), 0, 0, 0]
-    assert words.covered == pytest.approx(KeywordIndex.of(TEXTS).covered("red kettle")[0])
-    assert words.covered < 1
-
-
-def test_rows_without_a_common_word_follow_by_similarity() -> None:
-    candidates = Candidates(np.arange(4), np.array([0.1, 0.9, 0.5, 0.2]), np.array([0.0, 0.0, 0.0, 1.0]))
-    assert candidates.ranking(0.0)[0].tolist() == [3, 1, 2, 0]
-
-
-def test_no_candidate_gives_an_empty_ranking() -> None:
-    rows = RowsInMemory(VECTORS)
-    nothing = candidates_of(VECTORS[0], np.array([-1]), WordScores(np.zeros(200), 0.0), rows, depth=10)
-    assert [len(part) for part in nothing.ranking(0.5)] == [0, 0]
-
-
-def test_spread_positions_are_at_most_as_many_as_requested() -> None:
-    assert len(evenly_spread(np.arange(9_000))) == 3_000
-    assert evenly_spread(np.arange(3)).tolist() == [0, 1, 2]
-    assert evenly_spread(np.arange(0)).tolist() == []

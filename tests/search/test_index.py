@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -44,26 +41,16 @@ def test_the_threshold_is_the_lowest_score(index: Index) -> None:
     assert index.search(["A cat sleeps."], threshold=1.5) == [[]]
 
 
-def test_texts_and_their_vectors_find_the_same(index: Index, mini: SentenceEncoder) -> None:
-    queries = ["rain", "a dog"]
-    vectors = 7 * mini.encode(queries)
-    found = index.search(vectors, 3)
-    assert [[hit.id for hit in hits] for hits in found] == [[h.id for h in hits] for hits in index.search(queries, 3)]
-    assert index.search([], 3) == []
-    assert index.search(vectors[:0], 3) == []
-
-
 @pytest.mark.parametrize(
     ("where", "ids"),
     [
         ({"length": 13}, ["n0"]),
         ({"length": [13, 23]}, ["n0", "n1"]),
         ({"length": (">=", 19, "<", 24)}, ["n1", "n4"]),
-        ({"length": {"!=": 13, "<=": 19}}, ["n4"]),
         ({"length": None}, []),
         ({"id": ["n3", "n4"]}, ["n3", "n4"]),
         ({"length": 13, "id": "n2"}, ["n2"]),
-        ({"length": {"!=": [13, 23]}}, ["n3", "n4"]),
+        ({"length": {"!=": [13, 23], "<=": 19}}, ["n4"]),
     ],
 )
 def test_all_hits_meet_the_conditions(index: Index, where: dict[str, object], ids: list[str]) -> None:
@@ -80,6 +67,7 @@ def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: Sente
     )
     assert [hit.id for hit in index.rows()] == ["n0", "n1", "n2", "n3", "n4", "x", "10", "9"]
     assert [hit.id for hit in index.rows(5, 2)] == ["x", "10"]
+    assert np.array_equal(index.vectors([9]), index.vectors(["9"]))
     assert index.rows(7)[0].metadata == {"length": 7.5, "kind": "late"}
     assert index.rows(0, 1)[0].metadata == {"length": 13, "kind": None}
     assert index.add(["Next."]) == 1
@@ -109,24 +97,6 @@ def test_deleting(index: Index) -> None:
     assert index.search(["Back."])[0][0].score == pytest.approx(1)
 
 
-def test_ids_that_are_numbers_name_the_same_rows_everywhere(index: Index) -> None:
-    index.add([{"text": "Seven trains.", "id": 7, "length": 13}])
-    assert np.array_equal(index.vectors([7]), index.vectors(["7"]))
-    with pytest.raises(UserError, match="no row has the id '8'"):
-        index.vectors([8])
-    with pytest.raises(UserError, match="no row has the id '8'; nothing was deleted"):
-        index.delete([7, 8])
-    assert index.delete([7]) == 1
-
-
-def test_a_closed_index_is_not_called_damaged(index: Index) -> None:
-    index.close()
-    index.close()
-    for read in (lambda: index.search(["cat"]), index.info, lambda: index.vectors(["n0"])):
-        with pytest.raises(UserError, match="has been closed; open it again"):
-            read()
-
-
 def test_an_open_index_sees_what_others_write(index: Index, mini: SentenceEncoder) -> None:
     with Index.open(index.folder, encoder=mini) as reader:
         assert len(reader.search(["cat"], 9)[0]) == 4
@@ -140,30 +110,13 @@ def test_an_open_index_sees_what_others_write(index: Index, mini: SentenceEncode
 
 def test_a_replacement_of_another_model_is_refused(index: Index, mini: SentenceEncoder, tiny_folder: Path) -> None:
     with Index.open(index.folder) as reader:
-        found = reader.search(["cat"], 9)
         Index.build(index.folder, TEXTS[:3], mini, model="opencse-mini", overwrite=True)
-        assert len(reader.search(["cat"], 9)[0]) == 2 < len(found[0])
-        before = reader.stamp
-        Index.build(index.folder, TEXTS[:3], mini, model="opencse-mini", overwrite=True)
-        assert reader.info().rows == len(reader) == 3
-        assert reader.stamp != before
+        assert len(reader.search(["cat"], 9)[0]) == 2
         other = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
         Index.build(index.folder, TEXTS, other, overwrite=True)
-        for act in (lambda: reader.search(["cat"]), lambda: reader.add(["More."]), reader.info, lambda: len(reader)):
+        for act in (lambda: reader.search(["cat"]), lambda: reader.add(["More."]), reader.info):
             with pytest.raises(UserError, match="another model since it was opened; open it again"):
                 act()
-    with Index.open(index.folder, encoder=other) as again:
-        assert len(again) == 5
-
-
-def test_the_log_of_another_process_is_read_in_a_read_only_folder(
-    index: Index, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index.add(["A new cat."])  # the reader keeps SQLite's log from being emptied
-    assert next(index.folder.glob("*-wal")).stat().st_size
-    monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    with Index.open(index.folder, encoder=mini) as reader:
-        assert len(reader) == 6
 
 
 def test_queries_with_known_vectors_are_not_encoded(index: Index, mini: SentenceEncoder) -> None:
@@ -179,50 +132,16 @@ def test_queries_with_known_vectors_are_not_encoded(index: Index, mini: Sentence
         index.search(texts, vectors=mini.encode(texts[:1]))
 
 
-def test_an_index_whose_model_changed_since_is_refused(
-    tmp_path: Path, tiny_folder: Path, mini: SentenceEncoder
-) -> None:
-    model = tmp_path / "model"
-    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(model)
-    Index.build(tmp_path / "i", TEXTS, SentenceEncoder.load(model, device="cpu"), model=str(model)).close()
-    SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu").save(model)
-    with Index.open(tmp_path / "i") as opened, pytest.raises(UserError, match="this encoder is another"):
-        opened.search(["cat"])
-
-
-@pytest.mark.parametrize(
-    ("queries", "message"),
-    [
-        ("cat", "give a list of texts"),
-        (np.ones((2, 3), dtype=np.float32), "a (n, 448) array"),
-        (np.full((1, 448), np.nan, dtype=np.float32), "NaN"),
-    ],
-)
-def test_invalid_queries_are_refused(index: Index, queries: object, message: str) -> None:
-    import re
-
-    with pytest.raises(UserError, match=re.escape(message)):
-        index.search(queries)  # type: ignore[arg-type]
-
-
 def test_invalid_arguments_are_refused(index: Index) -> None:
     for where, message in (
         ({"colour": 1}, "unknown column 'colour'"),
         ({"length": ("=>", 1)}, "unknown operator '=>'"),
         ({"length": (">",)}, "pairs such as"),
         ({"length": (">", [1])}, "not with a list"),
-        ({"length": (">", None)}, "not with nothing"),
-        ({"length": {1: 2}}, "unknown operator"),
-        ({"length": object()}, "holds object"),
-        ({"length": "13"}, "holds numbers, and '13' is a text"),
-        ({"length": (">", "13")}, "holds numbers"),
         ({"length": [13, "x"]}, "holds numbers, and 'x' is a text"),
         ({"id": 3}, "holds texts, and 3 is a number"),
         ({"length": float("nan")}, "holds nan, which is no number"),
-        ({"length": (">", float("inf"))}, "holds inf"),
-        ({"length": [1.0, float("-inf")]}, "holds -inf"),
         ({"length": 2**70}, "more than 64 bits"),
-        ({"length": [[1]]}, "holds list"),
         ({"length": (">", 1) * 501}, "501 comparisons; give at most 500"),
     ):
         with pytest.raises(UserError, match=message):
@@ -233,45 +152,29 @@ def test_invalid_arguments_are_refused(index: Index) -> None:
         index.rows(-1)
 
 
-def test_a_missing_or_damaged_index_is_reported_in_one_line(
-    index: Index, tmp_path: Path, mini: SentenceEncoder
-) -> None:
+def test_a_missing_or_damaged_index_is_reported_in_one_line(index: Index, tmp_path: Path) -> None:
     folder = index.folder
     index.close()
-
-    def told() -> str:
-        with pytest.raises(UserError) as error:
-            Index.open(folder)
-        assert "\n" not in str(error.value)
-        return str(error.value)
-
+    vectors, rows = next(folder.glob("*.f32")), next(folder.glob("*.sqlite"))
+    manifest = folder / "index.json"
+    whole = {path: path.read_bytes() for path in (vectors, rows, manifest)}
     with pytest.raises(UserError, match="holds no index"):
         Index.open(tmp_path / "nowhere")
-    vectors = next(folder.glob("*.f32"))
-    content = vectors.read_bytes()
-    vectors.write_bytes(content[:-4])
-    assert "damaged (vectors-" in told()
-    vectors.unlink()
-    assert "is missing" in told()
-    vectors.write_bytes(content)
-    rows = next(folder.glob("*.sqlite"))
-    whole = rows.read_bytes()
-    rows.write_bytes(whole[: len(whole) // 2])
-    assert "damaged" in told()
-    rows.write_bytes(b"something else entirely, and long enough" * 100)
-    assert "damaged (file is not a database)" in told()
-    rows.unlink()
-    assert f"{rows.name} is missing" in told()
-    for foreign in ("[1]", "{", json.dumps({"format": 1})):
-        (folder / "index.json").write_text(foreign)
-        assert "damaged or not of an index" in told()
-    (folder / "index.json").write_text(json.dumps({"format": 9, "rows": "x"}))
-    assert "format 9" in told()
-    (folder / "index.json").write_text(json.dumps({"format": 1, "rows": "../x"}))
-    assert "names no file in its folder" in told()
-    sqlite3.connect(folder / "rows-foreign.sqlite").close()
-    (folder / "index.json").write_text(json.dumps({"format": 1, "rows": "rows-foreign.sqlite"}))
-    assert "damaged (no such table" in told()
+    faults: list[tuple[Path, bytes | None, str]] = [
+        (vectors, whole[vectors][:-4], r"damaged \(vectors-"),
+        (vectors, None, "is missing"),
+        (rows, whole[rows][: len(whole[rows]) // 2], "damaged"),
+        (rows, b"something else entirely, and long enough" * 100, r"damaged \(file is not a database\)"),
+        (rows, None, f"{rows.name} is missing"),
+        (manifest, b"[1]", "damaged or not of an index"),
+        (manifest, b'{"format": 9, "rows": "x"}', "format 9"),
+        (manifest, b'{"format": 1, "rows": "../x"}', "names no file in its folder"),
+    ]
+    for path, content, message in faults:
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(UserError, match=message):
+            Index.open(folder)
+        path.write_bytes(whole[path])
 
 
 def test_replacing_an_index_needs_overwrite(index: Index, mini: SentenceEncoder) -> None:

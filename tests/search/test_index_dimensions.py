@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 import opencse
-from helpers import Heard, Run, refused
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
-from opencse.search import vector_stores
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.text import sample
@@ -62,67 +60,6 @@ def test_it_is_saved_and_used_for_what_is_added(short: Index, mini: SentenceEnco
     assert opencse.check_index(short.folder).faults == ()
 
 
-def test_all_dimensions_are_those_of_an_index_without_the_setting(tmp_path: Path, mini: SentenceEncoder) -> None:
-    with Index.build(tmp_path / "all", TEXTS, mini, how=BuildSettings(dimensions=mini.dimension)) as index:
-        assert index.info().encoded_dimension is None
-        assert index.info().dimensions == f"{mini.dimension} dimensions"
-
-
-def test_more_than_the_model_has_are_refused_before_rows_are_read(tmp_path: Path, mini: SentenceEncoder) -> None:
-    message = rf"dimensions is from 1 to the {mini.dimension} of this model, not 100000"
-    with pytest.raises(UserError, match=message):
-        Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(dimensions=100_000))
-    for dimensions in (0, 100_000):
-        with pytest.raises(UserError, match="dimensions is"):
-            opencse.build_index(tmp_path / "i", mini, TEXTS, dimensions=dimensions)
-    assert not (tmp_path / "i").exists()
-
-
-def test_an_interrupted_build_of_other_dimensions_starts_again(
-    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from opencse.search import building
-
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(building, "_append_rows", stop)
-        with pytest.raises(KeyboardInterrupt):
-            Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(dimensions=KEPT))
-    heard = Heard()
-    Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(dimensions=8), progress=heard).close()
-    assert any(f"had another dimension ({KEPT}, now 8); starting again" in line for line in heard.said)
-
-
-@pytest.mark.parametrize("kind", ["hnsw", "flat"])
-def test_the_commands(opencse: Run, tmp_path: Path, mini: SentenceEncoder, kind: str) -> None:
-    if kind == "hnsw":
-        pytest.importorskip("faiss")
-    text, folder = tmp_path / "text.txt", tmp_path / "i"
-    text.write_text("\n".join(MANY) + "\n", encoding="utf-8")
-    build = ("index", "build", folder, "opencse-mini", text, "--kind", kind)
-    refused(opencse(*build, "--dimensions", "300000"), f"from 1 to the {mini.dimension} of this model, not 300000")
-    told = f"the first {KEPT} of {mini.dimension} dimensions"
-    assert told in opencse(*build, "--dimensions", str(KEPT))[1]
-    assert opencse("index", "query", folder, QUERIES[0], "-k", "1", "--json", tmp_path / "hits.json")[0] == 0
-    ((hit,),) = (each["hits"] for each in json.loads((tmp_path / "hits.json").read_text())["queries"])
-    scores = truncated(mini, QUERIES[:1]) @ truncated(mini, MANY).T
-    assert hit["id"] == str(scores[0].argmax())
-    assert hit["score"] == pytest.approx(float(scores.max()), abs=1e-5)
-    assert told in opencse("index", "info", folder)[1]
-    (tmp_path / "more.txt").write_text("Boats sail.\n")
-    refused(opencse("index", "add", folder, tmp_path / "more.txt", "--dimensions", "8"), "--dimensions")
-    assert opencse("index", "add", folder, tmp_path / "more.txt")[0] == 0
-    assert told in opencse("index", "info", folder)[1]
-
-
-def test_an_export_says_how_to_query_it(short: Index, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(vector_stores.STORES, "pgvector", lambda index, _, name: index.info().rows)
-    done = vector_stores.export(short, "pgvector", "postgresql://localhost", "texts")
-    assert done.how.endswith(f"; query it with the first {KEPT} of the model's {mini.dimension} dimensions")
-
-
 def test_an_evaluation_scores_what_the_index_delivers(tmp_path: Path, mini: SentenceEncoder) -> None:
     data, queries = tmp_path / "data", [text.split()[0] + " " + text.split()[-1] for text in MANY[::6]]
     (data / "qrels").mkdir(parents=True)
@@ -141,3 +78,9 @@ def test_an_evaluation_scores_what_the_index_delivers(tmp_path: Path, mini: Sent
     alone = opencse.evaluate("opencse-mini", data, "retrieval", dimensions=KEPT).retrieval["data"].ndcg_at_10
     assert scores[0] == pytest.approx(alone, abs=0.1)
     assert scores[0] != scores[1]
+
+
+def test_more_than_the_model_has_are_refused_before_rows_are_read(tmp_path: Path, mini: SentenceEncoder) -> None:
+    with pytest.raises(UserError, match=rf"dimensions is from 1 to the {mini.dimension} of this model, not 100000"):
+        Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(dimensions=100_000))
+    assert not (tmp_path / "i").exists()

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from helpers import Heard
 from kills import kill_after
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.search import row_encoding
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
@@ -138,40 +137,3 @@ def test_an_interrupted_build_continues_and_keeps_the_old_index_until_it_is_comp
     assert len(states) == 2
     gone_on = {line.split()[-2] for line in reporter.said if "continuing after" in line}
     assert len(gone_on & {"0", "2", "4", "5", "all"}) >= 3
-
-
-@pytest.mark.usefixtures("vectors")
-def test_an_unfinished_index_is_reported(tmp_path: Path, mini: SentenceEncoder) -> None:
-    folder = tmp_path / "index"
-    with pytest.raises(KeyError):  # the table does not know the third text
-        Index.build(folder, ["one", "two", "unknown"], mini, how=SETTINGS)
-    with pytest.raises(UserError, match="not finished; run the same opencse index build again"):
-        Index.open(folder)
-    Index.build(folder, OLD, mini, how=SETTINGS)
-    assert texts_in(folder, mini) == OLD
-
-
-@pytest.mark.usefixtures("vectors")
-def test_the_keyword_cache_is_written_completely_or_not_at_all(tmp_path: Path, mini: SentenceEncoder) -> None:
-    folder = tmp_path / "index"
-    Index.build(folder, OLD, mini, how=SETTINGS).close()
-
-    def prepare() -> None:
-        for path in folder.glob("words-*"):
-            shutil.rmtree(path)
-
-    def work() -> list[str]:
-        with Index.open(folder, encoder=mini) as index:
-            return [hit.text for hit in index.search(["three"], 4, hybrid=True)[0]]
-
-    expected, seen = work(), set()
-    assert expected[0] == "three"
-    for _ in killed_everywhere(prepare, work):
-        seen.add(tuple(sorted(path.suffix for path in folder.glob("words-*"))))
-        assert work() == expected
-        assert len([path for path in folder.glob("words-*") if path.suffix != ".tmp"]) == 1
-        with Index.open(folder, encoder=mini) as index:
-            index.add([{"text": "one", "id": "more"}])  # the next writer removes what was left
-            index.delete(["more"])
-        assert not list(folder.glob("words-*.tmp"))
-    assert (".tmp",) in seen

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +10,8 @@ import pytest
 from opencse.encoder.opening import load
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
-from opencse.modules.similarity import Similarity
 from opencse.search.index import Index
-from opencse.search.model_weight import weight_of_encoder, weight_of_model
+from opencse.search.model_weight import weight_of_encoder
 from opencse.text import sample
 from opencse.text.readers import Source
 
@@ -35,16 +32,6 @@ def test_it_is_the_mean_score_of_the_general_questions() -> None:
         rank = 1 + sum(one > cosines[answers.index(answer)] for one in cosines)
         values.append(1 / math.log2(rank + 1) if rank <= 10 else 0)
     assert weight_of_encoder(encoder).value == pytest.approx(sum(values) / len(values), abs=0.006)
-
-
-def test_a_model_without_meaning_leaves_the_search_to_the_words() -> None:
-    random = np.random.default_rng(0)
-
-    def anything(texts: Sequence[str]) -> Any:
-        return random.normal(size=(len(texts), 9))
-
-    weight = weight_of_model(anything, anything, Similarity.COSINE)
-    assert weight.value < 0.05
 
 
 def test_an_index_has_it_for_english_and_the_default_for_other_texts(tmp_path: object) -> None:

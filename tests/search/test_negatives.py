@@ -75,33 +75,3 @@ def test_no_answer_of_a_query_is_its_negative(folder: Path, tmp_path: Path) -> N
     with pytest.raises(UserError, match="no negative could be taken for any of 120 pairs"):
         opencse.index_negatives(folder, pairs, tmp_path / "o.jsonl", how=Mining(ranks=(1, 121), ceiling=9))
     assert not (tmp_path / "o.jsonl").exists()
-
-
-def test_a_random_pick_is_the_same_with_the_same_seed(folder: Path, tmp_path: Path) -> None:
-    picks = [mined(folder, tmp_path / f"{n}.jsonl", pick="random", seed=seed)[1] for n, seed in enumerate((1, 1, 2))]
-    assert picks[0] == picks[1] != picks[2]
-
-
-def test_training_reads_the_file(folder: Path, tmp_path: Path, tiny_folder: Path) -> None:
-    found, rows = mined(folder, tmp_path / "triples.jsonl", count=2)
-    result = opencse.train(
-        tmp_path / "triples.jsonl", tmp_path / "out", recipe="simcse-supervised", model=tiny_folder, dev=None,
-        settings=["training.max_steps=2", "training.batch_size=4"], device="cpu",
-    )  # fmt: skip
-    assert (result.folder / "run.json").is_file()
-    record = json.loads((result.folder / "run.json").read_text())
-    assert found.triples == len(rows)
-    assert str(len(rows)) in json.dumps(record)
-
-
-def test_bad_input_is_one_line(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "o.jsonl"
-    with pytest.raises(UserError, match="query and positive"):
-        opencse.index_negatives(folder, ["one", "two"], out)
-    with pytest.raises(UserError, match=r"choose a file name with that ending"):
-        opencse.index_negatives(folder, PAIRS, tmp_path / "o.csv")
-    with pytest.raises(UserError, match="cannot be written"):
-        opencse.index_negatives(folder, PAIRS, tmp_path / "nowhere" / "o.jsonl")
-    for how in ({"count": 0}, {"ranks": (5, 2)}, {"ceiling": 0}):
-        with pytest.raises(UserError):
-            mined(folder, out, **how)

@@ -15,8 +15,7 @@ from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 
 
-@pytest.mark.parametrize("block", [3, 1000])
-@pytest.mark.parametrize("most", [1, 9, 5000])
+@pytest.mark.parametrize(("block", "most"), [(3, 9), (1000, 1), (3, 5000)])
 def test_the_best_of_all_pairs(block: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pairs, "_BLOCK", block)
     random = np.random.default_rng(most)
@@ -51,20 +50,6 @@ def test_duplicates_are_what_a_chain_of_pairs_joins(index: Index) -> None:
             index.duplicates(threshold)
     with pytest.raises(UserError, match="at least 1"):
         index.pairs(0)
-
-
-def test_pairs_of_an_index(index: Index, tmp_path: Path, mini: SentenceEncoder) -> None:
-    index.delete(["n1"])
-    first, second, *_ = index.pairs(2)
-    assert (first.first, first.second, first.first_text) == ("n0", "n2", "A cat sleeps.")
-    assert first.score == pytest.approx(1)
-    assert second.score < 1
-    long = "The cat sleeps on the mat. " * 20
-    rows = [{"text": long, "id": "a"}, {"text": "Rain.", "id": "b"}]
-    cut = Index.build(tmp_path / "cut", rows, mini, how=BuildSettings(max_length=32))
-    assert len(cut) > 3
-    assert {frozenset((pair.first, pair.second)) for pair in cut.pairs(50)} == {frozenset("ab")}
-    assert cut.duplicates() == []
 
 
 def test_documents_that_only_share_a_passage_are_no_duplicates(tmp_path: Path, mini: SentenceEncoder) -> None:

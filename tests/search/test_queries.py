@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import re
-import sqlite3
 from pathlib import Path
-from typing import Any
 
 import bm25s
 import numpy as np
@@ -77,26 +73,6 @@ def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: f
     assert index.search(["a man"], 9, hybrid=True) == index.search(["a man"], 9, hybrid=True, hybrid_weight=own)
 
 
-def test_a_hit_shows_the_passage_that_answers(tmp_path: Path, mini: SentenceEncoder) -> None:
-    text = " ".join([*MANY[:30], "Error E4711 means that the lid is open.", *MANY[30:60]])
-    index = Index.build(tmp_path / "index", [{"text": text, "id": "long"}, *MANY[60:80]], mini)
-    hit = index.search(["E4711"], 1, hybrid=True)[0][0]
-    assert hit.id == "long"
-    assert "E4711" in hit.text
-    assert len(hit.text) < len(text) / 2
-
-
-def test_conditions_hold_for_both_lists(index: Index) -> None:
-    found = index.search(["a train and a cat"], 5, hybrid=True, where={"length": (">", 13)})[0]
-    among = {1, 3, 4}
-    expected = naive(index, "a train and a cat", index.hybrid_weight.value, among)
-    assert [hit.id for hit in found] == [f"n{row}" for row, _ in expected]
-    assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-6)
-    assert index.search(["cat"], 5, hybrid=True, where={"length": 99}) == [[]]
-    index.delete([f"n{row}" for row in range(5)])
-    assert index.search(["cat"], 5, hybrid=True) == [[]]
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -125,7 +101,6 @@ GERMAN = [
         ("Stra\u00dfen", "auto", "0"),
         ("Stra\u00dfen", "none", None),
         ("Hun\u00adde", "german", "2"),
-        ("\uff28\uff35\uff2e\uff24", "none", "2"),
         ("HA\u0308USER", "none", "0"),
     ],
 )
@@ -136,41 +111,3 @@ def test_queries_match_other_spellings_and_word_forms(
     assert index.info().language == (None if language == "none" else "german")
     scores = index.search([query], 3, hybrid=True, hybrid_weight=0)[0]
     assert (scores[0].id if scores[0].score > 0 else None) == first
-
-
-def test_an_index_of_an_older_version_compares_words_without_stemming(index: Index, mini: SentenceEncoder) -> None:
-    database = next(index.folder.glob("rows-*.sqlite"))
-    with contextlib.closing(sqlite3.connect(database)) as db, db:
-        facts = json.loads(db.execute("SELECT facts FROM facts").fetchone()[0])
-        assert facts.pop("language") == "english"
-        db.execute("UPDATE facts SET facts = ?", [json.dumps(facts)])
-    with Index.open(index.folder, encoder=mini) as opened:
-        assert opened.info().language is None
-        opened.add(["A dog sleeps too."])
-        assert [hit.score > 0.4 for hit in opened.search(["SLEEPS"], 2, hybrid=True, hybrid_weight=0)[0]] == [True] * 2
-        assert not any(hit.score for hit in opened.search(["sleeping"], 3, hybrid=True, hybrid_weight=0)[0])
-
-
-def test_a_repeated_build_has_the_requested_language(tmp_path: Path, mini: SentenceEncoder) -> None:
-    for language, recorded in (("none", None), ("en", "english"), ("auto", "english")):
-        index = Index.build(tmp_path / "i", MANY[:40], mini, how=BuildSettings(language=language), overwrite=True)
-        assert index.info().language == recorded
-    with pytest.raises(UserError, match="no stems for the language 'xx'"):
-        Index.build(tmp_path / "other", MANY[:4], mini, how=BuildSettings(language="xx"))
-    assert not (tmp_path / "other").exists()
-
-
-@pytest.mark.parametrize(
-    "limits", [{"k": "3"}, {"k": 2.5}, {"k": True}, {"threshold": "high"}, {"hybrid": True, "hybrid_weight": "0.5"}]
-)
-def test_limits_that_are_no_numbers_are_refused(tmp_path: Path, mini: SentenceEncoder, limits: dict[str, Any]) -> None:
-    with Index.build(tmp_path / "i", ["A cat sleeps."], mini) as index:
-        with pytest.raises(TypeError, match=f"{list(limits)[-1]} is a"):
-            index.search(["cat"], **limits)
-        assert index.search(["cat"], np.int64(1), threshold=np.float32(-1))[0]  # type: ignore[arg-type]
-
-
-def test_the_name_of_a_model_is_no_encoder(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"encoder is a loaded model, as opencse\.load returns it, not str"):
-        Index.build(tmp_path / "i", ["A cat sleeps."], "opencse-mini")  # type: ignore[arg-type]
-    assert not (tmp_path / "i").exists()

@@ -11,7 +11,6 @@ import pytest
 import opencse as library
 from cross_encoders import write_cross_encoder
 from helpers import Run
-from opencse.errors import UserError
 from opencse.search.index import Index
 from search_texts import TEXTS
 
@@ -46,16 +45,6 @@ def test_hits_are_ordered_by_the_cross_encoder(
     assert result.score == "cross-encoder"
 
 
-def test_the_threshold_is_one_of_the_cross_encoder(index: Index, cross_encoder: Path) -> None:
-    every = library.query_index(index.folder, QUERIES, k=5, rerank=cross_encoder, device="cpu")
-    scores = [hit.score for hit in every[0]]
-    gap, count = max((scores[i - 1] - scores[i], i) for i in range(1, len(scores)))
-    assert gap > 1e-3
-    middle = scores[count] + gap / 2
-    few = library.query_index(index.folder, QUERIES[:1], k=5, rerank=cross_encoder, threshold=middle, device="cpu")
-    assert [hit.id for hit in few[0]] == [hit.id for hit in every[0][:count]]
-
-
 def test_a_query_of_the_command_line_is_reranked(
     index: Index, cross_encoder: Path, tmp_path: Path, opencse: Run
 ) -> None:
@@ -70,12 +59,3 @@ def test_a_query_of_the_command_line_is_reranked(
     assert code == 2
     assert "is no cross-encoder" in error
     assert error.count("\n") == 1
-
-
-def test_numbers_that_cannot_be_are_refused(index: Index, cross_encoder: Path) -> None:
-    with pytest.raises(UserError, match="at least 1, not 0"):
-        library.query_index(index.folder, QUERIES, rerank=cross_encoder, rerank_depth=0, device="cpu")
-    with pytest.raises(UserError, match="k is at least 1, not 0"):
-        library.query_index(index.folder, QUERIES, k=0, rerank=cross_encoder, device="cpu")
-    with pytest.raises(UserError, match="threshold is a finite number of at most 64 bits, not nan"):
-        library.query_index(index.folder, QUERIES, rerank=cross_encoder, threshold=math.nan, device="cpu")

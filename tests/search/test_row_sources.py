@@ -9,14 +9,8 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.search.result import IndexInfo
-from opencse.search.row_sources import FileRows, MemoryRows, open_rows
+from opencse.search.row_sources import FileRows, open_rows
 from opencse.text.readers import Source
-
-
-def test_the_fingerprint_of_rows_never_changes() -> None:
-    """Interrupted builds and caches of older versions are recognised by it."""
-    rows = MemoryRows(["One.", {"text": "Two.", "id": 7, "year": 2020, "note": None}])
-    assert rows.fingerprint() == "25e8f772eb8ae8e9aad1f284a822f77ea4f38ef0aeb5ad7022786224071ab15b"
 
 
 def test_columns_of_a_table_become_numbers_where_all_values_are(tmp_path: Path) -> None:
@@ -41,21 +35,6 @@ def test_objects_without_a_column_have_no_value_there(tmp_path: Path) -> None:
     assert [dict(row.metadata) for row in rows] == [{"year": None}, {"year": 2020}, {"year": None}]
     with pytest.raises(UserError, match=r"no column 'yeer' \(did you mean 'year'\?\)"):
         list(open_rows(path, metadata=["yeer"]))
-
-
-@pytest.mark.parametrize("location", ["", "*.json"])
-def test_one_file_of_several_may_lack_a_key_that_others_have(tmp_path: Path, location: str) -> None:
-    (tmp_path / "a.json").write_text('{"text": "One.", "year": 2020}')
-    (tmp_path / "b.json").write_text('{"text": "Two."}')
-    rows = open_rows(tmp_path / location, metadata=["year"])
-    assert {row.text: row.metadata["year"] for row in rows} == {"One.": 2020, "Two.": None}
-    with pytest.raises(UserError, match=r"a\.json: no column 'yeer' \(did you mean 'year'\?\)"):
-        list(open_rows(tmp_path / location, metadata=["yeer"]))
-
-
-def test_a_title_is_put_before_a_text_that_does_not_begin_with_it(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("title,text\nCats,Cats sleep.\nDogs,They bark.\n", encoding="utf-8")
-    assert [row.text for row in open_rows(tmp_path / "a.csv")] == ["Cats sleep.", "Dogs\nThey bark."]
 
 
 def test_options_that_do_not_apply_are_refused(tmp_path: Path) -> None:
@@ -95,37 +74,12 @@ def test_added_rows_are_read_with_the_fields_and_ids_of_the_build(tmp_path: Path
     assert (row.id, row.text) == (None, "internal note")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "texts"),
-    [
-        ("a.txt", "One.\nTwo.\n", ["One.", "Two."]),
-        ("a.md", "# Kettles\n\nFill it.\n", ["Kettles\nFill it."]),
-    ],
-)
-def test_fields_of_the_build_do_not_keep_lines_and_prose_out(
-    tmp_path: Path, name: str, content: str, texts: list[str]
-) -> None:
-    (tmp_path / name).write_text(content, encoding="utf-8")
-    assert [row.text for row in open_rows(tmp_path / name, added_to=TICKETS)] == texts
-
-
 @pytest.mark.parametrize("header", ["text", "subject,body", "ticket,text"])
 def test_a_table_without_the_fields_or_ids_of_the_build_is_refused(tmp_path: Path, header: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(f"{header}\n{header}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"no column '(subject|ticket)'.*ix was built with --fields subject,body"):
         open_rows(path, added_to=TICKETS)
-
-
-def test_code_and_repeated_lines_are_kept_in_what_is_added_where_the_build_kept_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.md"
-    path.write_text("# Kettles\n\nFill it.\n\n```\nboil()\n```\n", encoding="utf-8")
-    [row] = open_rows(path, added_to=built_with(keep_code=True))
-    assert "boil()" in row.text
-    for name in "bcdef":
-        (tmp_path / f"{name}.md").write_text(f"Tell us.\n\nFill {name}.\n", encoding="utf-8")
-    assert sum("Tell us" in row.text for row in open_rows(tmp_path, added_to=built_with(keep_repeated=True))) == 5
-    assert not any("Tell us" in row.text for row in open_rows(tmp_path, added_to=built_with()))
 
 
 @pytest.mark.parametrize("options", [{}, {"fields": ["text"]}])

@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from opencse import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow, checked_rows, plain
-
-
-class _Table:
-    """A table as pandas has it: its members are the names of its columns."""
-
-    ndim, columns = 2, ("text", "year")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.columns)
-
-    def __len__(self) -> int:
-        return len(self.columns)
-
-
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [(_Table(), "not _Table; of a table give its rows"), ({"a text"}, "not set"), ({"text": "a"}, "not dict")],
-    ids=["table", "set", "dict"],
-)
-def test_tables_sets_and_mappings_are_no_lists(tmp_path: Path, mini: SentenceEncoder, rows: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        list(checked_rows(rows))
-    with Index.build(tmp_path / "index", ["A cat sleeps."], mini) as index:
-        with pytest.raises(UserError, match=f"not {type(rows).__name__}"):
-            index.search(rows, 1)
-        assert index.info().rows == 1
 
 
 def test_values_are_converted_to_plain_ones() -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 import opencse
 from opencse.errors import UserError
 from opencse.search.index import Index
-from opencse.search.vector_stores import statements, values_of
 from postgres import binaries, server
 
 pytestmark = pytest.mark.slow
@@ -56,23 +53,6 @@ def test_lancedb(exported: Index, tmp_path: Path) -> None:
     assert (rows["new"]["kind"], rows["new"]["any"], rows["0"]["any"]) == ("late", "text", "2")
     with pytest.raises(UserError, match="a table 'opencse' exists already"):
         opencse.export_index(exported.folder, "lancedb", str(tmp_path / "l"))
-
-
-def test_pgvector_statements(exported: Index) -> None:
-    columns = dict(exported.info().columns)
-    assert columns == {"length": "number", "kind": "text", "any": "mixed"}
-    create, insert = statements("texts", 448, {**columns, 'odd"na%me': "text"})
-    assert create == (
-        'CREATE TABLE "texts" (place bigserial PRIMARY KEY, id text NOT NULL, text text NOT NULL, '
-        'embedding vector(448) NOT NULL, "length" double precision, "kind" text, "any" text, "odd""na%me" text)'
-    )
-    assert insert == (
-        'INSERT INTO "texts" (id, text, embedding, "length", "kind", "any", "odd""na%%me") '
-        "VALUES (%s, %s, %s, %s, %s, %s, %s)"
-    )
-    row: tuple[Any, ...] = values_of(exported.rows(5), exported.vectors(["0"]), columns)[0]
-    assert (row[0], row[1], *row[3:]) == ("0", "Newer.", None, None, "2")
-    assert np.array_equal(row[2], exported.vectors(["0"])[0])
 
 
 def test_pgvector(exported: Index) -> None:
