@@ -132,34 +132,7 @@ def test_comparing_what_is_pasted(browser: Browser, two: FastAPI) -> None:
         assert fits(browser)
 
 
-def test_the_map_by_mouse_and_keys(browser: Browser, two: FastAPI) -> None:
-    with live(two) as address:
-        browser.screen(1280)
-        browser.open(f"{address}/")
-        browser.until("document.querySelectorAll('.examples button').length")
-        browser.click("#tab-search")
-        browser.press("ArrowRight")
-        browser.press("ArrowRight")
-        assert browser.value("document.activeElement.id") == "tab-map"
-        browser.until("!document.getElementById('map-figure').hidden")
-        assert browser.value("document.getElementById('map-status').textContent") == "44 texts"
-        browser.value("document.getElementById('canvas').focus()")
-        browser.press("ArrowUp")
-        browser.until("document.getElementById('map-at').textContent")
-        browser.press("ArrowLeft")
-        assert browser.value("document.getElementById('tip').hidden") is False
-        assert browser.value(
-            "document.getElementById('tip').textContent === document.getElementById('map-at').textContent"
-        )
-        painted = "document.getElementById('canvas').toDataURL().length"
-        assert browser.value(painted) > 3_000
-        browser.click("#map-method label:nth-of-type(2)")
-        browser.until("document.getElementById('map-status').textContent === '44 texts'")
-        assert fits(browser)
-
-
-@pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
 def test_no_rule_of_accessibility_is_broken(browser: Browser, two: FastAPI, width: int, dark: bool) -> None:
     browser.screen(width, dark=dark)
     with live(two) as address:
@@ -198,18 +171,6 @@ def test_without_an_index_and_with_a_key(browser: Browser, serve: Callable[..., 
         told = [fault["params"] for fault in browser.faults]
         assert all("401" in str(one) for one in told), told  # the browser itself logs those
         browser.faults.clear()
-
-
-def test_a_server_that_does_not_answer_is_reported(browser: Browser, two: FastAPI) -> None:
-    with live(two) as address:
-        browser.open(f"{address}/")
-        browser.until("document.querySelectorAll('.examples button').length")
-    browser.click("#query")
-    browser.type("snow")
-    browser.until("document.getElementById('search-status').textContent.includes('does not answer')")
-    assert browser.value("document.getElementById('results').getAttribute('aria-busy')") is None
-    assert all("ERR_CONNECTION_REFUSED" in str(fault) for fault in browser.faults)
-    browser.faults.clear()
 
 
 def test_markup_in_texts_does_not_run(browser: Browser, serve: Callable[..., FastAPI]) -> None:

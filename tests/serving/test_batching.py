@@ -11,7 +11,6 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.serving.batching import Batcher
 from opencse.text.tokenizer import Tokens
 
@@ -111,22 +110,3 @@ def test_a_failure_is_reported_and_the_thread_continues(
     assert batcher.alive
     assert batcher.waiting == 0
     batcher.close()
-
-
-def test_damaged_weights_are_reported(model: SentenceEncoder) -> None:
-    with torch.no_grad():
-        next(model.backbone.parameters()).fill_(float("nan"))
-    batcher = Batcher(model, Seen())
-    with pytest.raises(UserError, match="damaged"):
-        batcher.submit(model.tokenize(["snow"])).result(20)
-    batcher.close()
-
-
-def test_closing_answers_first(model: SentenceEncoder) -> None:
-    batcher = Batcher(model, Seen(), token_budget=64)
-    futures = [batcher.submit(model.tokenize([f"snow {i}"] * 20)) for i in range(20)]
-    batcher.close()
-    assert all(future.done() and future.result().any() for future in futures)
-    assert not batcher.alive
-    with pytest.raises(RuntimeError, match="closed"):
-        batcher.submit(model.tokenize(["late"]))

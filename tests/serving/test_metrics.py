@@ -24,9 +24,3 @@ def test_answers_and_batches_are_counted() -> None:
         "opencse_held_bytes 100.0",
     ):
         assert line in lines
-
-
-def test_two_servers_count_separately() -> None:
-    first, second = Metrics(), Metrics()
-    first.answered("/search", 200, 0.1)
-    assert b"/search" not in second.text()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opencse.serving.projection import Method, project, sampled
+from opencse.serving.projection import Method, project
 
 
 @pytest.mark.parametrize("method", ["pca", "tsne"])
@@ -27,16 +27,3 @@ def test_pca_is_the_leading_two_directions() -> None:
     points = project(vectors)
     for column in (0, 1):  # up to sign, shift and scale
         assert abs(np.corrcoef(points[:, column], leading[:, column])[0, 1]) == pytest.approx(1)
-
-
-def test_equal_vectors_have_one_point() -> None:
-    assert np.allclose(project(np.ones((6, 3)), "tsne"), 0)
-
-
-@pytest.mark.parametrize(("rows", "most"), [(0, 10), (7, 10), (1_000, 10), (10_000, 2_000)])
-def test_samples_are_spread_over_all_rows(rows: int, most: int) -> None:
-    blocks = sampled(rows, most)
-    numbers = [number for block in blocks for number in block]
-    assert len(numbers) == min(rows, most)
-    if rows:
-        assert (min(numbers), max(numbers)) == (0, rows - 1)

@@ -11,8 +11,7 @@ from fastapi import FastAPI, Request
 
 from opencse.serving.errors import ApiError
 from opencse.serving.limits import Limits
-from opencse.serving.request_body import HeldBytes, answer, parse, read_body, while_connected
-from opencse.serving.schemas import SearchRequest
+from opencse.serving.request_body import read_body, while_connected
 from serving.harness import require_parameters_refused, to
 
 pytestmark = pytest.mark.anyio
@@ -42,29 +41,6 @@ def request(*chunks: bytes, headers: dict[str, str] | None = None, then: str = "
     return Request(scope, receive)
 
 
-async def test_a_body_is_read_in_chunks() -> None:
-    sizes: list[int] = []
-    body = await read_body(request(b'{"query"', b': "a"}'), Limits(), sizes.append)
-    assert body == b'{"query": "a"}'
-    assert sum(sizes) == len(body)
-    assert (await parse(body, SearchRequest)).query == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"content-type": "text/plain"}, 415),
-        ({"content-encoding": "gzip"}, 415),
-        ({"content-length": "101"}, 413),
-        ({"content-length": "9" * 20}, 413),
-    ],
-)
-async def test_headers_are_checked_first(headers: dict[str, str], status: int) -> None:
-    with pytest.raises(ApiError) as caught:
-        await read_body(request(b"{}", headers=headers), Limits(body_bytes=100), lambda _: None)
-    assert caught.value.status == status
-
-
 async def test_a_body_that_is_too_long_or_too_slow_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         await read_body(request(b"x" * 60, b"x" * 60), Limits(body_bytes=100), lambda _: None)
@@ -73,17 +49,6 @@ async def test_a_body_that_is_too_long_or_too_slow_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         await read_body(slow, Limits(read_seconds=0.05), lambda _: None)
     assert caught.value.status == 408
-
-
-async def test_held_bytes_are_released() -> None:
-    held = HeldBytes(Limits(held_bytes=100))
-    with held.body() as first, held.body() as second:
-        first(80)
-        with pytest.raises(ApiError, match="too many long requests"):
-            second(30)
-        second(20)
-        assert held.bytes == 100
-    assert held.bytes == 0
 
 
 async def test_work_is_cancelled_when_the_client_disconnects() -> None:
@@ -106,11 +71,6 @@ async def test_work_is_cancelled_when_the_client_disconnects() -> None:
         return "done"
 
     assert await while_connected(request(then="nothing"), quick()) == "done"
-
-
-async def test_an_answer_is_json() -> None:
-    for size in (0, 10**6):
-        assert bytes((await answer({"a": [1.5]}, size)).body) == b'{"a":[1.5]}'
 
 
 async def test_unknown_parameters_are_refused_by_every_route(serve: Callable[..., FastAPI]) -> None:

@@ -73,38 +73,19 @@ async def test_search_is_reranked_unless_the_request_says_otherwise(
         gap, count = max((first[n - 1][1] - first[n][1], n) for n in range(1, 4))
         few, _ = await searched(threshold=first[count][1] + gap / 2)
         assert [name for name, _ in few[0]] == [name for name, _ in first[:count]]
+        for body, message in (
+            ({"query": QUERIES * 5}, "10 x 15 texts to re-rank are more than the 120 of one request"),
+            ({"query": "a", "rerank_depth": 101}, "rerank_depth: at most 100"),
+            ({"query": "a", "rerank": False, "rerank_depth": 5}, "nothing is re-ranked"),
+        ):
+            refused = await client.post("/search", json=body)
+            assert refused.status_code == 400
+            assert message in refused.json()["error"]["message"]
         assert (await client.get("/info")).json()["reranker"] == {"id": "encoder", "depth": 15}
         text = (await client.get("/metrics")).text
         assert f'opencse_reranked_texts_total{{model="encoder"}} {2 * (5 * 15 + 7)}.0' in text
         assert 'opencse_waiting_reranked_texts{model="encoder"} 0.0' in text
         assert "opencse_rerank_seconds_total" in text
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ({"query": QUERIES * 5}, "10 x 15 texts to re-rank are more than the 120 of one request"),
-        ({"query": "a", "rerank_depth": 101}, "rerank_depth: at most 100"),
-        ({"query": "a", "rerank_depth": 0}, "rerank_depth"),
-        ({"query": "a", "rerank": False, "rerank_depth": 5}, "nothing is re-ranked"),
-    ],
-)
-async def test_requests_that_cannot_be_are_refused(service: Service, body: dict[str, object], message: str) -> None:
-    async with to(create_app(service)) as client:
-        answer = await client.post("/search", json=body)
-        assert answer.status_code == 400
-        assert message in answer.json()["error"]["message"]
-
-
-async def test_a_server_without_a_cross_encoder_refuses_to_rerank(model: SentenceEncoder, index_folder: Path) -> None:
-    service = Service({"tiny": model}, {"tiny": Index.open(index_folder, encoder=model)})
-    async with to(create_app(service)) as client:
-        for body in ({"rerank": True}, {"rerank_depth": 5}):
-            answer = await client.post("/search", json={"query": "a dog", **body})
-            assert answer.status_code == 400
-            assert "start `opencse serve` with --rerank" in answer.json()["error"]["message"]
-        assert (await client.post("/search", json={"query": "a dog", "rerank": False})).status_code == 200
-    service.close()
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import signal
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 
 import httpx
 import numpy as np
@@ -23,8 +21,6 @@ from fastapi import FastAPI
 import opencse
 from forked import Command, Forks
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
-from opencse.serving.server import bind
 from serving.harness import live
 
 pytestmark = pytest.mark.slow
@@ -58,53 +54,6 @@ def test_the_official_client(address: str, offline: SentenceEncoder) -> None:
         client.embeddings.create(model="gpt", input="a")
     with pytest.raises(openai.AuthenticationError, match="API key"):
         openai.OpenAI(base_url=f"{address}/v1", api_key="wrong", max_retries=0).models.list()
-
-
-def test_langchain(address: str, offline: SentenceEncoder) -> None:
-    langchain = pytest.importorskip("langchain_openai")
-    embeddings = langchain.OpenAIEmbeddings(
-        model="tiny", base_url=f"{address}/v1", api_key="right", check_embedding_ctx_length=False
-    )
-    assert np.abs(np.array(embeddings.embed_documents(TEXTS)) - offline.encode(TEXTS)).max() < 1e-5
-    assert np.abs(np.array(embeddings.embed_query(TEXTS[1])) - offline.encode(TEXTS[1])).max() < 1e-5
-
-
-def test_llama_index(address: str, offline: SentenceEncoder) -> None:
-    llama = pytest.importorskip("llama_index.embeddings.openai")
-    embeddings = llama.OpenAIEmbedding(model_name="tiny", api_base=f"{address}/v1", api_key="right")
-    assert np.abs(np.array(embeddings.get_text_embedding_batch(TEXTS)) - offline.encode(TEXTS)).max() < 1e-5
-    assert np.abs(np.array(embeddings.get_query_embedding(TEXTS[1])) - offline.encode(TEXTS[1])).max() < 1e-5
-
-
-def test_the_loop_is_that_of_python_whatever_else_is_installed(
-    serve: Callable[..., FastAPI], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse() -> None:
-        raise AssertionError("another loop is used")
-
-    uvloop = ModuleType("uvloop")
-    monkeypatch.setattr(uvloop, "new_event_loop", refuse, raising=False)
-    monkeypatch.setitem(sys.modules, "uvloop", uvloop)
-    with live(serve(keys=["right"])) as address:
-        assert httpx.get(f"{address}/health").json()["status"] == "ok"
-
-
-def test_no_answer_waits_for_the_clients_acknowledgement() -> None:
-    """A small second packet would wait up to 40 ms for it where TCP_NODELAY is not set."""
-
-    async def options_of_a_connection() -> int:
-        accepted: asyncio.Future[asyncio.StreamWriter] = asyncio.get_running_loop().create_future()
-        async with await asyncio.start_server(lambda _, writer: accepted.set_result(writer), sock=listening):
-            _, ours = await asyncio.open_connection(*listening.getsockname())
-            theirs = await accepted
-            connection = theirs.get_extra_info("socket")
-            option = int(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            ours.close()
-            theirs.close()
-        return option
-
-    listening = bind("127.0.0.1", 0)
-    assert asyncio.run(options_of_a_connection()) != 0
 
 
 def test_work_for_a_client_that_disconnects_is_cancelled(address: str) -> None:
@@ -204,26 +153,6 @@ def test_requests_that_are_not_done_when_the_server_stops_are_answered_503(apart
     assert b'"code":"overloaded"' in received
     assert process.wait(20) == 0
     assert "Traceback" not in process.stderr.read()
-
-
-def test_a_second_ctrl_c_ends_at_once_and_without_a_traceback(apart_folder: Path, forked: Forks) -> None:
-    process, said = forked_server(forked, apart_folder)
-    port = int(re.findall(r":(\d+)/ is the page", said[-1])[0])
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as waiting:
-        waiting.sendall(b"POST /search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n")
-        waiting.sendall(b"Content-Length: 14\r\n\r\n{")
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.5)
-        assert process.poll() is None, "the request is not waited for"
-        process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
-    assert process.stderr.read().splitlines() == ["stopped"]
-
-
-def test_an_address_of_another_machine_is_named() -> None:
-    with pytest.raises(UserError, match=r"--host '203\.0\.113\.7': is not an address of this machine"):
-        bind("203.0.113.7", 0)
 
 
 @pytest.mark.parametrize("later", [0, 0.5])
