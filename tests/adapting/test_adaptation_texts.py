@@ -40,19 +40,6 @@ def test_a_folder_of_pairs_selects_only_where_it_has_other_judgements(folder: Pa
     sources.require_apart_from(folder)
 
 
-def test_documents_get_names_where_there_are_written_questions(folder: Path) -> None:
-    said: list[str] = []
-    corpus = ["A kettle boils.", "Snow fell."]
-    plain = AdaptationSources(corpus=corpus).read(said.append)
-    assert [one.name for one in plain.documents] == ["", ""]
-    assert plain.added == ""
-    row = ("What boils?", "A kettle boils.", f"text-{plain.documents[0].fingerprint}")
-    texts = AdaptationSources(corpus=corpus, pairs=[("What?", "Snow fell.")], questions=[row]).read(said.append)
-    assert [one.name for one in texts.documents] == [f"text-{one.fingerprint}" for one in plain.documents]
-    assert texts.written == [row]
-    assert texts.added == ", written questions and given pairs"
-
-
 def test_columns_without_pairs_are_refused_before_anything_is_read(tmp_path: Path) -> None:
     sources = AdaptationSources(corpus=tmp_path / "missing", columns=("question", "answer"))
     with pytest.raises(UserError, match="add --pairs, or leave --columns out"):

@@ -14,9 +14,8 @@ from helpers import Heard
 from opencse import InterruptedRunError, UserError
 from opencse.adapting.adaptation import plan_adaptation, written_about
 from opencse.adapting.adaptation_texts import AdaptationSources
-from opencse.adapting.continuing import FILE, Growth, KnownDocuments
-from opencse.adapting.material import TrainingMaterial, material_of
-from opencse.adapting.question_sets import QuestionSet
+from opencse.adapting.continuing import Growth, KnownDocuments
+from opencse.adapting.material import material_of
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.adapting.text_questions import TextQuestions
 from opencse.progress import Silent
@@ -34,24 +33,8 @@ def documents(topic: str, count: int) -> list[Document]:
     ]
 
 
-def sets_of(material: TrainingMaterial) -> tuple[QuestionSet, ...]:
-    assert material.questions is not None
-    return material.questions.sets
-
-
 OLD, NEW = documents("kettle", 700), documents("lantern", 600)
 KNOWN = KnownDocuments.of(OLD)
-
-
-def test_documents_are_known_by_their_words(tmp_path: Path) -> None:
-    KNOWN.write(tmp_path)
-    read = KnownDocuments.read(tmp_path)
-    assert read == KNOWN
-    assert "kettle" not in (tmp_path / FILE).read_text()
-    shouted = Document(OLD[3].title.upper(), OLD[3].sentences)
-    new, old = read.split([NEW[0], shouted, *OLD[5:7]])
-    assert (new, old) == ([NEW[0]], [shouted, *OLD[5:7]])
-    assert read.joined(KnownDocuments.of(NEW)) == KnownDocuments.of([*NEW, *OLD])
 
 
 def test_a_folder_that_adapt_did_not_write_and_nothing_new_are_refused(tmp_path: Path) -> None:
@@ -63,22 +46,19 @@ def test_a_folder_that_adapt_did_not_write_and_nothing_new_are_refused(tmp_path:
         Growth.of(OLD[:5], KNOWN, "m")
 
 
-@pytest.mark.parametrize("part", ["adapter", "last", "last/adapter", "start"])
-def test_a_part_of_the_folder_that_adapt_wrote_names_that_folder(part: str, tmp_path: Path) -> None:
+def test_a_part_of_the_folder_that_adapt_wrote_names_that_folder(tmp_path: Path) -> None:
     run = tmp_path / "an adapted model"
-    (run / part).mkdir(parents=True)
-    for folder in (run, run / part):
+    (run / "last").mkdir(parents=True)
+    for folder in (run, run / "last"):
         (folder / "config.json").write_text("{}")
         (folder / "model.safetensors").touch()
-    with pytest.raises(UserError, match=rf"to begin with this model, use --model '.*{part}'$"):
-        KnownDocuments.read(run / part)
+    with pytest.raises(UserError, match=r"to begin with this model, use --model '.*last'$"):
+        KnownDocuments.read(run / "last")
     KNOWN.write(run)
-    with pytest.raises(UserError, match=rf"to begin with this model, use --model '.*{part}'$"):
-        KnownDocuments.read(run / part)  # documents.json may be a file of documents of the user's
     for name in ("run.json", "metrics.jsonl"):
         (run / name).touch()
     with pytest.raises(UserError, match=r"it is a part of (.*an adapted model): use --continue '\1'$"):
-        KnownDocuments.read(run / part)
+        KnownDocuments.read(run / "last")
     assert KnownDocuments.read(run) == KNOWN
 
 
@@ -91,15 +71,6 @@ def test_the_user_reads_what_is_new_and_what_is_missing() -> None:
     assert alone.material(material, material_of) is material
 
 
-def test_what_was_trained_on_completely_is_named(tmp_path: Path) -> None:
-    known = KnownDocuments.of(OLD, with_questions=False).joined(KnownDocuments.of(NEW[:9]))
-    known.write(tmp_path)
-    growth = Growth.of([*OLD, *NEW], KnownDocuments.read(tmp_path), "m")
-    assert "it has seen the answers to the questions about them" in growth.lines("m")[1]
-    (tmp_path / "documents.json").write_text(json.dumps({"hashes": known.hashes}))
-    assert len(Growth.of([*OLD, *NEW], KnownDocuments.read(tmp_path), "m").lines("m")) == 1, "of an earlier version"
-
-
 def test_rows_and_questions_of_both() -> None:
     growth = Growth.of([*OLD, *NEW], KNOWN, "m")
     new, old = material_of(NEW), material_of(OLD)
@@ -109,29 +80,15 @@ def test_rows_and_questions_of_both() -> None:
     assert len(of_old) == len(both.rows) - len(new.rows) > 0.8 * len(new.rows)
     assert set(of_old) < set(old.rows)
     assert both.questions is not None
-    assert old.questions is not None
     assert new.questions is not None
-    kinds = [one.kind for one in both.questions.sets]
-    assert kinds == ["new titles", "old titles"]
-    assert sum(both.questions.weights[: len(new.questions.sets)]) == pytest.approx(0.5)
-    assert sum(both.questions.weights) == pytest.approx(1)
+    assert [one.kind for one in both.questions.sets] == ["new titles", "old titles"]
+    assert both.questions.weights == pytest.approx((0.5, 0.5))
     held = {normalised(text) for text in both.questions.held_out()}
     assert held == {normalised(text) for one in (new, old) if one.questions for text in one.questions.held_out()}
     assert not any(normalised(text) in held for row in both.rows for text in row)
     units_of = [set(one.units.tolist()) for one in both.questions.sets]
     first_old = len(new.questions.sets)
     assert not set.union(*units_of[:first_old]) & set.union(*units_of[first_old:])
-    backwards = Growth.of([*reversed(OLD), *NEW], KNOWN, "m").material(material_of(NEW), material_of)
-    assert {row for row in backwards.rows if "kettle" in " ".join(row)} & set(of_old)
-
-
-def test_two_new_sentences_are_trained_on_with_as_many_rows_of_the_known_documents() -> None:
-    new = [Document("", ("A lamp was bought for the hall.",)), Document("", ("The ladder is in the shed again.",))]
-    material = Growth.of([*OLD, *new], KNOWN, "m").material(material_of(new), material_of)
-    rows = [row for row in material.rows if "kettle" in " ".join(row)]
-    assert (len(material.rows), len(rows), {len(row) for row in material.rows}) == (4, 2, {2})
-    assert "of the known documents 2 rows of" in material.facts
-    assert material.kind == "sentences", "a sentence and itself need dropout"
 
 
 def unnamed(topic: str, count: int) -> list[Document]:
@@ -168,33 +125,6 @@ def test_written_questions_without_ids_stay_with_their_documents(tmp_path: Path,
     assert not asked & {row[0] for row in trained}
     with pytest.raises(UserError, match="1 of 1 questions are about documents that CORPUS does not have"):
         written_about([("Why?", "So.", "document 2000")], everything, growth)
-
-
-def test_questions_about_old_documents_that_pairs_answer_with_are_dropped() -> None:
-    growth = Growth.of([*OLD, *NEW], KNOWN, "m")
-    new, old = material_of(NEW), material_of(OLD)
-    assert old.questions is not None
-    answered = [(f"asked about {one.body}", one.body) for one in OLD]
-    some = growth.material(new, material_of, answered[:200])
-    assert some.questions is not None
-    of_old = some.questions.sets[-1]
-    texts = {normalised(row[1]) for row in answered[:200]}
-    assert 100 <= len(of_old) < len(old.questions.sets[-1])
-    assert not any(normalised(of_old.candidates[row]) in texts for row in of_old.answers)
-    none = growth.material(new, material_of, answered)
-    assert none.questions == new.questions
-    assert "no questions, because the given pairs answer" in none.facts
-
-
-def test_new_documents_that_only_repeat_held_out_texts_are_refused() -> None:
-    old = material_of(OLD)
-    assert old.questions is not None
-    (one,) = old.questions.sets
-    repeated: list[tuple[str, ...]] = [(query, "a text") for query in one.queries[:2]]
-    new = TrainingMaterial("titles", repeated, None, "")
-    growth = Growth(NEW[:1], OLD, 0)
-    with pytest.raises(UserError, match="add nothing to train on"):
-        growth.material(new, lambda _: replace(old, rows=repeated))
 
 
 def written(folder: Path, rows: list[Document]) -> Path:

@@ -29,15 +29,6 @@ def test_what_is_lost_beyond_noise_is_refused_and_some_is_tolerated_for_what_peo
         assert watch.refuses(change, own_words=False) == by_people
 
 
-def test_the_guard_asks_each_pair_among_all_answers() -> None:
-    watch = Guard.of_pairs([("who", "A man."), ("what", "A thing."), ("which one", "A thing.")])
-    assert watch.questions.candidates == ["A man.", "A thing."]
-    assert watch.questions.answers.tolist() == [0, 1, 1]
-    assert len(watch) == 3
-    other = Guard.of_pairs([("who", "A man."), ("what", "A thing."), ("which one", "A man.")])
-    assert watch.fingerprint() != other.fingerprint()
-
-
 @pytest.mark.every_general_question
 @pytest.mark.slow
 def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:

@@ -41,14 +41,6 @@ def test_the_choice_depends_on_content_and_not_on_order_or_company() -> None:
     assert there
 
 
-def test_equal_loose_sentences_share_one_fate() -> None:
-    texts = Texts([(f"Sentence number {n % 50} is here.",) for n in range(200)], None, "loose")
-    held = hold_out(texts, 0.3)
-    assert held.held.any()
-    assert not held.repeated.any()
-    assert (held.held.reshape(4, 50) == held.held[:50]).all()
-
-
 def test_sentences_that_occur_in_held_out_documents_are_not_trained_on() -> None:
     """In another letter case or punctuation too."""
     plain = running()
@@ -72,11 +64,6 @@ def test_pairs_with_a_common_text_are_held_out_together() -> None:
     assert not held.repeated.any()
 
 
-def test_a_group_of_pairs_as_large_as_the_text_is_not_held_out() -> None:
-    rows: list[tuple[str, ...]] = [(f"question {n}", "yes") for n in range(300)]
-    assert not hold_out(Texts(rows, None, "pairs"), 0.9).held.any()
-
-
 def test_a_book_is_held_out_in_passages() -> None:
     rows: list[tuple[str, ...]] = [(f"Sentence {n} of a long book.",) for n in range(60 * PASSAGE)]
     texts = Texts(rows, [0] * (30 * PASSAGE) + [1] * (30 * PASSAGE), "books")
@@ -84,15 +71,3 @@ def test_a_book_is_held_out_in_passages() -> None:
     passages = held.held.reshape(60, PASSAGE)
     assert (passages.all(axis=1) | ~passages.any(axis=1)).all()
     assert 0 < passages.all(axis=1).sum() < 30
-
-
-def test_no_more_rows_than_the_limit() -> None:
-    held = hold_out(running(), 0.5, most=60)
-    assert 0 < held.held.sum() <= 60
-    assert set(asked(running(), held)) <= set(asked(running(), hold_out(running(), 0.5)))
-
-
-def test_pairs_that_hang_together_through_others_are_one_unit() -> None:
-    rows: list[tuple[str, ...]] = [("a", "b"), ("c", "d"), ("d", "e"), ("f", "g"), ("b", "c"), ("h", "h")]
-    units = hold_out(Texts(rows, None, "pairs")).units
-    assert units.tolist() == [0, 0, 0, 1, 0, 2]

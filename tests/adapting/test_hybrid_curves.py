@@ -74,28 +74,6 @@ def test_queries_of_people_fit_an_index_by_ids_as_their_folder_does(
     assert by_index.by_share.std() > 0
 
 
-def test_queries_about_other_documents_are_refused(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
-    task = queries.task
-    other = RetrievalTask(
-        "other", [f"x{n}" for n in range(120)], DOCUMENTS, task.query_ids, task.queries, task.judged, 0
-    )
-    with (
-        index.snapshot() as snapshot,
-        pytest.raises(UserError, match=r"0 of 40 queries have a relevant document .* ids that the queries name"),
-    ):
-        fit_index_to_queries(snapshot, mini, UserQueries(other))
-
-
-def test_too_few_queries_are_refused_as_such(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
-    task = queries.task
-    few = replace(task, query_ids=task.query_ids[:19], queries=task.queries[:19], judged=task.judged[:19])
-    with (
-        index.snapshot() as snapshot,
-        pytest.raises(UserError, match=r"has 19 queries with a relevant document; .* at least 20: label more queries$"),
-    ):
-        fit_index_to_queries(snapshot, mini, UserQueries(few))
-
-
 def test_ids_of_other_texts_are_refused(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:
     task = queries.task
     with index.snapshot() as snapshot:
@@ -104,9 +82,3 @@ def test_ids_of_other_texts_are_refused(index: Index, mini: SentenceEncoder, que
             fit_index_to_queries(snapshot, mini, UserQueries(later))
         edited = replace(task, documents=[f"A title. {text}" for text in DOCUMENTS])
         assert fit_index_to_queries(snapshot, mini, UserQueries(edited)).questions == 40
-
-
-def test_too_few_queries_fit_nothing(mini: SentenceEncoder, queries: UserQueries) -> None:
-    task = queries.task
-    few = replace(task, query_ids=["q"], queries=task.queries[:1], judged=task.judged[:1])
-    assert fit_to_queries(mini, UserQueries(few)) is None

@@ -38,22 +38,3 @@ def test_an_end_that_is_significantly_better_is_taken(best: float, end: float) -
     values = curve(best, 60, noise=0)
     values[:, -1 if best else 0] += 30
     assert fitted(values) == end
-
-
-def test_a_flat_curve_keeps_the_default() -> None:
-    values = np.repeat(np.random.default_rng(0).normal(50, 20, size=(300, 1)), len(SHARES), axis=1)
-    assert fitted(values) == 0.5
-
-
-def test_the_line_names_the_parts_and_the_gain_over_the_better_one() -> None:
-    result = fit_weight(curve(0.6), np.arange(400), "400 queries", 0.5)
-    line = result.line("nDCG@10")
-    assert f"weight of the vectors {result.weight.value:.2f} (400 queries)" in line
-    assert f"BM25 alone {result.by_share[0]:.2f}" in line
-    gain = result.by_share.max() - max(result.by_share[0], result.by_share[-1])
-    assert result.over_better.value == pytest.approx(gain, abs=1)
-    assert result.over_better.interval[0] > 0
-    record = result.record()
-    assert record["questions"] == 400
-    assert isinstance(record["scores"], dict)
-    assert len(record["scores"]) == 21

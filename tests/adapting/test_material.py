@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
-import pytest
-
-from opencse import UserError
 from opencse.adapting.material import material_of
 from opencse.text.documents import Document
 from opencse.text.scripts import normalised
@@ -42,19 +38,6 @@ def test_titles_and_neighbours_are_trained_on_and_titles_asked_about() -> None:
     assert 100 <= len(asked) <= 400
 
 
-def test_a_long_document_held_out_in_part_is_not_trained_on_with_its_title() -> None:
-    documents = [*collection(700), *collection(60, sentences=250)[40:]]
-    found = material_of(documents)
-    assert found.questions is not None
-    asked = set(found.questions.units.tolist())
-    in_part = [documents[number] for number in asked if len(documents[number].sentences) > 100]
-    assert in_part
-    texts = [normalised(text) for row in found.rows for text in row]
-    assert any(normalised(one.sentences[0]) in text for one in in_part for text in texts), "its other passages are used"
-    for one in in_part:
-        assert not any(text.startswith(normalised(one.title)) for text in texts)
-
-
 def test_passages_are_paired_with_their_sentences_and_rare_words_and_hold_nothing_held_out() -> None:
     documents = [
         Document("", tuple(f"{sentence} common{number % 50} shared{number % 70}." for sentence in document.sentences))
@@ -74,42 +57,6 @@ def test_passages_are_paired_with_their_sentences_and_rare_words_and_hold_nothin
     assert not any(sentence in trained for unit in held_out for sentence in documents[unit].sentences)
 
 
-def test_documents_without_titles_give_neighbours() -> None:
-    found = material_of(collection(400, titled=False))
-    assert found.kind == "neighbours"
-    assert found.questions is not None
-    assert found.questions.sets[0].kind == "neighbours"
-    assert not in_rows(found.rows) & {normalised(query) for query in found.questions.sets[0].queries}
-
-
-def test_a_repeated_text_of_a_held_out_document_is_not_trained_on() -> None:
-    documents = collection(800)
-    asked = material_of(documents).questions
-    assert asked is not None
-    victim = documents[int(asked.units[0])]
-    copy = Document(f"{victim.title.upper()}!", ("Something else is said here.", victim.sentences[1], "And more yet."))
-    found = material_of([*documents, copy])
-    trained = in_rows(found.rows)
-    assert normalised(victim.title) not in trained
-    assert normalised(victim.sentences[1]) not in trained
-
-
-def test_loose_sentences_are_trained_on_by_themselves() -> None:
-    found = material_of(collection(900, sentences=1, titled=False))
-    assert found.kind == "sentences"
-    assert found.questions is not None
-    assert all(len(row) == 1 for row in found.rows)
-
-
-def test_few_documents_allow_no_questions() -> None:
-    found = material_of(collection(20))
-    assert found.questions is None
-    assert found.kind == "titles"
-    assert in_rows(found.rows) >= {normalised(document.title) for document in collection(20)}, "nothing is held out"
-    with pytest.raises(UserError, match="fewer than two pairs or sentences to train on"):
-        material_of([Document("", ("One only.",))])
-
-
 def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:
     draw = random.Random(5)
 
@@ -125,12 +72,6 @@ def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:
     assert loose.questions is not None
     assert loose.questions.sets[0].kind == "crops"
     assert "sentences without order (few documents have several; a .txt file needs blank lines" in loose.facts
-
-
-def test_pairs_of_passages_are_added() -> None:
-    material = material_of(collection(400))
-    assert " with their passages" in material.facts
-    assert any(question in answer for question, answer in material.rows), "a short query is of its passage's words"
 
 
 def test_nothing_is_held_out_where_nothing_asks() -> None:
@@ -149,16 +90,3 @@ def test_nothing_is_held_out_where_nothing_asks() -> None:
     assert {row[:2] for row in written} < rows
     assert all((one.title, one.body) in rows for one in documents)
     assert not material_of(documents, pairs=pairs[:30], asks=False).many_pairs
-
-
-def test_titles_alone_are_trained_on_and_asked_about() -> None:
-    """Nine in ten were in no pair, and too few texts were left to ask about."""
-    alone = [Document("", one.sentences, only_title=True) for one in collection(900, sentences=1, titled=False)]
-    alone = [replace(one, sentences=(f"{one.sentences[0][:-1]} common{n % 50}.",)) for n, one in enumerate(alone)]
-    found = material_of([*alone, *collection(90, sentences=3)])
-    assert (found.kind, "(900 with only a title)" in found.facts) == ("titles", True)
-    assert found.questions is not None
-    assert [one.kind for one in found.questions.sets] == ["crops"]
-    trained = in_rows(found.rows)
-    used = sum(normalised(one.body) in trained for one in alone)
-    assert 650 < used < 800, "all but those that are held out"

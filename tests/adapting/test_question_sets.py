@@ -10,7 +10,6 @@ import pytest
 from opencse.adapting import question_sets as kinds
 from opencse.adapting.holdout import hold_out
 from opencse.adapting.question_sets import CANDIDATES, QUESTIONS, QuestionSet, shorten
-from opencse.evaluation.embedding import Embedded
 from opencse.text.readers import Texts
 
 
@@ -45,44 +44,6 @@ def test_neighbours_follow_each_other_in_held_out_documents_alone() -> None:
     assert set(found.candidates) > {texts.rows[row][0] for row in np.flatnonzero(held.held)[1::6]}
 
 
-def test_boilerplate_is_not_asked_about() -> None:
-    plain = running()
-    rows = [("All rights are reserved here.",) if n % 6 == 5 else row for n, row in enumerate(plain.rows)]
-    texts = Texts(rows, plain.documents, "text")
-    found = kinds.neighbours(texts, hold_out(texts))
-    assert len(found)
-    assert not any("reserved" in answer_of(found, number) for number in range(len(found)))
-
-
-def test_halves_are_of_one_document() -> None:
-    texts = running()
-    held = hold_out(texts)
-    found = kinds.halves(texts, held)
-    assert len(found) == held.held.sum() / 6
-    sides = {" ".join(row[0] for row in texts.rows[6 * d : 6 * d + 3]): d for d in range(150)}
-    ends = {" ".join(row[0] for row in texts.rows[6 * d + 3 : 6 * d + 6]): d for d in range(150)}
-    for number, query in enumerate(found.queries):
-        assert sides[query] == ends[answer_of(found, number)]
-        assert held.held[6 * sides[query]]
-    assert len(found.candidates) == 150
-
-
-def test_pairs_are_asked_once_each_with_the_answers_of_others_beside() -> None:
-    draw = random.Random(4)
-    rows: list[tuple[str, ...]] = [(words(draw, 5), words(draw, 9)) for _ in range(400)]
-    rows += [(row[0], words(draw, 9)) for row in rows[:200]]  # a second answer each
-    texts = Texts(rows, None, "pairs")
-    held = hold_out(texts)
-    found = kinds.pairs(texts, held)
-    pairs = set(rows)
-    assert (
-        len(found) == len(set(found.queries)) == len({row[0] for row, out in zip(rows, held.held, strict=True) if out})
-    )
-    assert all((query, answer_of(found, number)) in pairs for number, query in enumerate(found.queries))
-    training = [row[1] for row, out in zip(rows, held.left_out, strict=True) if not out]
-    assert set(training) < set(found.candidates)
-
-
 def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answer() -> None:
     draw = random.Random(6)
     rows: list[tuple[str, ...]] = [(words(draw, 5), words(draw, 200)) for _ in range(400)]
@@ -107,23 +68,6 @@ def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answe
     assert len(many.candidates) == CANDIDATES
 
 
-def test_parts_of_loose_sentences() -> None:
-    texts = Texts(running().rows, None, "loose")
-    held = hold_out(texts)
-    crops = kinds.overlapping_crops(texts, held)
-    for number, query in enumerate(crops.queries):
-        shared = set(query.split()) & set(answer_of(crops, number).split())
-        assert len(shared) >= 2
-
-
-def test_a_sentence_is_asked_about_by_any_part_of_its_words() -> None:
-    texts = Texts(running().rows, None, "loose")
-    held = hold_out(texts)
-    in_half = kinds.questions_of_parts(texts, held, "k", "asks", lambda words: (words[:4], words[4:]))
-    told = {row[0] for row, out in zip(texts.rows, held.held, strict=True) if out}
-    assert {f"{query} {answer_of(in_half, n)}" for n, query in enumerate(in_half.queries)} == told
-
-
 @pytest.mark.slow
 def test_limits_and_order_are_the_same_whatever_the_order_of_the_text() -> None:
     draw = random.Random(5)
@@ -135,18 +79,6 @@ def test_limits_and_order_are_the_same_whatever_the_order_of_the_text() -> None:
     assert len(one.candidates) == CANDIDATES
     assert one.queries == two.queries
     assert set(one.candidates) == set(two.candidates)
-
-
-def test_ranks_by_vectors() -> None:
-    questions = QuestionSet("k", "asks", ["a", "b"], ["x", "a", "y"], np.array([0, 2]), np.arange(2))
-    vectors = np.array([[1.0, 0], [0, 1], [0.9, 0.1], [0.2, 0.8]])
-    embedded = Embedded(["a", "b", "x", "y"], vectors)
-    assert questions.ranks(embedded).tolist() == [1, 1], "the query itself, among the candidates, is not counted"
-
-
-def test_long_texts_are_cut_to_words() -> None:
-    assert shorten("one  two three", 2) == "one two"
-    assert shorten("one  two three", 3) == "one  two three"
 
 
 def test_what_holds_an_answer_or_is_part_of_one_is_no_candidate() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector, choose
@@ -39,17 +38,6 @@ def noisy(noise: float, seed: int = 1) -> DevScore:
 
     cosines = GOLD + noise * np.random.default_rng(seed).normal(size=len(GOLD))
     return DevScore(100 * spearman(cosines, GOLD), cosines=cosines)
-
-
-def test_the_best_step_is_the_earliest_of_equals_and_never_the_start() -> None:
-    found = History()
-    assert found.best_step == 0
-    assert not found.add(0, DevScore(70.0)), "the start is no trained step"
-    assert found.add(10, DevScore(60.0))
-    assert not found.add(20, DevScore(60.0))
-    assert found.best_step == 10
-    assert found.add(30, DevScore(61.0))
-    assert found.best_step == 30
 
 
 def test_a_step_above_the_start_is_kept() -> None:
@@ -92,23 +80,3 @@ def test_worse_means_beyond_the_chance_of_the_pairs() -> None:
     assert DEV.worse(bad, good)
     assert not DEV.worse(good, bad)
     assert not DEV.worse(good, good)
-
-
-def test_where_it_is_strict_nothing_below_the_start_or_equal_to_it_is_kept() -> None:
-    strict = replace(DEV, strict=True)
-    assert strict.worse(noisy(1.0, seed=2), noisy(1.0))
-    assert strict.worse(noisy(1.0), noisy(1.0))
-
-
-def test_without_the_cosines_any_lower_score_is_worse() -> None:
-    assert DEV.worse(DevScore(49.9), DevScore(50.0))
-    assert not DEV.worse(DevScore(50.0), DevScore(50.0))
-
-
-def test_the_cosines_are_not_in_the_record() -> None:
-    assert set(noisy(1.0).record()) == {"dev"}
-
-
-@pytest.mark.parametrize("given", [None, OwnPoolingScore("mean", 40.0)])
-def test_the_verdict_names_both_readings_only_where_there_are_two(given: OwnPoolingScore | None) -> None:
-    assert ("own pooling" in choose(history(50, 60), 10, given, never).verdict) == (given is not None)

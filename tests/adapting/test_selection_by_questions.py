@@ -11,7 +11,7 @@ import pytest
 
 from opencse import SentenceEncoder
 from opencse.adapting.guard import Guard
-from opencse.adapting.selection import DevScore, History, OwnPoolingScore
+from opencse.adapting.selection import DevScore, History
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats, Integers
@@ -126,28 +126,3 @@ def test_a_text_that_asks_about_itself_is_not_believed_alone(monkeypatch: pytest
             assert ("from nowhere, in its words" in choice.verdict) == own_words
             told = choice.kept == "best" and guard is not None and change < 0
             assert ("queries in other words than your documents' may find less" in choice.verdict) == told
-
-
-def test_the_models_own_pooling_is_held_against_training_too() -> None:
-    chooser = QuestionSelector(Fixed())
-    history = History({0: DevScore(40.0), 5: DevScore(60.0, error=1.0)})
-    assert chooser.choose(history, 5, OwnPoolingScore("mean", 70.0), never).kept == "given"
-    kept = chooser.choose(history, 5, OwnPoolingScore("mean", 50.0), never)
-    assert kept.kept == "best"
-    assert "40.00 before (with its own pooling mean 50.00), 60.00 now" in kept.verdict
-
-
-def test_of_one_unit_the_error_is_not_known() -> None:
-    chooser = QuestionSelector(Fixed(units=np.zeros(4, dtype=np.int64)))
-    history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(20, 20, 30, 50))})
-    assert history.by_step[5].error is None
-    assert "(+5.00, all from one document, so it may be noise)" in verdict_of(chooser, history)
-
-
-def test_the_verdict_names_pairs_and_text_apart() -> None:
-    before = DevScore(40.0, parts={"pairs": 50.0, "next_sentences": 20.0, "new_crops": 60.0})
-    after = DevScore(45.0, parts={"pairs": 49.0, "next_sentences": 31.0, "new_crops": 70.0})
-    verdict = verdict_of(QuestionSelector(Fixed()), History({0: before, 5: after}))
-    assert "; pairs 50.00 to 49.00, next sentences 20.00 to 31.00, new sentence parts 60.00 to 70.00" in verdict
-    only = verdict_of(QuestionSelector(Fixed()), History({0: DevScore(40.0), 5: DevScore(45.0, parts={"pairs": 1.0})}))
-    assert "pairs" not in only

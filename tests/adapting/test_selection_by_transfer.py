@@ -10,19 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from opencse import UserError
-from opencse.adapting.dev_choice import dev_path, graded_pairs, load_selector
 from opencse.adapting.selection import DevScore, History
-from opencse.adapting.selection_by_transfer import TransferSelector, is_transfer
-from opencse.adapting.trained_texts import TrainedTexts
+from opencse.adapting.selection_by_transfer import TransferSelector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.classifiers.settings import MODES
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.transfer.score import Transfer
-from opencse.runs.job import TrainJob
-from opencse.text.given import GivenTexts
 
-TEXT = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)))
 GOOD, BAD = ("good", "fine", "great"), ("bad", "poor", "weak")
 
 
@@ -91,32 +85,6 @@ def test_the_global_random_state_stays_as_it_is(tasks: Path, tiny_folder: Path) 
     assert TransferSelector.read(tasks).score(encoder) == score, "no global state decides the score"
 
 
-def test_a_selector_says_what_it_reads(tasks: Path) -> None:
-    selector = load_selector(f"transfer:{tasks}", TEXT)
-    assert isinstance(selector, TransferSelector)
-    missing = "subj, mpqa, trec, mrpc"
-    assert selector.name == f"3 transfer tasks in {tasks / 'transfer'} (without {missing})"
-    assert (selector.size, selector.measure, selector.left_out) == ("140 examples", "mean dev accuracy in %", None)
-    assert selector.without(TrainedTexts.among([], selector.forbidden_texts())) == (selector, [])
-    before = selector.fingerprint()
-    (tasks / "transfer" / "mr" / "all.tsv").write_text(lines(60, 99))
-    assert TransferSelector.read(tasks / "transfer").fingerprint() != before
-    assert len(graded_pairs(f"transfer:{tasks}") or "") == 150, "the report's pairs are the built-in ones"
-
-
-def test_the_option_needs_its_folder(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--dev transfer needs the folder of the tasks: --dev transfer:FOLDER"):
-        load_selector("transfer", TEXT)
-    with pytest.raises(UserError, match=r"no transfer task there"):
-        load_selector(f"transfer:{tmp_path}", TEXT)
-    with pytest.raises(UserError, match=r"--metric ndcg@10 needs questions"):
-        load_selector(f"transfer:{tmp_path}", TEXT, "ndcg@10")
-    assert dev_path("transfer") is None
-    assert dev_path("none") is None
-    assert not is_transfer(Path("transfer"))
-    assert not is_transfer("transfers.tsv")
-
-
 def test_a_start_is_kept_only_where_it_is_clearly_better(tasks: Path) -> None:
     selector = TransferSelector.read(tasks)
     start = DevScore(80.0, parts={"mr": 80.0, "cr": 80.0, "sst2": 80.0})
@@ -127,12 +95,3 @@ def test_a_start_is_kept_only_where_it_is_clearly_better(tasks: Path) -> None:
     choice = selector.choose(history, 10, None, lambda: True)
     assert choice.kept == "start"
     assert "training did not help on the transfer tasks" in choice.verdict
-
-
-def test_a_run_selects_its_step_by_transfer(tasks: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    settings = ("training.max_steps=3", "training.batch_size=4", "training.evaluate_every=2", "encoder.pooling=mean")
-    job = TrainJob(text=TEXT, model=str(tiny_folder), settings=settings, dev=f"transfer:{tasks}")
-    result = job.run(tmp_path / "run")
-    assert sorted(result.scores) == [0, 2, 3]
-    assert any("best on 3 transfer tasks" in line for line in result.plan.lines())
-    assert result.kept in ("best", "start")

@@ -9,9 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from opencse.adapting import shared_words
 from opencse.adapting.material import material_of
-from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
+from opencse.adapting.shared_words import pairs_by_shared_words
 from opencse.text.documents import Document
 from opencse.text.scripts import normalised
 
@@ -53,38 +52,6 @@ def test_it_is_the_best_passage_of_another_document() -> None:
     for own in range(30):  # a passage's own words: without the rule each would find itself
         rows = pairs_by_shared_words([passages[2 * own]], passages, 1)
         assert rows[0][1] not in {text for owner, text in passages if owner == own}
-
-
-def test_what_shares_no_word_is_in_no_pair() -> None:
-    assert pairs_by_shared_words(
-        [(0, "alpha beta"), (1, "gamma")], [(0, "alpha beta"), (1, "delta"), (2, "Gamma!")], 9
-    ) == [("gamma", "Gamma!")]
-    assert pairs_by_shared_words([(0, "alpha")], [], 9) == []
-    assert pairs_by_shared_words([], [(0, "alpha")], 9) == []
-
-
-def test_limits_hold_and_nothing_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = random.Random(4)
-    passages = [(number, some(draw, 30)) for number in range(80)]
-    asked = [(number, some(draw, 6)) for number in range(80)]
-    counted: list[tuple[int, int]] = []
-    assert len(pairs_by_shared_words(asked, passages, 25, lambda done, total: counted.append((done, total)))) == 25
-    assert counted == [(25, 25)]
-    assert pairs_by_shared_words(asked, passages, 25) == pairs_by_shared_words(asked, passages, 25)
-    monkeypatch.setattr(shared_words, "SEARCHED", 10)
-    few = pairs_by_shared_words(asked, passages, 80)
-    assert 1 < len({answer for _, answer in few}) <= 10
-    monkeypatch.setattr(shared_words, "MOST", 7)
-    assert len(pairs_by_shared_words(asked, passages, 80)) == 7
-
-
-def test_long_documents_are_cut_at_ends_of_sentences() -> None:
-    draw = random.Random(5)
-    sentences = tuple(some(draw, 70) for _ in range(12))
-    parts = list(passages_of(Document("A title", sentences)))
-    assert [list(rows) for rows, _ in parts] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11]]
-    assert all(text == " ".join(("A title", *(sentences[row] for row in rows))) for rows, text in parts)
-    assert [text for _, text in passages_of(Document("", ("One.", "Two.")))] == ["One. Two."]
 
 
 @pytest.mark.parametrize("titled", [True, False])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opencse.adapting.material import material_of
-from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, TRUST, UserPairs, questions_of_both
+from opencse.adapting.user_pairs import FEWEST_PAIRS, TIMES, TRUST
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text.documents import Document
 from opencse.text.scripts import normalised
@@ -79,48 +79,6 @@ def test_no_held_out_question_is_trained_on_and_no_held_out_answer_either() -> N
     assert normalised("A body of some words.") in trained, "its neighbouring sentences are"
 
 
-def test_a_held_out_document_that_a_pair_answers_with_is_not_asked_about() -> None:
-    documents = collection(800)
-    alone = material_of(documents).questions
-    assert alone is not None
-    asked = [documents[unit] for unit in alone.units.tolist()]
-    pairs = [(f"who says number {n}", f"{d.title} {d.body}") for n, d in enumerate(asked[:20])]
-    material = material_of(documents, pairs=pairs)
-    assert material.questions is not None
-    assert set(alone.sets[0].queries) - set(material.questions.sets[0].queries) == {d.title for d in asked[:20]}
-    assert material.rows[-20:] == pairs
-
-
-def test_where_pairs_answer_with_most_documents_they_give_way_to_the_questions() -> None:
-    documents = collection(600)
-    alone = material_of(documents).questions
-    assert alone is not None
-    asked = [documents[unit] for unit in alone.units.tolist()]
-    assert len(asked) < 200
-    pairs = [(f"who says number {n}", d.body) for n, d in enumerate(asked)] + [("what else is true", "none of these")]
-    material = material_of(documents, pairs=pairs[-91:])
-    assert material.questions is not None
-    assert material.questions.fingerprint() == alone.fingerprint()
-    assert material.rows[-TIMES:] == pairs[-1:] * TIMES
-    assert pairs[-2] not in material.rows
-
-
-def test_many_pairs_that_answer_with_most_documents_select_alone() -> None:
-    documents = collection(800)
-    pairs = [(f"who says number {n}", d.body) for n, d in enumerate(documents)]
-    questions = material_of(documents, pairs=pairs).questions
-    assert questions is not None
-    assert questions.source == "held-out pairs"
-    assert len(questions.units) >= TRUST
-
-
-def test_loose_sentences_are_trained_on_with_pairs_too() -> None:
-    documents = collection(900, sentences=1, titled=False)
-    with_pairs, alone = material_of(documents, pairs=some_pairs(3)), material_of(documents)
-    assert {len(row) for row in alone.rows} == {1}
-    assert with_pairs.rows == [row * 2 for row in alone.rows] + some_pairs(3) * TIMES
-
-
 def test_the_score_weighs_pairs_by_how_many_there_are() -> None:
     documents = collection(800)
     encoder = SentenceEncoder.load()
@@ -137,27 +95,3 @@ def test_the_score_weighs_pairs_by_how_many_there_are() -> None:
         assert questions.parts(values) == pytest.approx({"pairs": alone[0], "titles": alone[1]})
         units = np.split(questions.units, [n])
         assert not {*units[0].tolist()} & {*units[1].tolist()}, "pairs and documents are different units"
-
-
-def test_without_one_kind_the_other_selects() -> None:
-    questions = UserPairs.split(some_pairs(300)).questions
-    assert questions is not None
-    assert questions_of_both(None, questions) is questions
-    assert questions_of_both(questions, None) is questions
-    assert questions_of_both(None, None) is None
-    assert UserPairs.split(some_pairs(100)) == UserPairs(tuple(some_pairs(100)), None, too_few=23)
-
-
-@pytest.mark.parametrize("count", [5, 60, 200, 1_000])
-def test_the_weights_are_the_best_for_noisy_pairs_and_a_text_that_is_biased(count: int) -> None:
-    """The mean of n pairs is right but for noise of 30 / sqrt(n) points, that of the text but for 3 points."""
-    draw = np.random.default_rng(count)
-    truth = draw.normal(0, 5, size=20_000)
-    of_pairs, of_text = (truth + draw.normal(0, sd, size=len(truth)) for sd in (30 / count**0.5, 3))
-
-    def error(share: float) -> float:
-        return float(np.square(share * of_pairs + (1 - share) * of_text - truth).mean())
-
-    share = count / (count + TRUST)
-    assert error(share) < min(error(0), error(1)), "better than either kind alone"
-    assert error(share) < min(error(share + 0.1), error(share - 0.1))

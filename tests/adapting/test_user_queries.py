@@ -49,8 +49,3 @@ def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
     assert first.value == pytest.approx(score.ndcg_at_10)
     assert chooser.guard is not None
     assert first.guard == pytest.approx(chooser.guard.values(encoder).mean())
-
-
-def test_judgements_called_dev_come_before_test(beir: Path) -> None:
-    (beir / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td7\t1\n")
-    assert len(UserQueries.read(beir).task.queries) == 1
