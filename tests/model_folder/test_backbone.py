@@ -144,31 +144,6 @@ def test_position_limit_is_tight(architecture: str, limit: int, make: Any) -> No
     assert SentenceEncoder.load(make(architecture), max_length=limit, device="cpu").max_length == limit
 
 
-def test_the_tokenizers_limit_is_only_a_default(make: Any, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    folder = shutil.copytree(make("bert"), tmp_path / "model")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.model_max_length = 16
-    tokenizer.save_pretrained(folder)
-    assert SentenceEncoder.load(folder, device="cpu").max_length == 16
-    assert SentenceEncoder.load(folder, max_length=24, device="cpu").max_length == 24
-
-
-def test_a_model_without_position_table_has_the_tokenizers_limit(tiny_folder: Path, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer, XLNetConfig, XLNetModel
-
-    tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
-    tokenizer.model_max_length = int(1e30)
-    tokenizer.save_pretrained(tmp_path)
-    XLNetModel(XLNetConfig(vocab_size=len(tokenizer), d_model=32, n_layer=1, n_head=2, d_inner=48)).save_pretrained(
-        tmp_path
-    )
-    encoder = SentenceEncoder.load(tmp_path, device="cpu")
-    assert encoder.encode("dog " * 500).shape == (32,)
-    assert len(encoder.tokenize(["dog " * 500])[0]) > 500
-
-
 # Dropout.
 
 
@@ -207,17 +182,6 @@ def test_vectors_are_the_mean_of_the_hidden_states_of_a_layer(architecture: str,
         assert np.abs(rows[0] - rows[1]).max() > 1e-3
         assert np.abs(encoder.encode(TEXTS) - np.stack(rows)).max() < 1e-6
     assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), encoder.encode(TEXTS))
-
-
-def test_half_precision_weights_compute_in_float32(make: Any, tmp_path: Path) -> None:
-    from transformers import AutoModel
-
-    folder = shutil.copytree(make("bert"), tmp_path / "half")
-    AutoModel.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(folder)
-    encoder = SentenceEncoder.load(folder, device="cpu")
-    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
-    difference = np.abs(encoder.encode(TEXTS) - SentenceEncoder.load(make("bert"), device="cpu").encode(TEXTS)).max()
-    assert 0 < difference < 0.05
 
 
 def test_arguments_that_do_not_fit_are_refused(make: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.hub import upload
-from opencse.model_folder.locate import BUILTIN, builtin_folder, locate
+from opencse.model_folder.locate import locate
 
 
 def test_a_folder_without_model_and_a_wrong_name_are_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
@@ -45,17 +44,6 @@ def test_links_are_refused_but_those_of_the_hub_s_cache(
         with pytest.raises(UserError, match=rf"{name}: is a link to .*, and links are not sent"):
             upload(folder, "me/model")
         (folder / name).unlink()
-
-
-def test_adapters_of_a_local_model_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(tmp_path)}))
-    with pytest.raises(UserError, match="is a folder of this machine"):
-        upload(tmp_path, "me/model")
-
-
-def test_names_and_folders(tiny_folder: Path) -> None:
-    assert locate(BUILTIN) == builtin_folder()
-    assert locate(tiny_folder) == locate(str(tiny_folder)) == tiny_folder
 
 
 @pytest.mark.parametrize("name", ["ditto:opencse-mini", "ditto-1-10:a/b", "words:vectors.txt", "bag-of-words"])

@@ -89,23 +89,6 @@ def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [
-        "Dense, projected residual",
-        "WordWeights, max_tokens",
-    ],
-)
-def test_what_one_step_of_training_saves_is_read_the_same(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
-    quick = ["training.max_steps=1", "training.batch_size=8", "training.learning_rate=0.01"]
-    text = [f"{one} {number}" for number in range(4) for one in TEXTS]
-    run = opencse.train(text, tmp_path / "run", model=folders[name], settings=quick, dev=None)
-    after = ours(run.folder)
-    assert difference(after, ours(folders[name])) > 1e-4
-    assert difference(theirs(run.folder), after) < TOLERANCE
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     ("name", "layers"),
     [
         ("dot product", 1),

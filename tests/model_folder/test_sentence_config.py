@@ -20,15 +20,6 @@ from opencse.model_folder.sentence_config import (
     require_sentence_vectors,
 )
 from opencse.modules.hybrid_weight import HybridWeight
-from opencse.modules.prompts import Role
-from opencse.modules.similarity import Similarity
-
-
-def test_a_folder_without_files_has_the_defaults(tmp_path: Path) -> None:
-    assert read_sentence_config(tmp_path) == SentenceConfig()
-    assert read_similarity(tmp_path) is Similarity.COSINE
-    assert not read_prompts(tmp_path)
-    require_sentence_vectors(tmp_path)
 
 
 def test_length_and_lower_casing_also_of_old_releases(tmp_path: Path) -> None:
@@ -55,21 +46,8 @@ def test_settings_that_change_vectors_are_read_or_refused(entries: dict[str, Any
         read_sentence_config(tmp_path)
 
 
-def test_settings_that_change_no_vector_are_ignored(tmp_path: Path) -> None:
-    stated: dict[str, Any] = {"max_seq_length": 9, "unpad_inputs": False, "query_length": None, "tokenizer_args": {}}
-    stated |= {"model_kwargs": {"attn_implementation": "eager", "torch_dtype": "float32"}}
-    (tmp_path / "sentence_bert_config.json").write_text(json.dumps(stated))
-    assert read_sentence_config(tmp_path) == SentenceConfig(9)
-
-
 def write(folder: Path, **entries: Any) -> None:
     (folder / SENTENCE_CONFIG).write_text(json.dumps(entries))
-
-
-def test_prompts_and_similarity(tmp_path: Path) -> None:
-    write(tmp_path, prompts={"query": "q: "}, default_prompt_name="query", similarity_fn_name="dot")
-    assert read_prompts(tmp_path).of(Role.PLAIN) == "q: "
-    assert read_similarity(tmp_path) is Similarity.DOT
 
 
 @pytest.mark.parametrize(
@@ -109,21 +87,8 @@ def test_it_is_saved_loaded_and_saved_again_with_the_encoder(tmp_path: Path, enc
     assert read_hybrid_weight(tmp_path / "second") == WEIGHT
 
 
-@pytest.mark.parametrize(
-    "weight",
-    [
-        1.5,
-        "much",
-        True,
-    ],
-)
-def test_a_weight_that_is_none_is_refused_by_name(tmp_path: Path, weight: object) -> None:
-    (tmp_path / SENTENCE_CONFIG).write_text(json.dumps({"hybrid_search": {"weight": weight}}))
-    with pytest.raises(UserError, match=r"hybrid_search: the weight of the vectors is a number from 0 to 1"):
-        read_hybrid_weight(tmp_path)
-
-
-def test_a_folder_without_a_model_gets_no_weight(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no model in sentence-transformers' layout"):
-        write_hybrid_weight(tmp_path, WEIGHT)
-    assert not list(tmp_path.iterdir())
+def test_a_weight_that_is_none_is_refused_by_name(tmp_path: Path) -> None:
+    for weight in (1.5, "much", True):
+        (tmp_path / SENTENCE_CONFIG).write_text(json.dumps({"hybrid_search": {"weight": weight}}))
+        with pytest.raises(UserError, match=r"hybrid_search: the weight of the vectors is a number from 0 to 1"):
+            read_hybrid_weight(tmp_path)

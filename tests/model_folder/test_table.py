@@ -22,7 +22,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
 from opencse.model_folder.table import without_unknown
-from opencse.model_folder.table_rows import UNLIMITED, table_folder, table_rows
+from opencse.model_folder.table_rows import UNLIMITED, table_rows
 from opencse.text.tokenizer import Tokenizer
 
 TEXTS = ["The kettle boils.", "Snow fell on the roof!", "a", "word " * 30, ""]
@@ -80,8 +80,6 @@ def test_model2vec_and_this_library_read_each_other(theirs: Path, normalize: boo
     again = SentenceEncoder.load(tmp_path / "model2vec", device="cpu")
     assert again.normalize is normalize
     assert np.abs(again.encode(TEXTS[:4]) - opened.encode(TEXTS[:4])).max() < 1e-6
-    (tmp_path / "model2vec" / "modules.json").unlink()  # as its early versions wrote it
-    assert np.abs(SentenceEncoder.load(tmp_path / "model2vec", device="cpu").encode(known) - expected).max() < 1e-6
 
 
 UNKNOWN = ["漢字 in a text", "漢字", "", "a 漢 b 字 c", "word " * 600, "x" * 4000, "The kettle boils. " * 9]
@@ -218,15 +216,6 @@ def test_the_names_of_special_tokens_in_a_text_are_read_as_its_tokenizer_does(
     assert again.fingerprint() == encoder.fingerprint()
 
 
-def test_what_a_table_cannot(theirs: Path) -> None:
-    with pytest.raises(UserError, match="no pooling but mean"):
-        SentenceEncoder.load(theirs, pooling="cls")
-    with pytest.raises(UserError, match="2 layers cannot be kept"):
-        SentenceEncoder.load(theirs, layers=2)
-    with pytest.raises(UserError, match="dropout is a rate"):
-        SentenceEncoder.load(theirs, dropout=1)
-
-
 WORDS = {"[UNK]": 0, "tea": 1, "kettle": 2, "[PAD]": 3}
 ROWS = np.arange(8, dtype=np.float32).reshape(4, 2) + 1
 
@@ -245,65 +234,6 @@ def model2vec_folder(tmp_path: Path) -> Path:
     word_level(WORDS).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
     return tmp_path
-
-
-def test_a_model2vec_folder(model2vec_folder: Path) -> None:
-    read = table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS.copy()})
-    assert (read.max_length, read.normalize, read.leaves_out_unknown) == (512, True, True)
-    assert read.rows.tolist() == [[0, 0], *ROWS[1:].tolist()]
-    assert (read.tokenizer.unknown, read.tokenizer.unknown_id, read.tokenizer.padding) == ("[UNK]", 0, "[PAD]")
-    assert read.tokenizer.backend.encode("tea kettle").ids == [1, 2]
-    assert table_folder(model2vec_folder) == model2vec_folder
-
-
-def test_another_folder_counts_unknown_tokens_and_truncates_as_its_tokenizer(model2vec_folder: Path) -> None:
-    (model2vec_folder / "config.json").write_text("{}")
-    read = table_rows(model2vec_folder, model2vec_folder, {"embedding.weight": ROWS.copy()})
-    assert (read.max_length, read.normalize, read.leaves_out_unknown) == (UNLIMITED, None, False)
-    assert read.rows.tolist() == ROWS.tolist()
-    assert read.tokenizer.characters_per_id is None
-    word_level(WORDS, length=3).save(str(model2vec_folder / "tokenizer.json"))
-    read = table_rows(model2vec_folder, model2vec_folder, {"embedding.weight": ROWS.copy()})
-    assert (read.max_length, read.tokenizer.truncation_side) == (3, "left")
-    assert table_folder(model2vec_folder) is None
-
-
-def test_a_row_for_padding_is_added(model2vec_folder: Path) -> None:
-    word_level({"[UNK]": 0, "tea": 1}).save(str(model2vec_folder / "tokenizer.json"))
-    read = table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS[:2].astype(np.float16)})
-    assert read.rows.tolist() == [[0, 0], [3, 4], [0, 0]]
-    assert read.rows.dtype == np.float16
-    assert read.tokenizer.padded.token_to_id("[PAD]") == 2
-    assert read.tokenizer.backend.token_to_id("[PAD]") is None
-
-
-@pytest.mark.parametrize(
-    "mapping",
-    [
-        np.int8,
-        np.int64,
-    ],
-)
-def test_fewer_rows_with_a_mapping_in_any_whole_numbers(model2vec_folder: Path, mapping: Any) -> None:
-    tensors = {"embeddings": ROWS[:2], "mapping": np.array([0, 1, 1, 0], dtype=mapping)}
-    tensors["weights"] = np.array([1, 2, 0.5, 1], dtype=np.float16)
-    read = table_rows(model2vec_folder, model2vec_folder, tensors)
-    assert read.rows.tolist() == [[0, 0], [6, 8], [1.5, 2], [1, 2]]
-
-
-def test_a_table_of_sentence_transformers_has_no_mapping_and_no_factors(model2vec_folder: Path) -> None:
-    more = {"mapping": np.array([3, 2, 1, 0]), "weights": np.full(4, 2, dtype=np.float32)}
-    model2vec = table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS.copy(), **more})
-    assert model2vec.rows.tolist()[1:] == [[10, 12], [6, 8], [2, 4]]
-    (model2vec_folder / "config.json").write_text("{}")
-    assert (
-        table_rows(model2vec_folder, model2vec_folder, {"embedding.weight": ROWS.copy(), **more}).rows.tolist()
-        == ROWS.tolist()
-    )
-    assert (
-        table_rows(model2vec_folder, model2vec_folder, {"embeddings": ROWS.copy(), **more}).rows.tolist()
-        == (ROWS[::-1] * 2).tolist()
-    )
 
 
 BROKEN_TABLES: dict[str, tuple[dict[str, Any], str]] = {

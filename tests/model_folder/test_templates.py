@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.model_folder.layout import SENTENCE_CONFIG
-from opencse.modules.pooling import Pooling
 
 TWO_MASKS = 'the text "{text}" is {mask}, so it is {mask}.'
 
@@ -45,24 +43,6 @@ def test_vector_is_that_of_the_last_mask(templated: SentenceEncoder, texts: list
         with torch.no_grad():
             states = templated.backbone(torch.from_numpy(ids.astype(np.int64))[None]).last_hidden_state
         np.testing.assert_allclose(vector, states[0, place].numpy(), atol=1e-5)
-
-
-def test_training_forwards_read_the_same_token(templated: SentenceEncoder, texts: list[str]) -> None:
-    tokens = templated.tokenizer.pad(templated.tokenize(texts))
-    expected = torch.from_numpy(templated.encode(texts))
-    for packed in (False, True):
-        templated.computation = "packed" if packed else "transformers"
-        with templated.without_dropout():
-            torch.testing.assert_close(templated(tokens).vectors, expected, atol=1e-5, rtol=0)
-    templated.computation = "transformers"
-
-
-def test_reading_a_saved_folder_gives_the_same_encoder(templated: SentenceEncoder, saved: Path) -> None:
-    copy = SentenceEncoder(saved, device="cpu")
-    assert copy.pooling is Pooling.MASK
-    assert copy.tokenizer.template == templated.tokenizer.template
-    assert copy.token_weights is None
-    assert fingerprint(copy) == fingerprint(templated)
 
 
 @pytest.mark.slow

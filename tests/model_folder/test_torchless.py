@@ -63,32 +63,10 @@ def test_the_parts(folder: Path) -> None:
     assert with_heads.pooling is Pooling.CLS
 
 
-def test_a_plain_folder_is_averaged(folder: Path) -> None:
-    (folder / "modules.json").unlink()
-    for name in ("1_Pooling", "2_Normalize"):
-        (folder / name).rename(folder / f"not-{name}")
-    parts = read_bert(folder)
-    assert parts is not None
-    assert (parts.pooling, parts.common.normalize) == (Pooling.MEAN, False)
-
-
-def test_half_precision_and_a_head_are_read(folder: Path) -> None:
-    weights(
-        lambda tensors: tensors.update(
-            {f"bert.{name}": tensors.pop(name).astype(np.float16) for name in list(tensors)}
-            | {"cls.predictions.bias": np.zeros(3, dtype=np.float32)}
-        )
-    )(folder)
-    parts = read_bert(folder)
-    assert parts is not None
-    assert "cls.predictions.bias" not in parts.network.weights
-
-
 UNUSUAL: dict[str, Callable[[Path], object]] = {
     "another activation": change("config.json", hidden_act="relu"),
     "another network": change("config.json", model_type="roberta"),
     "cross attention": change("config.json", add_cross_attention=True),
-    "heads that do not fit": change("config.json", num_attention_heads=5),
     "a layer without weights": change("config.json", num_hidden_layers=3),
     "adapters": change("adapter_config.json", peft_type="LORA"),
     "a template": change("config_sentence_transformers.json", template="One: {text}"),
@@ -109,32 +87,18 @@ def test_anything_unusual_is_left_to_the_complete_reader(unusual: str, folder: P
     assert read_bert(folder) is None
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        "too few",
-        "infinite",
-        "by word",
-        "left out of the mean",
-    ],
-)
-def test_weights_of_tokens_are_one_number_for_each_id(changed: str, tmp_path: Path) -> None:
+def test_weights_of_tokens_are_one_number_for_each_id(tmp_path: Path) -> None:
     folder = write(READ["WordWeights"], tmp_path / "model")
     parts, file = read_bert(folder), folder / "1_WordWeights" / "model.safetensors"
     assert parts is not None
     assert parts.token_weights is not None
     numbers = parts.token_weights.copy()
     assert len(np.unique(numbers)) > 2
-    if changed == "by word":
-        file.unlink()
-    elif changed == "left out of the mean":
-        change("2_Pooling/config.json", include_prompt=False)(folder)
-    else:
-        numbers[-1] = {"too few": 0, "negative": -0.1, "infinite": np.inf}[changed]
-        save_file({TOKEN_WEIGHTS_TENSOR: numbers[: 10 if changed == "too few" else None]}, file)
-    assert read_bert(folder) is None
-    with_first_token = read_bert(folder, pooling="cls")
-    assert with_first_token is None or with_first_token.token_weights is None
+    infinite = numbers.copy()
+    infinite[-1] = np.inf
+    for wrong in (numbers[:10], infinite):
+        save_file({TOKEN_WEIGHTS_TENSOR: wrong}, file)
+        assert read_bert(folder) is None
 
 
 TOKEN = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False}
@@ -157,26 +121,13 @@ def rename(folder: Path, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> No
     save_file(edit(load_file(folder / "model.safetensors")), folder / "model.safetensors")
 
 
-def test_special_tokens_may_be_written_as_objects(copy: Path) -> None:
-    change_static(copy, "tokenizer_config.json", {"mask_token": {"__type": "AddedToken", "content": "[MASK]", **TOKEN}})
-    change_static(copy, "tokenizer_config.json", {"unk_token": {"content": "[UNK]", **TOKEN}})
-    parts, plain = read_static(copy), read_static("opencse-mini")
-    assert parts is not None
-    assert plain is not None
-    assert parts.common.tokenizer.description() == plain.common.tokenizer.description()
-
-
 UNUSUAL_STATIC: dict[str, Callable[[Path], None]] = {
     "adapters": lambda folder: change_static(folder, "adapter_config.json", {"peft_type": "LORA"}),
     "a token that the tokenizer lacks": lambda folder: change_static(
         folder, "tokenizer_config.json", {"mask_token": "<m>"}
     ),
-    "a word as a special token": lambda folder: change_static(folder, "tokenizer_config.json", {"eos_token": "the"}),
     "a token that is stripped": lambda folder: change_static(
         folder, "tokenizer_config.json", {"added_tokens_decoder": {"4": {"content": "[MASK]", **TOKEN, "lstrip": True}}}
-    ),
-    "another list of special tokens": lambda folder: change_static(
-        folder, "special_tokens_map.json", {"additional_special_tokens": ["<x>"]}
     ),
     "truncated vectors": lambda folder: change_static(
         folder, "config_sentence_transformers.json", {"truncate_dim": 64}
@@ -234,15 +185,6 @@ def test_every_format_is_read_as_the_library_does(tmp_path: Path) -> None:
     for name, tensor in load_torch(file).items():
         np.testing.assert_array_equal(arrays[name], tensor.numpy())
         assert arrays[name].dtype == tensor.numpy().dtype
-
-
-def test_changed_arrays_leave_the_file_alone(tmp_path: Path) -> None:
-    file = tmp_path / "model.safetensors"
-    save_torch({"rows": torch.ones(4, 4)}, file)
-    before = file.read_bytes()
-    map_tensors(file)["rows"][1] = 0
-    assert file.read_bytes() == before
-    assert (map_tensors(file)["rows"] == 1).all()
 
 
 def test_a_format_that_numpy_lacks_is_refused_and_not_left_out(tmp_path: Path) -> None:
