@@ -8,11 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file, save_file
 
 from helpers import Run, Stopped, refused
-from opencse import io
 from opencse.errors import InterruptedRunError
 from opencse.runs.folder import RunFolder
 from opencse.runs.job import TrainJob
@@ -72,13 +70,6 @@ def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_undamaged_it_goes_on_wherever_start_text_and_dev_lie(opencse: Run, here: Path) -> None:
-    """The contents decide, not the names: the run was begun in another folder."""
-    code, _, err = resumed(opencse)
-    assert code == 0, err
-    assert "resumed at step 2 of 3" in err
-
-
 DAMAGE: dict[str, tuple[str, bytes | None, tuple[str, ...]]] = {
     "tensors truncated": ("checkpoint/tensors.safetensors", b"\x08\0\0\0\0", ("is damaged", "--resume begins again")),
     "state truncated": ("checkpoint/state.json", b'{"step": 2, "his', ("is damaged",)),
@@ -101,23 +92,6 @@ def test_resume_and_analyze_name_the_damaged_file(
         refused(opencse("analyze", "run", "-o", "page", "--device", "cpu"), f"run/{file}", *parts)
     shutil.rmtree(here / "page", ignore_errors=True)
     assert snapshot(here) == before
-
-
-def test_a_checkpoint_of_another_shape(opencse: Run, here: Path) -> None:
-    folder = here / "run" / "checkpoint"
-    whole = load_file(folder / "tensors.safetensors")
-    kinds = {
-        "encoder.backbone.embeddings.word_embeddings.weight": ("encoder", torch.zeros(3, 2)),
-        next(name for name in whole if name.endswith("exp_avg")): ("optimizer", torch.zeros(5, 5)),
-        "random.cpu": ("random", torch.zeros(3)),
-    }
-    for name, (_, tensor) in kinds.items():
-        save_file({**whole, name: tensor}, folder / "tensors.safetensors")
-        sums = {file: io.hash_file(folder / file) for file in ("tensors.safetensors", "state.json")}
-        (folder / "checksums.json").write_text(json.dumps(sums))
-        refused(resumed(opencse), "run/checkpoint: the checkpoint does not fit this run")
-        if name.startswith("encoder."):
-            refused(opencse("analyze", "run", "-o", "page", "--device", "cpu"), "run/checkpoint", "does not fit")
 
 
 def rewritten(path: Path, old: str, new: str) -> None:
@@ -152,23 +126,3 @@ def test_changed_content_under_the_same_name_is_not_gone_on_with(
     for more in ((), ("--dry-run",)):
         refused(resumed(opencse, *more), "run: cannot resume with", told, "start the new run in another --out")
     assert snapshot(here) == before
-
-
-def test_a_run_with_a_part_whose_code_has_changed_is_not_gone_on_with(
-    opencse: Run, here: Path, parts_file: Path
-) -> None:
-    recipe = here / "mine.toml"
-    recipe.write_text(f'base = "simcse"\n[objective]\nterms = [{{ kind = "{parts_file.stem}:Norm" }}]\n')
-    job = TrainJob(
-        text=Source("text.txt"), recipe="mine.toml", model="start", settings=SETTINGS, dev=here / "dev.tsv",
-        device="cpu",
-    )  # fmt: skip
-    shutil.rmtree(here / "run")
-    with pytest.raises(InterruptedRunError):
-        job.run(here / "run", progress=Stopped(2))
-    parts_file.write_text(parts_file.read_text() + "\n# a comment changes nothing\n")
-    code, _, err = resumed(opencse, "--recipe", "mine.toml", "--dry-run")
-    assert code == 0, err
-    rewritten(parts_file, "mean()", "sum()")
-    told = f"other code of the recipe's parts: {parts_file.stem} changed"
-    refused(resumed(opencse, "--recipe", "mine.toml"), "run: cannot resume with", told)

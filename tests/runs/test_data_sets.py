@@ -18,15 +18,6 @@ from opencse.text.labels import LabelledTexts
 SENTENCES = open_texts(["One is here.", "Two are there."])
 
 
-def test_texts_fill_the_tables_of_the_recipe_in_their_order() -> None:
-    recipe, texts = with_given_sets(load_recipe("simcse-joint"), [(SENTENCES, None)])
-    assert texts == (SENTENCES,)
-    assert recipe.datasets is not None
-    assert [one.name for one in recipe.datasets] == ["sentences"]
-    (one,) = further_sets(recipe, texts)
-    assert one.objective.view.kind == "dropout"
-
-
 def test_further_texts_have_the_objective_of_their_recipe_or_that_of_the_run() -> None:
     pairs = open_texts([("a", "b", 1.0), ("c", "d", 0.0)], labels=True)
     given = [(SENTENCES, "simcse"), (pairs, "cosent"), (SENTENCES, None)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
@@ -17,11 +16,10 @@ from pathlib import Path
 import pytest
 
 from helpers import Run
-from opencse import SentenceEncoder, io, train
+from opencse import SentenceEncoder, train
 from opencse.errors import UserError
 from opencse.outputs import LOCK
 from opencse.progress import Silent
-from opencse.runs import lock
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import FolderState, RunFolder
 from opencse.runs.lock import Owner, held, require_free, was_locked
@@ -56,7 +54,6 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     ("name", "option"),
     [
         ("model.safetensors", ()),
-        ("checkpoint/mine.txt", ("--resume",)),
         ("last/mine.txt", ("--overwrite",)),
         (".git/config", ("--dry-run",)),
         ("run.json", ("--overwrite",)),
@@ -111,18 +108,6 @@ def test_a_model_of_ours_is_replaced_when_asked_and_other_files_stay(
 
 
 @pytest.mark.slow
-def test_nothing_is_replaced_before_the_new_run_can_begin(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    SentenceEncoder.load(tiny_folder, device="cpu").save(out)
-    before = contents(tmp_path)
-    (tmp_path / "one.txt").write_text("a single line\n")
-    with pytest.raises(UserError, match="only one example"):
-        trained(tmp_path / "one.txt", out, tiny_folder, overwrite=True)
-    (tmp_path / "one.txt").unlink()
-    assert contents(tmp_path) == before
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("how", "dry"), [("link", False), ("relative", True), ("inside", False), ("around", False)])
 def test_the_start_is_never_written_over(
     opencse: Run, finished: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, dry: bool
@@ -146,13 +131,6 @@ def test_the_start_is_never_written_over(
         assert code == 2
         assert f"{out}: the start {start} would be overwritten; choose another --out" in err
         assert contents(tmp_path) == before
-
-
-@pytest.mark.slow
-def test_a_refused_run_leaves_no_folder(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such file"):
-        trained(tmp_path / "none.txt", tmp_path / "a" / "b", tiny_folder)
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
@@ -306,46 +284,3 @@ def test_the_second_process_is_told_of_the_first_and_a_dead_ones_lock_is_taken_o
     assert not file.exists()
     with held(file) as before:
         assert before is None
-
-
-def test_a_file_removed_by_its_holder_is_not_locked_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between opening and locking the holder may have ended: its file has no name any more, and locks nobody out."""
-    file = tmp_path / "run.lock"
-    taken = io.lock
-    removed: list[int] = []
-
-    def late(descriptor: int) -> None:
-        if len(removed) < 2:
-            removed.append(descriptor)
-            file.unlink()
-            if len(removed) == 2:
-                file.touch()  # the next one's
-        taken(descriptor)
-
-    monkeypatch.setattr(lock, "lock", late)
-    with held(file):
-        assert len(removed) == 2
-        assert Owner.model_validate_json(file.read_bytes()).process == os.getpid()
-
-
-@pytest.mark.slow
-def test_without_locks_of_the_system_the_file_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(descriptor: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(lock, "lock", none)
-    file = tmp_path / "run.lock"
-    for owner in (Owner(), Owner(host="elsewhere", process=1)):
-        file.write_text(owner.model_dump_json())
-        with pytest.raises(UserError, match=rf"process {owner.process}, .* remove .*run\.lock"), held(file):
-            pass
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    file.write_text(Owner(process=dead.pid).model_dump_json())
-    with held(file) as before:
-        assert before is not None
-        assert before.process == dead.pid
-        with pytest.raises(UserError, match="in use"):
-            require_free(file)

@@ -13,21 +13,15 @@ from opencse import train
 from opencse.adapting.selection import DevScore
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
-from opencse.making.backbone import Shape
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
-from opencse.modules.token_weights import TokenWeights
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.forward import choose_forward
 from opencse.runs.job import TrainJob
-from opencse.runs.new_start import GivenEncoder, NewBackbone, NewStart, RenewedBackbone
 from opencse.runs.start import build_encoder, weigh_tokens
 from opencse.text import sample
 from opencse.text.corpus import tokenise
-from opencse.text.given import open_texts
 from opencse.text.readers import Source
 from opencse.training.soundness import probes_of, require_sound
 
@@ -79,17 +73,6 @@ class TestSettle:
         assert taken(foreign, "simcse-supervised", "encoder.pooling=cls") == ("cls", "mlp", True)
         assert taken(foreign, "simcse", 'encoder={ pooling = "cls" }') == ("cls", "none", False)
         assert taken(foreign, "simcse:first-last") == ("first_last_0", "none", False)
-
-    def test_a_recipe_file_or_object_is_the_users_own_word(self, foreign: Path, tmp_path: Path) -> None:
-        mine = tmp_path / "mine.toml"
-        mine.write_text('name = "mine"\ntitle = "t"\n[encoder]\npooling = "cls"\nhead = { kind = "mlp" }\n')
-        assert taken(foreign, str(mine)) == ("cls", "mlp", False)
-        mine.write_text('name = "mine"\ntitle = "t"\n')
-        assert taken(foreign, str(mine)) == ("mean", "none", False)
-        mine.write_text('name = "mine"\ntitle = "t"\n[encoder]\npooling = "own"\n')
-        assert taken(foreign, str(mine)) == ("mean", "none", False)
-        start = TrainJob(text=TEXT, recipe=load_recipe("simcse"), model=str(foreign)).start()
-        assert (start.recipe.encoder.pooling, start.recipe.encoder.head.kind) == (Pooling.CLS, "mlp")
 
     def test_a_head_of_training_is_used_where_both_pool_alike(self, tiny_folder: Path, tmp_path: Path) -> None:
         SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu").save(tmp_path)
@@ -182,32 +165,6 @@ class TestNothingRuined:
         assert not list((tmp_path / "run").rglob("*.safetensors"))
 
 
-def written(start: NewStart, folder: Path) -> Path:
-    texts = [f"Lamp {number} is lit, and the room is warm." for number in range(40)]
-    start.write(open_texts(texts), folder, 0, Silent())
-    return folder
-
-
-def test_an_encoder_object_is_copied(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    folder = written(GivenEncoder(encoder), tmp_path / "start")
-    assert fingerprint(SentenceEncoder.load(folder, device="cpu")) == fingerprint(encoder)
-    GivenEncoder(encoder).require_same(folder)
-    other = encoder.twin()
-    with torch.no_grad():
-        next(other.parameters()).add_(1.0)
-    with pytest.raises(UserError, match="the run began with another encoder"):
-        GivenEncoder(other).require_same(folder)
-
-
-def test_a_model_with_new_layers_keeps_its_words(tiny_folder: Path, tmp_path: Path) -> None:
-    start = RenewedBackbone(str(tiny_folder), new_layers=1)
-    folder = written(start, tmp_path / "start")
-    start.require_same(folder)
-    backbone = written(NewBackbone(120, Shape(layers=1, hidden=32, heads=2, inner=64, positions=32)), tmp_path / "new")
-    with pytest.raises(UserError, match="the run began with another model"):
-        start.require_same(backbone)
-
-
 def test_frozen_embeddings_stay_and_layers_move(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
     (tmp_path / "text.txt").write_text("\n".join(sentences[:16]))
     settings = ("encoder.freeze_embeddings=true", "training.max_steps=2", "training.batch_size=8", "data.max_length=16")
@@ -227,12 +184,6 @@ def test_frozen_embeddings_stay_and_layers_move(tiny_folder: Path, tmp_path: Pat
     assert all(not has_moved for name, has_moved in moved.items() if name.startswith("embeddings."))
 
 
-def test_embeddings_alone_cannot_be_frozen() -> None:
-    recipe = load_recipe("simcse", preset="opencse-mini", overrides=["encoder.freeze_embeddings=true"])
-    with pytest.raises(UserError, match=r"opencse-mini: has embeddings alone, .* nothing would be trained"):
-        build_encoder(recipe, "opencse-mini", "cpu")
-
-
 LAYER = "encoder.layer.0.output.dense.weight"
 
 
@@ -248,20 +199,6 @@ def own_start(encoder: SentenceEncoder, tmp_path: Path) -> Path:
     """A start with a pooling of its own, mean."""
     encoder.save(tmp_path / "start")
     return tmp_path / "start"
-
-
-def test_the_weights_are_those_of_the_text(own_start: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(["the one", "the two", "the three", "a long lake"]) + "\n")
-    result = train(text, tmp_path / "out", model=str(own_start), settings=WEIGHED, dev="none")
-    found = SentenceEncoder.load(tmp_path / "out").token_weights
-    assert found is not None
-    encoder = SentenceEncoder.load(own_start)
-    texts = encoder.tokenize(["the one", "the two", "the three", "a long lake"])
-    expected = TokenWeights.inverse_document_frequency(texts, encoder.tokenizer.vocabulary_size)
-    assert torch.equal(found.weights, expected.weights)
-    assert len(set(found.weights.tolist())) > 2
-    assert any(line.startswith("weights ") for line in result.plan.lines())
 
 
 @pytest.mark.parametrize("best", ["start", "weights", "trained"])
@@ -303,17 +240,3 @@ def test_who_takes_no_weights(tiny_folder: Path, pooling: str, layers: int | Non
     assert weigh_tokens(encoder, [np.array([1, 2])], explicit=False) is None
     with pytest.raises(UserError, match=f"token_weights: this encoder has .*{why}.*; leave the setting out"):
         weigh_tokens(encoder, [np.array([1, 2])], explicit=True)
-
-
-def test_packing_is_switched_on_where_it_can_be(encoder: SentenceEncoder) -> None:
-    assert "training.packed = false" in choose_forward(encoder, False)
-    assert str(encoder.computation) == "transformers"
-    assert choose_forward(encoder, "auto") == "packed, no padding"
-    assert str(encoder.computation) == "packed"
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_layers_are_fused_on_a_gpu(encoder: SentenceEncoder) -> None:
-    encoder.to("cuda")
-    assert choose_forward(encoder, "auto") == "in fused layers, lengths multiples of 8"
-    assert str(encoder.computation) == "fused"
