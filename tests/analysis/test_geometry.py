@@ -22,10 +22,6 @@ from opencse.objective.terms.dimensions import rank_of_products, unit_columns
 Vectors = NDArray[np.float32]
 
 
-def some(n: int, seed: int = 0) -> Vectors:
-    return np.asarray(np.random.default_rng(seed).normal(0.4, 1, size=(n, 6)), dtype=np.float32)
-
-
 def bag(texts: Sequence[str]) -> Vectors:
     vectors = np.zeros((len(texts), 32), dtype=np.float32)
     for row, text in enumerate(texts):
@@ -38,46 +34,6 @@ def of_pairs(encode: Encode, pairs: ScoredPairs) -> Geometry:
     """Of the distinct sentences, with the pairs of high gold score as positives."""
     embedded = embed(encode, distinct([pairs.first, pairs.second]))
     return geometry(embedded.vectors, positive_sides(embedded, pairs))
-
-
-def test_each_number_is_that_of_its_function() -> None:
-    vectors, left, right = some(50), some(9, 1), some(9, 2)
-    found = geometry(vectors, (left, right), t=3.0, first=(1, 4, 7))
-    sums = moments(vectors)
-    values = sums.singular_values()
-    assert (found.n, found.dimension, found.uniformity_n, found.t) == (50, 6, 50, 3.0)
-    assert found.uniformity == uniformity(vectors, 3.0)
-    assert found.least_cosine == all_pairs(vectors).least
-    assert found.mean_cosine == sums.mean_cosine()
-    assert found.sum_gram == sums.sum_of_gram()
-    assert found.top_eigenvalue == pytest.approx(values[0] ** 2)
-    assert found.singular_values == pytest.approx(values / values[0])
-    assert found.singular_values[0] == 1
-    assert found.effective_rank == pytest.approx(effective_rank(values))
-    assert found.variance_first == sums.variance_shares((1, 4))
-    assert found.positives is not None
-    assert found.positives.n == 9
-    assert found.positives.alignment == alignment(left, right)
-    assert found.positives.correlation_rank == correlation_rank(left, right) == 6
-    assert geometry(vectors).positives is None
-
-
-def test_above_the_limit_the_pairs_of_some_are_taken_and_told() -> None:
-    vectors = some(60)
-    before = vectors.copy()
-    found = geometry(vectors, limit=20)
-    assert (found.n, found.uniformity_n, found.seed) == (60, 20, 0)
-    assert found == geometry(vectors, limit=20)
-    assert found.uniformity != geometry(vectors, limit=20, seed=1).uniformity
-    whole = geometry(vectors, limit=60)
-    assert whole.uniformity_n == 60
-    assert found.uniformity == pytest.approx(whole.uniformity, abs=0.5)
-    assert (found.mean_cosine, found.effective_rank) == (whole.mean_cosine, whole.effective_rank)
-    rows = np.sort(np.random.default_rng(0).choice(60, size=20, replace=False))
-    assert found.uniformity == uniformity(vectors[rows])
-    assert (vectors == before).all()
-    with pytest.raises(UserError, match=r"limit .* at least 2, not 1"):
-        geometry(vectors, limit=1)
 
 
 def test_graded_pairs_by_the_papers_protocol() -> None:
@@ -158,30 +114,6 @@ def test_mean_cosine_and_sum_of_gram_are_those_of_all_pairs(n: int) -> None:
     assert mean_cosine(vectors) == pytest.approx(sum(distinct) / len(distinct), rel=1e-11)
 
 
-def test_one_point_and_a_frame() -> None:
-    point = np.repeat(np.array([[0.3, -1.2, 0.5]], dtype=np.float32), 9, axis=0)
-    assert uniformity(point) == pytest.approx(0, abs=1e-14)
-    assert mean_cosine(point) == pytest.approx(1, abs=1e-14)
-    assert sum_of_gram(point) == pytest.approx(81)
-    frame = np.eye(6) * np.arange(1, 7)[:, None]
-    assert uniformity(frame) == pytest.approx(-4)
-    assert mean_cosine(frame) == pytest.approx(0, abs=1e-15)
-    assert sum_of_gram(frame) == pytest.approx(6)
-    assert uniformity(frame, 1000.0) == pytest.approx(-2000), "exp(-2000) is 0 in float64"
-    antipodes = np.array([[1.0, 0], [-1, 0]])
-    assert uniformity(antipodes, 3.0) == pytest.approx(-12)
-    assert mean_cosine(antipodes) == pytest.approx(-1)
-
-
-def test_half_precision_and_huge_lengths_do_not_overflow() -> None:
-    vectors = uneven(6)
-    exact = uniformity(vectors)
-    assert uniformity(vectors * 1e200) == pytest.approx(exact, rel=1e-12)
-    assert uniformity(vectors * 1e-200) == pytest.approx(exact, rel=1e-12)
-    half = (vectors * 60_000 / np.abs(vectors).max()).astype(np.float16)
-    assert uniformity(half) == pytest.approx(exact, rel=1e-2)
-
-
 def test_wrong_vectors_are_refused_by_row() -> None:
     vectors = uneven(9)
     vectors[6] = 0
@@ -244,20 +176,6 @@ def test_effective_rank_is_the_exponential_of_the_entropy() -> None:
     assert effective_rank(np.array([1.0, 1, 1, 0])) == pytest.approx(3)
 
 
-def test_one_point_and_a_frame_of_spectrum() -> None:
-    for kind in (np.float32, np.float64):
-        point = np.repeat(np.random.default_rng(0).normal(size=(1, 12)).astype(kind), 50, axis=0)
-        found = singular_values(point)
-        assert found[0] == pytest.approx(math.sqrt(50))
-        assert (found[1:] == 0).all(), "rounding is not a direction"
-        assert effective_rank(found) == 1
-        assert variance_shares(point, (1, 2)) is None
-    frame = np.concatenate([np.eye(7), -2 * np.eye(7)])
-    assert singular_values(frame) == pytest.approx(np.full(7, math.sqrt(2)))
-    assert effective_rank(singular_values(frame)) == pytest.approx(7)
-    assert variance_shares(frame, (1, 3, 7)) == pytest.approx({1: 1 / 7, 3: 3 / 7, 7: 1})
-
-
 def test_shares_of_variance_are_about_the_mean() -> None:
     vectors = np.random.default_rng(0).normal(size=(60, 5)) * np.arange(1, 6) + 20
     rows = units(vectors)
@@ -279,12 +197,3 @@ def test_rank_is_the_one_that_barlow_twins_logs(n: int, dimension: int) -> None:
     expected = int(rank_of_products(one, two))
     assert correlation_rank(first, second) == expected
     assert expected == min(n, dimension)
-
-
-def test_rank_of_few_directions() -> None:
-    rng = np.random.default_rng(2)
-    for n, dimension in ((9, 12), (40, 12)):
-        low = rng.normal(size=(n, 3)) @ rng.normal(size=(3, dimension))
-        assert correlation_rank(low, low) == 3
-        assert correlation_rank(low, rng.normal(size=(n, dimension))) == 3
-        assert correlation_rank(low.astype(np.float32) * 0, low.astype(np.float32)) == 0

@@ -11,12 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import Run
-from opencse.analysis import pages
 from opencse.analysis.geometry import geometry
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect
 from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation import EmbeddingModel, ScoredPairs, load_sts, read_scored_pairs
+from opencse.evaluation import EmbeddingModel, load_sts, read_scored_pairs
 from opencse.evaluation.embedding import distinct
 from opencse.evaluation.table import short_names
 from opencse.records import read_record, save_json
@@ -140,81 +139,3 @@ def test_the_command(
     code, _, stderr = opencse("analyze", tiny_folder, "--query", "x", "--out", out)
     assert code == 2
     assert "--query needs --text FILE" in stderr
-
-
-@pytest.mark.slow
-def test_sentences_without_a_known_token_cost_the_geometry_alone(sentences: list[str]) -> None:
-    def some(texts: Sequence[str]) -> NDArray[np.float64]:
-        known: NDArray[np.float64] = letters(texts) * np.array([[text != "unknown"] for text in texts])
-        return known
-
-    pairs = ScoredPairs("p", np.array([0.0, 5.0, 2.0]), ["unknown", "a cat", "snow"], ["a dog", "the cat", "rain"])
-    told: list[str] = []
-    material = AnalysisTexts(pairs=pairs, texts=["unknown", *sentences[:40]])
-    (found,) = inspect([Subject(EmbeddingModel("some", some))], material, progress=told.append).subjects
-    assert found.geometry is None
-    assert found.spearman is not None
-    assert found.random_pairs is not None
-    assert found.random_pairs.texts == 40
-    assert sum("token it knows" in line for line in told) == 2
-
-
-@pytest.mark.slow
-def test_the_sentence_shown_is_short_in_scripts_without_spaces_too(tiny: Subject) -> None:
-    (found,) = inspect([tiny], AnalysisTexts(texts=["猫が窓の下で眠っている。" * 30, "空は青い。"])).subjects
-    assert found.tokens is not None
-    assert len(found.tokens.tokens) < 60
-
-
-WORDS = ["cat", "dog", "sun", "rain", "train"]
-
-
-def few_letters(texts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([[text.count(letter) for letter in "acdginorstu"] for text in texts], dtype=np.float64)
-
-
-def plain_lengths(texts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([[len(text), 1.0] for text in texts])
-
-
-@pytest.fixture(scope="module")
-def findings() -> Findings:
-    texts = [f"{one} {two}" for one in WORDS for two in WORDS]
-    gold = np.array(
-        [float(len(set(one.split()) & set(two.split()))) for one, two in zip(texts, texts[3:], strict=False)]
-    )
-    pairs = ScoredPairs("mine", gold, texts[:-3], texts[3:])
-    subjects = [Subject(EmbeddingModel("lengths", plain_lengths)), Subject(EmbeddingModel("letters", few_letters))]
-    return inspect(subjects, AnalysisTexts(pairs=pairs, texts=texts, source="my text"), resamples=50)
-
-
-def test_the_verdict_names_both_models_and_their_scores(findings: Findings) -> None:
-    verdict = pages.lead(findings)
-    assert "letters is better than lengths" in verdict
-    assert "22 graded pairs (mine)" in verdict
-
-
-def test_there_is_a_section_for_each_finding_and_none_for_what_is_absent(findings: Findings) -> None:
-    titles = [section.title for section in pages.sections(findings)]
-    assert titles == [
-        "Embedding geometry",
-        "Similarity by gold score",
-        "Length and overlap bias",
-        "What a cosine means on your text",
-        "Nearest neighbours",
-    ]
-
-
-def test_advice_compares_models_and_is_empty_for_one(findings: Findings) -> None:
-    advice = pages.advice(findings, "runs/letters")
-    assert advice is not None
-    assert "Take letters where your texts are like these pairs." in advice.body
-    assert "opencse evaluate runs/letters" in advice.body
-    alone = findings.model_copy(update={"difference": None, "subjects": findings.subjects[:1]})
-    assert pages.advice(alone, "runs/lengths") is None
-    assert pages.aside(alone) == ""
-    assert "22 graded pairs (mine)" in pages.lead(alone)
-
-
-def test_how_to_load_quotes_the_folder() -> None:
-    assert "opencse.load(&#34;my folder&#34;)" in pages.how_to_load("my folder").body

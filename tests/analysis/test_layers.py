@@ -6,7 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from opencse.analysis.layers import layer_similarities, token_similarities, token_similarity
+from opencse.analysis.layers import layer_similarities, token_similarities
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
@@ -63,20 +63,6 @@ def test_similarities_are_the_papers_formulas(encoder: SentenceEncoder, pooling:
     assert min(found.set_sim) < 0.999, "the layers do something"
 
 
-def test_token_similarity_leaves_padding_out_and_takes_zeros() -> None:
-    rng = np.random.default_rng(0)
-    states = rng.normal(size=(3, 5, 4))
-    states[1, 2] = 0
-    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
-    found = token_similarity(torch.from_numpy(states), torch.from_numpy(mask)).numpy()
-    assert found[0] == pytest.approx(tok_sim(states[0, :3]), abs=1e-6)
-    rest = states[1, [0, 1, 3, 4]]
-    assert found[1] == pytest.approx(tok_sim(rest) * 12 / 20, abs=1e-6), "a zero vector has cosine 0 with all"
-    assert np.isnan(found[2])
-    same = torch.ones(1, 4, 3)
-    assert float(token_similarity(same, torch.ones(1, 4))) == pytest.approx(1)
-
-
 def test_layer_vectors_are_pooled_states(encoder: SentenceEncoder) -> None:
     by_text = [states_of(encoder, text) for text in TEXTS]
     for layer in range(4):
@@ -127,18 +113,3 @@ def test_wrong_input_is_refused(encoder: SentenceEncoder, monkeypatch: pytest.Mo
     with pytest.raises(UserError, match="text 2 of 3 has no token"):
         layer_similarities(encoder, ["a", "", "b"])
     assert (layer_vectors(encoder, ["a", ""], 1) != 0).any(axis=1).tolist() == [True, False]
-
-
-def test_single_tokens_have_no_likeness_to_others(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = encoder.tokenize
-    monkeypatch.setattr(
-        encoder,
-        "tokenize",
-        lambda texts, _: [ids[1:2] if t == "x" else ids for t, ids in zip(texts, own(texts), strict=True)],
-    )
-    mixed = layer_similarities(encoder, TEXTS)
-    assert (mixed.n, mixed.tok_n) == (4, 3)
-    assert mixed.tok_sim == pytest.approx(layer_similarities(encoder, TEXTS[:3]).tok_sim, abs=1e-6)
-    alone = layer_similarities(encoder, ["x"])
-    assert (alone.tok_sim, alone.tok_n) == (None, 0)
-    assert token_similarities(encoder, "x").tok_sim is None
