@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +14,8 @@ from safetensors.torch import load_file, save_file
 import opencse
 from helpers import Heard, write_small_sts
 from opencse.encoder import measured_precision as module
-from opencse.encoder.damage import DamagedVectorError, require_sound_vectors
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.measured_precision import measured_precision, sample_of
+from opencse.encoder.measured_precision import measured_precision
 from opencse.errors import UserError
 
 TEXTS = ["A dog barks.", "It rains.", "The sun is warm."]
@@ -72,18 +69,6 @@ def test_every_command_refuses_a_damaged_model(damaged: Path, command: str, tmp_
     assert not [path for path in files if path.suffix in (".npy", ".f32", ".onnx") and path.stat().st_size > 128]
 
 
-def test_a_zero_vector_of_one_text_is_no_damage(tiny_folder: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    require_sound_vectors(encoder, np.zeros((2, 32), dtype=np.float32), ["", ""])
-    require_sound_vectors(encoder, np.zeros((0, 32), dtype=np.float32))
-    with pytest.raises(DamagedVectorError, match="the vector of 'b' holds NaN or infinity; the weights") as caught:
-        require_sound_vectors(encoder, np.array([[0.0], [np.nan]], dtype=np.float32), ["a", "b"])
-    assert caught.value.row == 1
-    assert pickle.loads(pickle.dumps(caught.value)).row == 1
-    with pytest.raises(DamagedVectorError, match="try precision float32"):
-        require_sound_vectors(encoder, np.array([[np.inf]], dtype=np.float32), bf16=True)
-
-
 FOUR_TEXTS = ["A cat sleeps on the mat.", "Rain falls.", "The kettle boils.", "A dog barks at night."]
 FAST = "opencse.kernels.processor.fast_bf16"
 
@@ -91,14 +76,6 @@ FAST = "opencse.kernels.processor.fast_bf16"
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FAST, lambda: (True, "this CPU is fast"))
-
-
-def test_a_sample_is_drawn_evenly_from_the_first_texts() -> None:
-    assert sample_of(FOUR_TEXTS) == FOUR_TEXTS
-    drawn = sample_of(str(number) for number in range(100_000))
-    assert (len(drawn), drawn[0], drawn[1], drawn[-1]) == (64, "0", "32", "2016")
-    assert len(sample_of(map(str, range(65)))) == 33
-    assert sample_of([]) == []
 
 
 @pytest.mark.usefixtures("fast")
@@ -117,42 +94,11 @@ def test_bf16_is_chosen_where_it_is_fast_and_near(encoder: SentenceEncoder, monk
     assert measured_precision("auto", encoder, []).name == "bf16"
 
 
-def test_a_slow_processor_and_word_vectors_keep_float32(
-    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FAST, lambda: (False, "this CPU has no bf16 unit"))
-    assert (
-        measured_precision("auto", encoder, FOUR_TEXTS).line == "precision  float32 (auto: this CPU has no bf16 unit)"
-    )
-    assert measured_precision("auto", opencse.load(), FOUR_TEXTS).name == "float32"
-
-
-def test_a_request_is_followed_and_a_wrong_one_refused(encoder: SentenceEncoder) -> None:
-    assert measured_precision("bf16", encoder, FOUR_TEXTS).name == "bf16"
-    assert measured_precision("float32", encoder, FOUR_TEXTS).reason == "requested"
-    with pytest.raises(UserError, match="unknown precision 'bf61'"):
-        measured_precision("bf61", encoder, FOUR_TEXTS)  # type: ignore[arg-type]
-
-
 @pytest.mark.usefixtures("fast")
-@pytest.mark.parametrize(
-    "form",
-    [
-        "file",
-    ],
-)
-def test_encode_says_what_it_chose(
-    form: str, encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_encode_says_what_it_chose(encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LEAST_COSINE", 0.99)
-    heard, file = Heard(), tmp_path / "texts.txt"
+    heard, file, out = Heard(), tmp_path / "texts.txt", tmp_path / "vectors.npy"
     file.write_text("\n".join(FOUR_TEXTS) + "\n", encoding="utf-8")
-    options: dict[str, Any] = {"precision": "auto", "progress": heard}
-    if form == "memory":
-        vectors = opencse.encode(encoder, FOUR_TEXTS, **options)
-    else:
-        out = tmp_path / ("vectors.npy" if form == "file" else "vectors")
-        opencse.encode(encoder, file, out, **options)
-        vectors = np.load(out if form == "file" else next(out.glob("*.npy")))
+    opencse.encode(encoder, file, out, precision="auto", progress=heard)
     assert sum(line.startswith("precision  bf16 (auto: this CPU is fast") for line in heard.said) == 1
-    np.testing.assert_array_equal(vectors, encoder.encode(FOUR_TEXTS, precision="bf16"))
+    np.testing.assert_array_equal(np.load(out), encoder.encode(FOUR_TEXTS, precision="bf16"))

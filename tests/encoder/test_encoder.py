@@ -20,25 +20,15 @@ from torch import nn
 
 from opencse import load
 from opencse.encoder import encoding
-from opencse.encoder.average import MovingAverage
 from opencse.encoder.batches import (
-    require_options,
-    require_texts,
     token_batches,
-    token_budget,
 )
-from opencse.encoder.card import framed, front_matter, plain_card
-from opencse.encoder.devices import default_device, usable_device
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import prefetched
-from opencse.encoder.layers import layer_states, layer_vectors, require_layer, token_ids
 from opencse.encoder.static import StaticEncoder
-from opencse.encoder.unknown_tokens import unknown_share, warn_of_unknown_tokens
 from opencse.errors import UserError
-from opencse.model_folder.layout import THIS_FOLDER
 from opencse.modules.dense import Dense, Projection
 from opencse.modules.pooling import Pooling
-from opencse.modules.prompts import Prompts
 
 
 @pytest.fixture(scope="module")
@@ -72,29 +62,6 @@ def with_tokenizer(folder: Path, **parts: Any) -> None:  # parts of the tokenize
     generic.save_pretrained(folder)
 
 
-def test_windows_join_in_order(encoder: SentenceEncoder, shuffled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = encoder.encode(shuffled)
-    monkeypatch.setattr(encoding, "WINDOW", 7)
-    assert largest_difference(encoder.encode(shuffled), whole) < 1e-6
-    ahead = encoding.prefetched
-    monkeypatch.setattr(encoding, "prefetched", lambda make, items, in_thread: ahead(make, items, in_thread=True))
-    assert largest_difference(encoder.encode(shuffled), whole) < 1e-6, "as a GPU has its windows tokenised"
-
-
-def test_single_text_and_no_text(encoder: SentenceEncoder) -> None:
-    single = encoder.encode("A dog runs.")
-    assert single.shape == (encoder.dimension,)
-    assert single.dtype == np.float32
-    assert np.array_equal(single, encoder.encode(["A dog runs."])[0])
-    assert np.array_equal(
-        encoder.encode("A dog runs.", normalize_embeddings=True),
-        encoder.encode(["A dog runs."], normalize_embeddings=True)[0],
-    )
-    none = encoder.encode([])
-    assert none.shape == (0, encoder.dimension)
-    assert none.dtype == np.float32
-
-
 def test_evaluates_without_dropout_and_leaves_the_modes_as_they_were(encoder: SentenceEncoder) -> None:
     expected = encoder.encode(["A dog."])
     encoder.train()
@@ -107,18 +74,6 @@ def test_evaluates_without_dropout_and_leaves_the_modes_as_they_were(encoder: Se
     with torch.no_grad():
         noisy = encoder.embed(encoder.tokenizer.pad(encoder.tokenize(["A dog."])))
     assert largest_difference(noisy.numpy(), expected) > 1e-3
-
-
-def test_does_not_touch_the_global_random_state(encoder: SentenceEncoder, shuffled: list[str]) -> None:
-    encoder.train()
-    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog."]))
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    encoder.embed(tokens)
-    assert not torch.equal(torch.get_rng_state(), before)
-    torch.manual_seed(5)
-    encoder.encode(shuffled)
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_normalize_gives_unit_rows(encoder: SentenceEncoder, shuffled: list[str]) -> None:
@@ -168,22 +123,6 @@ def test_a_tensor_instead_of_an_array(encoder: SentenceEncoder) -> None:
     assert float(unit.norm()) == pytest.approx(1)
 
 
-def test_a_device_is_gone_to_or_refused(encoder: SentenceEncoder) -> None:
-    np.testing.assert_array_equal(encoder.encode("A dog.", device="cpu"), encoder.encode("A dog."))
-    with pytest.raises(UserError, match="device warp: cannot be used here"):
-        encoder.encode("A dog.", device="warp")
-    with pytest.raises(TypeError, match="output_value"):
-        encoder.encode("A dog.", output_value="token_embeddings")  # type: ignore[call-overload]
-
-
-def test_prompt_is_put_before_every_text(encoder: SentenceEncoder) -> None:
-    expected = encoder.encode(["query: A dog.", "query: "])
-    without = encoder.encode(["A dog.", ""])
-    encoder.prompts = Prompts({"default": "query: "}, "default")
-    assert np.array_equal(encoder.encode(["A dog.", ""]), expected)
-    assert largest_difference(without, expected) > 1e-3
-
-
 def test_lower_casing_is_the_tokenizers(tiny_folder: Path, tmp_path: Path) -> None:
     from tokenizers import normalizers
 
@@ -211,7 +150,6 @@ def test_lower_casing_is_the_tokenizers(tiny_folder: Path, tmp_path: Path) -> No
         (None, "texts: a string or a list of strings is expected, not NoneType"),
         ({"a": "b"}, "texts: a string or a list of strings is expected, not dict"),
         (pandas.DataFrame({"text": ["a", "b"]}), "texts: a string or a list of strings is expected, not DataFrame"),
-        (np.array("a"), "texts: a string or a list of strings is expected, not ndarray"),
         ([1], "text 1 of 1 is of type int, not a string"),
         (["a", None], "text 2 of 2 is empty (None); fill it or drop it"),
         (
@@ -255,25 +193,6 @@ def test_token_batches_are_a_partition_within_the_budget(lengths: list[int], bud
         assert lengths[following[0]] * (len(batch) + 1) > budget, "a batch ends only where the next text does not fit"
 
 
-def test_order_is_kept_for_shuffled_lengths_whatever_the_budget(encoder: SentenceEncoder, shuffled: list[str]) -> None:
-    with torch.no_grad():
-        alone = [encoder.embed(encoder.tokenizer.pad([ids])).numpy() for ids in encoder.tokenize(shuffled)]
-    expected = np.concatenate(alone)
-    assert largest_difference(expected, expected[::-1]) > 0.1
-    for budget in (1, 64, 100_000):
-        assert largest_difference(encoder.encode(shuffled, token_budget=budget), expected) < 1e-6
-
-
-def test_a_text_without_tokens_has_the_zero_vector(tiny_folder: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(tiny_folder, tmp_path / "bare")
-    with_tokenizer(folder, post_processor=None)
-    encoder = SentenceEncoder.load(folder, device="cpu")
-    vectors = encoder.encode(["", "a", ""])
-    assert vectors.any(axis=1).tolist() == [False, True, False]
-    assert not encoder.encode("").any()
-    assert not encoder.encode([""], normalize_embeddings=True).any()
-
-
 @pytest.mark.parametrize("pooling", [Pooling.CLS, Pooling.FIRST_LAST_0])
 def test_forward_gives_projected_sentence_and_layers(tiny_folder: Path, pooling: Pooling) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu")
@@ -287,21 +206,6 @@ def test_forward_gives_projected_sentence_and_layers(tiny_folder: Path, pooling:
         torch.testing.assert_close(encoded.sentence, encoder.projection(encoder.embed(tokens)), atol=1e-6, rtol=0)
     for layer, vectors in encoded.layers.items():
         torch.testing.assert_close(vectors, expected[layer], atol=1e-6, rtol=0)
-
-
-def test_unknown_devices_have_the_budget_of_a_cpu() -> None:
-    assert token_budget("meta") == token_budget("cpu") < token_budget("cuda")
-
-
-def test_texts_and_options_are_checked() -> None:
-    with pytest.raises(UserError, match="text 2 of 2 is of type int, not a string"):
-        require_texts(["a", 1])
-    with pytest.raises(UserError, match="half of a surrogate pair"):
-        require_texts(["\ud800"])
-    with pytest.raises(UserError, match="unknown precision 'int8'"):
-        require_options("int8")
-    with pytest.raises(UserError, match="batch_size is at least 1, not 0"):
-        require_options("bf16", batch_size=0)
 
 
 def test_the_next_is_made_while_the_last_is_used() -> None:
@@ -319,17 +223,6 @@ def test_the_next_is_made_while_the_last_is_used() -> None:
     assert [*results] == [10, 20, 30]
     assert [*prefetched(make, started, in_thread=False)] == [0, 10, 20, 30]
     assert [*prefetched(make, [], in_thread=True)] == []
-
-
-@pytest.mark.parametrize("in_thread", [True, False])
-def test_an_error_in_the_thread_is_raised_with_its_item(in_thread: bool) -> None:
-    def make(number: int) -> int:
-        return 1 // number
-
-    results = prefetched(make, [1, 0, 1], in_thread=in_thread)
-    assert next(results) == 1
-    with pytest.raises(ZeroDivisionError):
-        next(results)
 
 
 TWO_TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun."]
@@ -364,32 +257,6 @@ def test_the_training_forward_without_dropout_gives_the_vectors_of_inference(
             assert output.layers[1].shape == (2, 32)
 
 
-THREE_TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun.", "Rain."]
-
-
-def test_the_last_layer_has_the_vectors_of_encode(encoder: SentenceEncoder) -> None:
-    assert np.abs(layer_vectors(encoder, THREE_TEXTS, encoder.depth) - encoder.encode(THREE_TEXTS)).max() < 1e-5
-
-
-def test_states_are_those_of_the_backbone(encoder: SentenceEncoder) -> None:
-    ids = token_ids(encoder, THREE_TEXTS)
-    (batch,) = layer_states(encoder, ids)
-    assert sorted(batch.rows.tolist()) == [0, 1, 2]
-    assert len(batch.states) == encoder.depth + 1
-    with torch.inference_mode():
-        expected = encoder.backbone(input_ids=batch.tokens.input_ids, attention_mask=batch.mask).last_hidden_state
-    assert torch.equal(batch.states[-1], expected)
-
-
-def test_layers_that_do_not_exist_are_refused(encoder: SentenceEncoder) -> None:
-    with pytest.raises(UserError, match=r"layers 0 \(output of the embeddings\) to 3, not 4"):
-        require_layer(encoder, 4)
-    with pytest.raises(UserError, match="this encoder has no layers"):
-        require_layer(SentenceEncoder("opencse-mini", device="cpu"), None)
-    with pytest.raises(UserError, match="token_budget is at least 1"):
-        next(layer_states(encoder, [], 0))
-
-
 A, B = ["A dog.", "A cat sits.", "Nobody is here at all."], ["A dog.", "It rains."]
 
 
@@ -402,11 +269,6 @@ def test_texts_against_a_loop(encoder: SentenceEncoder) -> None:
             assert scores[i, j] == pytest.approx(float(a @ b) / (float(a @ a) * float(b @ b)) ** 0.5, abs=1e-6)
     assert scores[0, 0] == pytest.approx(1, abs=1e-6)
     assert scores[0, 1] < 0.999
-
-
-def test_zero_vectors_give_zero(encoder: SentenceEncoder) -> None:
-    scores = encoder.similarity(np.array([[0.0, 0.0], [1.0, 2.0]]), np.array([[1.0, 2.0], [0.0, 0.0]]))
-    assert scores == pytest.approx(np.array([[0, 0], [1, 0]]), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -434,90 +296,24 @@ def test_an_encoder_without_torch_compares_as_the_other_does() -> None:
         static.similarity_pairwise(one, two[:1])
 
 
-def test_the_share_counts_no_special_tokens(encoder: SentenceEncoder) -> None:
-    unknown, known = encoder.tokenizer.hf.unk_token_id, encoder.tokenize(["the"])[0]
-    assert unknown_share(encoder.tokenizer, [known]) == 0
-    assert unknown_share(encoder.tokenizer, [known, [unknown]]) == pytest.approx(1 / (len(known) - 1))  # type: ignore[list-item]
-    assert unknown_share(encoder.tokenizer, []) == 0
-
-
-def test_a_text_of_unknown_tokens_is_warned_of(encoder: SentenceEncoder) -> None:
-    messages: list[str] = []
-    warn_of_unknown_tokens(encoder, ["The cat sleeps."], messages.append)
-    assert not messages
-    warn_of_unknown_tokens(encoder, ["\u4e2d\u6587 \u6587\u5b57"], messages.append)
-    (message,) = messages
-    assert "100% of the texts' tokens are unknown to the model" in message
-
-
-MOMENTUM = 0.7
-
-
-def test_a_pretrained_start_is_a_copy(encoder: SentenceEncoder) -> None:
-    follower = MovingAverage(encoder, MOMENTUM).encoder
-    own = dict(encoder.named_parameters())
-    assert dict(follower.named_parameters()).keys() == own.keys()
-    for name, p in follower.named_parameters():
-        assert torch.equal(p, encoder.get_parameter(name))
-        assert p.data_ptr() != encoder.get_parameter(name).data_ptr()
-
-
 def output(encoder: SentenceEncoder, layer: int) -> nn.Linear:
     found = encoder.backbone.get_submodule(f"encoder.layer.{layer}.output.dense")
     assert isinstance(found, nn.Linear)
     return found
 
 
-def test_tied_weights_are_moved_once_and_buffers_copied(encoder: SentenceEncoder) -> None:
-    output(encoder, 1).weight = output(encoder, 0).weight
-    encoder.register_buffer("counted", torch.tensor([3, 4]))
-    average = MovingAverage(encoder, MOMENTUM)
-    tied = output(average.encoder, 0).weight
-    assert output(average.encoder, 1).weight is tied
-    start = tied.clone()
+def test_windows_and_budgets_keep_the_order(
+    encoder: SentenceEncoder, shuffled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with torch.no_grad():
-        output(encoder, 0).weight.add_(1.0)
-    encoder.get_buffer("counted").add_(10)
-    average.update(encoder)
-    assert torch.allclose(tied, start + (1 - MOMENTUM), atol=1e-6)
-    assert average.encoder.get_buffer("counted").tolist() == [13, 14]
-
-
-def test_a_card_describes_the_encoder(encoder: SentenceEncoder) -> None:
-    card = plain_card(encoder)
-    assert card.startswith("---\n")
-    assert "| vectors | 32 dimensions, pooling mean, not normalised |" in card
-    assert f"| longest text | {encoder.max_length:,} ids; longer texts are truncated |" in card
-    assert card.count(THIS_FOLDER) == 3
-    assert "encode_query" not in card
-
-
-def test_prompts_and_limits_are_in_the_card(encoder: SentenceEncoder) -> None:
-    encoder.prompts = Prompts({"query": "query: "})
-    card = framed("# A title\n\n", encoder, limits=["Short texts only."])
-    assert "# A title" in card
-    assert "- Short texts only.\n" in card
-    assert "encode_query" in card
-
-
-def test_a_base_model_is_named_if_it_is_on_the_hub() -> None:
-    assert "base_model: someone/model" in front_matter("onnx", ["onnx"], "someone/model")
-    assert "base_model" not in front_matter("onnx", ["onnx"], "/a/folder")
-
-
-def test_the_cpu_is_usable() -> None:
-    assert usable_device("cpu") == usable_device(torch.device("cpu")) == torch.device("cpu")
-
-
-@pytest.mark.parametrize("device", ["meta", "nonsense", "cuda:99"])
-def test_a_device_that_cannot_be_used_is_refused(device: str) -> None:
-    with pytest.raises(UserError, match=f"device {device}: cannot be used here"):
-        usable_device(device)
-
-
-def test_a_gpu_is_the_default_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    assert default_device() == torch.device("mps")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert default_device() == torch.device("cuda")
+        alone = [encoder.embed(encoder.tokenizer.pad([ids])).numpy() for ids in encoder.tokenize(shuffled)]
+    expected = np.concatenate(alone)
+    assert largest_difference(expected, expected[::-1]) > 0.1
+    for budget in (1, 64, 100_000):
+        assert largest_difference(encoder.encode(shuffled, token_budget=budget), expected) < 1e-6
+    monkeypatch.setattr(encoding, "WINDOW", 7)
+    assert largest_difference(encoder.encode(shuffled), expected) < 1e-6
+    ahead = encoding.prefetched
+    monkeypatch.setattr(encoding, "prefetched", lambda make, items, in_thread: ahead(make, items, in_thread=True))
+    assert largest_difference(encoder.encode(shuffled), expected) < 1e-6, "as a GPU has its windows tokenised"
+    np.testing.assert_array_equal(encoder.encode("A dog runs."), encoder.encode(["A dog runs."])[0])
