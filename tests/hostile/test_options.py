@@ -34,18 +34,14 @@ USAGE = [
     Case("trian", ("did you mean 'train'",)),
     Case("query good.txt", ("unknown command 'query'; did you mean opencse index query?",)),
     Case("onnx tiny", ("did you mean opencse export onnx?",)),
-    Case("index build good.txt opencse-mini new", ("good.txt: is a file; choose another INDEX",)),
     Case("--nope", ("--nope",)),
-    *(Case(command, ("Missing argument",)) for command in ("train", "evaluate", "encode", "check", "static", "whiten")),
-    *(Case(f"{command} good.txt", ("Missing option",)) for command in ("train", "pretrain", "static")),
-    Case("evaluate tiny", ("Missing option", "--data")),
-    Case("nearest tiny", ("no query",)),
+    *(Case(command, ("Missing argument",)) for command in ("train", "encode")),
+    Case("train good.txt", ("Missing option",)),
     Case("nearest tiny --query One.", ("corpus",)),
     Case("train good.txt --out new --sed 4", ("--sed",)),
     Case("train good.txt --out new --seed", ("--seed",)),
     Case("train good.txt more.txt --out new", ("more.txt",)),
     Case("train good.txt --out new --report=5", ("--report",)),
-    Case("doctor now", ("now",)),
 ]
 
 VALUES = [
@@ -65,24 +61,19 @@ VALUES = [
         for option, value in (("dimension", "-1"), ("layers", "1.5"), ("window", "-1"), ("dimension", 10**12))
     ),
     Case("train good.txt --out new --model tiny --set training.batch_size=1000000000000", ("batch_size",)),
-    Case("train good.txt --out new --model tiny --set data.max_length=1000000000", ("max_length",)),
     Case("train good.txt --out new --model tiny --dev none --set data.max_length=65", ("max_length", "64")),
     Case("train good.txt --out new --recipe next-sentence --set training.epochs=0", ("epochs",)),
     Case("train good.txt --out new --model tiny --columns text", ("no columns",)),
-    Case("train good.csv --out new --model tiny --columns a,b,c,d", ("4 columns",)),
     Case("train good.csv --out new --model tiny --columns 0", ("count from 1",)),
-    Case("train good.csv --out new --model tiny --columns 3", ("column 3 is requested",)),
     Case("train good.csv --out new --model tiny --columns ancor", ("did you mean 'anchor'",)),
     Case(f"train good.csv --out new --model tiny --columns {DIGITS}", ("999",)),
     *(
         Case(f"pretrain good.txt --out new --skip-lines {name}", (name,))
-        for name in ("skip-words.txt", "skip-zero.txt", "skip-long.txt", "empty.txt", "binary.txt", "missing", "empty")
+        for name in ("skip-words.txt", "skip-long.txt", "missing", "empty")
     ),
     Case("check good.txt --model tiny --max-length 2", ("--max-length",)),
     Case("whiten tiny good.txt --out new --dimension 33", ("dimension",)),
     Case("nearest tiny --query One. --corpus good.txt -k 0", ("-k",)),
-    Case("nearest tiny tiny --query One. --corpus good.txt", ("named twice",)),
-    Case("nearest tiny --corpus good.txt", ("no query",)),
     *(
         Case(f"calibrate tiny good.txt --pairs good.tsv {option} {value}", says)
         for option, value, says in (
@@ -101,7 +92,6 @@ VALUES = [
     Case("evaluate tiny --data data --layers 9", ("layers 0", "to 3, not 9"), late=True),
     Case("evaluate tiny --data data --aggregation most", ("--aggregation",)),
     Case("evaluate tiny --data data --transform rotate", ("--transform",)),
-    Case("evaluate words:x --data data --layers 1", ("no such file",)),
     Case("evaluate bag-of-words --data data --layers 1", ("no layers",)),
     Case("similarity tiny One.", ("at least two texts",)),
     Case("encode tiny good.txt --out new.npy --precision int8", ("--precision",)),
@@ -117,25 +107,20 @@ STUDIES = [
         for seeds in ("x", "", "-1", "3-1", "1-", "1,1", "1-999999999999", 2**63, DIGITS, f"1-{DIGITS}")
     ),
     Case(f"{COMPARE} --metric nope", ("'nope'", "sts")),
-    Case(f"{COMPARE} --metric transfer.average", ("'transfer.average'",)),
     Case(f"{COMPARE} --baseline nope", ("'nope'",)),
     Case(f"{COMPARE} --suites st", ("unknown suite",)),
-    Case(f"{COMPARE} --suites ''", ("no suite",)),
     Case(f"{COMPARE} --set training.seed=3", ("training.seed",)),
     Case(f"{COMPARE} --set training.epochs=nan", ("training.epochs",)),
     Case(f"{COMPARE} --workers 0", ("--workers",)),
     Case(f"{COMPARE} --resamples -1", ("--resamples",)),
     Case(f"{COMPARE} --columns a,b,c,d", ("4 columns",)),
     Case(COMPARE.replace("simcse", "nope"), ("unknown recipe 'nope'",)),
-    Case(COMPARE.replace("simcse", "''"), ()),
     Case(COMPARE.replace("simcse", "simcse,simcse"), ("named twice",)),
     Case(COMPARE.replace("--data data", "--data empty"), ("empty",)),
-    Case(COMPARE.replace("--data data", "--data missing"), ("missing",)),
     Case(f"{REPRODUCE} --seeds x", ("--seeds",)),
     Case(f"{REPRODUCE} --set training.epochs=nan", ("training.epochs",), late=True),
     Case(REPRODUCE.replace("simcse:bert-base", "simcse"), ()),
     Case(REPRODUCE.replace("simcse:bert-base", "simcse:nope"), ("no preset 'nope'",)),
-    Case(REPRODUCE.replace("simcse:bert-base", "nope"), ("unknown recipe",)),
 ]
 
 WRITERS = [
@@ -167,8 +152,3 @@ def test_studies(case: Case, opencse: Run, world: Path) -> None:
 @cases(WRITERS)
 def test_places(case: Case, opencse: Run, world: Path) -> None:
     refuse(case, opencse, world)
-
-
-def test_the_table_is_not_empty() -> None:
-    table = [*DEVICES, *USAGE, *VALUES, *STUDIES, *WRITERS]
-    assert len({case.line for case in table}) == len(table) > 100

@@ -198,20 +198,6 @@ def test_nothing_that_was_there_is_changed(
         refuse(case, opencse, taken_world)
 
 
-@pytest.mark.parametrize("place", OUTPUTS, ids=" ".join)
-def test_numbers_that_are_none_and_huge_ones_are_refused(
-    place: tuple[str, str], opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every numeric option of the command, with a value that no option has."""
-    monkeypatch.chdir(taken_world)
-    name, ending = place[0], ".jsonl" if place[1] == "--out" and place[0] in ("questions", "index negatives") else ""
-    for parameter in dict(commands())[name].params:
-        if parameter.type_descriptor.annotation in (int, float) and "--score" not in OUTPUTS[place].command:
-            for value in ("nan", "1e400", 10**400, "9" * 5_000):
-                line = OUTPUTS[place].command.format(f"new{ending}")
-                refuse(Case(f"{line} {parameter.opts[0]} {value}"), opencse, taken_world)
-
-
 def test_two_outputs_of_one_command_are_two_places(
     opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
