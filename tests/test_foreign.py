@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import json
-import re
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import opencse
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
-from opencse.foreign import CLASSIFIER, MASKED_LM, not_trusted, own_code
 from opencse.model_folder.backbone import load_backbone
-from opencse.runs.record import changed_files
 
 CODE = """
 from pathlib import Path
@@ -55,16 +48,6 @@ def own(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
     mapped = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
     change(copy / "config.json", model_type=f"own-{name}", auto_map=mapped)
     return copy, marker
-
-
-def test_code_that_is_run_is_a_part_of_the_model(own: tuple[Path, Path]) -> None:
-    folder, _ = own
-    before = hash_model(folder)
-    assert "own.py" in before
-    (folder / "own.py").write_text("# another\n")
-    assert changed_files(before, hash_model(folder)) == "own.py"
-    change(folder / "config.json", auto_map=None)
-    assert "own.py" not in hash_model(folder), "nobody runs it"
 
 
 @pytest.mark.slow
@@ -125,28 +108,11 @@ def test_a_run_keeps_the_trust_in_its_plan_record_and_evaluation(
     assert json.loads(record.read_text())["code"] == named
 
 
-def test_no_code_is_recorded_of_a_model_without_any(copy: Path) -> None:
-    assert SentenceEncoder.load(copy, trust_remote_code=True).own_code == ()
-    change(copy / "config.json", auto_map={"AutoModel": "own.Own", "AutoModelForImageClassification": "own.Other"})
-    assert own_code(copy) == ("own.Own",)
-    assert SentenceEncoder.load(copy).own_code == (), "transformers' own class is taken"
-
-
-def test_the_class_of_a_cross_encoder_is_named_where_one_is_opened(copy: Path) -> None:
-    change(copy / "config.json", auto_map={CLASSIFIER: "own.Ranks", MASKED_LM: "own.Fills"})
-    assert own_code(copy, CLASSIFIER) == ("own.Ranks",)
-    assert own_code(copy, MASKED_LM) == ("own.Fills",)
-    assert own_code(copy) == ("own.Fills", "own.Ranks")
-    assert "own.Ranks" in str(not_trusted(copy))
-
-
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
         ({"attn_implementation": "someone/kernels"}, "attn_implementation 'someone/kernels'"),
         ({"_attn_implementation_internal": "kernels-community/flash-attn2"}, "_attn_implementation_internal"),
-        ({"text_config": {"attn_implementation": "someone/kernels"}}, "attn_implementation 'someone/kernels'"),
-        ({"attn_implementation": "flash_attention_2"}, "needs the package flash_attn"),
         ({"text_config": {"auto_map": {"AutoModel": "someone/code--own.Own"}}}, "auto_map of a model inside the model"),
         ({"quantization_config": {"quant_method": "torchao"}}, "quantization_config is not supported"),
     ],
@@ -158,12 +124,6 @@ def test_what_is_not_the_folders_own_is_refused(copy: Path, changes: dict[str, A
     assert named in str(caught.value)
     assert str(copy / "config.json") in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["eager"])
-def test_known_attention_is_taken(copy: Path, name: str) -> None:
-    change(copy / "config.json", attn_implementation=name)
-    assert SentenceEncoder.load(copy).backbone.config._attn_implementation == name
 
 
 def test_an_adapter_of_a_model_that_is_not_here_or_of_another_kind_is_refused(copy: Path) -> None:
@@ -193,55 +153,3 @@ def test_pickled_weights_run_nothing(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="could run code"):
         SentenceEncoder.load(copy)
     assert not marker.exists()
-
-
-def takers() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Every public function, class and method that takes ``trust_remote_code``."""
-    from opencse.analysis.calibration import Calibration
-    from opencse.evaluation.models.mteb import MtebEncoder
-    from opencse.evaluation.models.opening import open_model
-    from opencse.text.tokenizer import Tokenizer
-
-    public = {name: getattr(opencse, name) for name in opencse.__all__}
-    public |= {"open_model": open_model, "Calibration": Calibration, "MtebEncoder": MtebEncoder, "Tokenizer": Tokenizer}
-    for name, value in public.items():
-        members = {f"{name}.{key}": getattr(value, key) for key in dir(value)} if isinstance(value, type) else {}
-        for path, function in {name: value, **members}.items():
-            try:
-                taken = inspect.signature(function).parameters
-            except (TypeError, ValueError):
-                continue
-            if "LoadOptions" in str(getattr(taken.get("options"), "annotation", "")):
-                yield path, function
-            if "trust_remote_code" in taken:
-                assert taken["trust_remote_code"].kind is inspect.Parameter.KEYWORD_ONLY, path
-                yield path, function
-
-
-def test_every_function_that_runs_code_is_known() -> None:
-    names = {name for name, _ in takers()}
-    assert {"encode", "train", "adapt", "serve", "build_index", "evaluate", "SentenceEncoder.load"} <= names
-    assert len(names) >= 26
-
-
-@pytest.mark.parametrize("value", [None, "false", 1])
-def test_trust_is_true_or_false_alone(value: Any) -> None:
-    for name, function in takers():
-        required = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
-        given: dict[str, Any] = {
-            one.name: "no-such-thing" for one in required if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-        }
-        given.pop("self", None)
-        with pytest.raises(TypeError, match=rf"trust_remote_code is True or False, not {re.escape(repr(value))}"):
-            function(**given, trust_remote_code=value)
-        assert name
-
-
-def test_a_study_file_trusts_by_true_alone(tmp_path: Path) -> None:
-    from opencse.api.study_file import study_of
-
-    asked = {"text": "a.txt", "out": "b", "recipes": ["simcse-unsup"], "data": "c"}
-    assert not study_of({**asked, "trust_remote_code": False}).options()["trust_remote_code"]
-    for value in ("true", "1", 1):
-        with pytest.raises(UserError, match="trust_remote_code"):
-            study_of({**asked, "trust_remote_code": value})

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -19,45 +17,25 @@ import opencse
 from killed_moves import FILES, content
 from killed_moves import write as write_files
 from opencse.crash_safe import (
-    GrowingFile,
     ResumableFile,
-    append_lines,
     folder_versions,
     partial_path,
-    read_lines,
     record_path,
-    remove_leftovers,
-    replace_folder,
     settle_folder,
 )
 from opencse.errors import UserError
-from opencse.io import WRITING, hash_file, hash_files, require_folder, write_json, write_text, writing
+from opencse.io import write_text, writing
 from opencse.moving_in import moving_in
 from opencse.outputs import (
-    has_fields,
-    held_lock,
-    made_folder,
     names_in,
-    paths_of,
     require_absent,
     require_apart,
     require_empty,
     require_json,
     require_writable,
 )
-from opencse.records import JsonRecord, read_record, save_json, save_text
-from opencse.search.result import IndexInfo
+from opencse.records import JsonRecord, save_json, save_text
 from opencse.text import sample
-from opencse.text.readers import Source
-
-
-def test_paths_are_those_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("a.txt", "b.txt", "glove.vec"):
-        Path(name).touch()
-    assert paths_of("a.txt", "absent.txt", None, "owner/model", ["a.txt"], 3) == [Path("a.txt")]
-    assert paths_of(Source("b.txt"), "words:glove.vec") == [Path("b.txt"), Path("glove.vec")]
-    assert sorted(paths_of("*.txt")) == [Path("a.txt"), Path("b.txt")]
 
 
 @pytest.fixture
@@ -93,12 +71,6 @@ def test_folders_in_one_another(tree: Path, out: str, read: list[str], models: l
         require_apart(out, read=map(Path, read), models=map(Path, models))
 
 
-def test_places_that_have_nothing_to_do_with_the_inputs(tree: Path) -> None:
-    require_apart("new", read=[Path("data")], models=[Path("model")])
-    require_apart("model/new", models=[Path("model")])
-    require_apart("data", read=[Path("data/a.txt")], replaces=False)
-
-
 def test_a_file_is_replaced_with_overwrite_alone(tree: Path) -> None:
     require_absent("new.npy", overwrite=False)
     require_absent("hard.txt", overwrite=True)
@@ -119,35 +91,6 @@ def test_json_of_something_else_is_refused(tmp_path: Path, content: str) -> None
         require_json(file, lambda old: isinstance(old, dict) and "own" in old)
     file.write_text('{"own": 1}')
     require_json(file, lambda old: isinstance(old, dict) and "own" in old)
-
-
-def test_a_result_that_lacks_later_fields_is_still_one() -> None:
-    """Of `index info` before the index remembered how its files are read."""
-    info = {one.name: None for one in fields(IndexInfo)}
-    assert has_fields(info, IndexInfo)
-    assert has_fields({name: value for name, value in info.items() if name not in ("fields", "ids")}, IndexInfo)
-    assert not has_fields({name: value for name, value in info.items() if name != "fingerprint"}, IndexInfo)
-
-
-def test_a_folder_that_stays_empty_is_removed(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), made_folder(tmp_path / "a" / "b"):
-        raise RuntimeError
-    assert not (tmp_path / "a").exists()
-    with made_folder(tmp_path / "a" / "b"):
-        (tmp_path / "a" / "x").touch()
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["x"]
-
-
-def test_a_lock_keeps_others_out_and_leaves_nothing_in_an_empty_folder(tmp_path: Path) -> None:
-    with held_lock(tmp_path / ".lock", "busy"):
-        with pytest.raises(UserError, match="busy"), held_lock(tmp_path / ".lock", "busy"):
-            pass
-        assert (tmp_path / ".lock").exists()
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "file").touch()
-    with held_lock(tmp_path / ".lock", "busy"):
-        pass
-    assert (tmp_path / ".lock").exists()
 
 
 @pytest.mark.parametrize("out", ["new/../mine", "mine/new/.."])
@@ -175,30 +118,6 @@ def test_a_file_in_a_read_only_folder_is_refused_before_the_work(
         assert str(caught.value) == f"{file}: cannot be written ([Errno 30] Read-only file system); name another"
 
 
-@pytest.mark.parametrize("place", ["file/new/deep", "new/" + "x" * 300, "/proc/nothing/new", "\0"])
-def test_a_place_that_cannot_be_written_is_refused_and_nothing_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    with pytest.raises(UserError, match=r"cannot be written \(.*\); choose another --out"):
-        require_apart(place)
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    require_apart("new/folder/model")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with writing(path) as unfinished:
-        unfinished.write_text("new")
-        assert path.read_text() == "old"
-        assert unfinished.name.startswith(WRITING)
-    assert path.read_text() == "new"
-    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
-
-
 def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     write_text(path, "old")
@@ -214,55 +133,10 @@ def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_a_block_that_wrote_nothing_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), writing(tmp_path / "a.txt"):
-        pass
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_hashes_go_by_content_and_name_and_not_by_order(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.write_text("a")
-    two.write_text("b")
-    assert hash_file(one) == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
-    both = hash_files(tmp_path, [one, two])
-    assert both == hash_files(tmp_path, [two, one])
-    one.write_text("b")
-    two.write_text("a")
-    assert hash_files(tmp_path, [one, two]) != both
-
-
-def test_json_is_written_whole_and_without_nan(tmp_path: Path) -> None:
-    path = tmp_path / "value.json"
-    write_json(path, {"a": [1, 2.5]})
-    assert path.read_text(encoding="utf-8") == '{\n  "a": [\n    1,\n    2.5\n  ]\n}\n'
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        write_json(path, float("nan"))
-    write_json(path, float("nan"), allow_nan=True)
-    assert path.read_text(encoding="utf-8") == "NaN\n"
-
-
-def test_a_path_that_is_no_folder_is_refused_by_what_it_is(tmp_path: Path) -> None:
-    require_folder(tmp_path, "give a folder")
-    with pytest.raises(UserError, match=r"a: no such folder; give a folder$"):
-        require_folder(tmp_path / "a", "give a folder")
-    write_text(tmp_path / "a", "text")
-    with pytest.raises(UserError, match=r"a: is a file; give a folder$"):
-        require_folder(tmp_path / "a", "give a folder")
-
-
 class Score(JsonRecord):
     """A record with one number."""
 
     score: float
-
-
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    file = tmp_path / "score.json"
-    Score(score=71.25).write_json(file)
-    assert Score.read_json(file) == Score(score=71.25)
-    Score(score=72.5).write_json(file)
-    assert read_record(Score, file).score == 72.5
 
 
 def test_other_files_are_neither_read_nor_replaced(tmp_path: Path) -> None:
@@ -275,41 +149,6 @@ def test_other_files_are_neither_read_nor_replaced(tmp_path: Path) -> None:
     save_text(file, "no JSON")
     with pytest.raises(UserError, match="cannot be read as a result"):
         Score.read_json(file)
-
-
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a regular file"):
-        save_text(tmp_path, "text")
-
-
-def test_a_growing_file_keeps_what_was_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    with closing(GrowingFile(path)) as file:
-        file.append(b"12345")
-        recorded = file.sha256
-        file.append(b"lost")
-    with closing(GrowingFile(path)) as file:
-        assert not file.keep(10)
-        assert not file.keep(4, recorded)
-        assert file.keep(5, recorded)
-        file.append(b"67")
-        checksum = file.sha256
-        file.overwrite_start(b"0")
-    assert path.read_bytes() == b"0234567"
-    with closing(GrowingFile(path)) as file:
-        assert not file.keep(7, checksum)
-        file.restart()
-    assert path.read_bytes() == b""
-
-
-def test_one_process_writes_a_growing_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    with closing(GrowingFile(path)) as first, closing(GrowingFile(path)) as second:
-        assert first.lock()
-        assert not second.lock()
-    with closing(GrowingFile(path)) as file:
-        path.rename(tmp_path / "finished")
-        assert not file.lock()
 
 
 def write(target: Path, rows: int, stop_after: int = 99, **identity: object) -> tuple[int, list[str]]:
@@ -355,30 +194,6 @@ def test_a_resumable_file_starts_again_when_it_must(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"], "nothing is left of a call that wrote no row"
 
 
-def test_a_second_process_is_refused(tmp_path: Path) -> None:
-    with ResumableFile.open(tmp_path / "out", {"rows": 1}, header=b"", row_size=1, say=print):  # noqa: SIM117
-        with pytest.raises(UserError, match="another process is writing it"):
-            write(tmp_path / "out", 1)
-
-
-def test_a_journal_without_its_unfinished_line(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    assert read_lines(path) == []
-    append_lines(path, ["one", "two"])
-    with path.open("a") as stream:
-        stream.write("thr")
-    assert read_lines(path) == ["one", "two"]
-    append_lines(path, ["three"])
-    assert read_lines(path) == ["one", "two", "three"]
-
-
-def test_only_ones_leftovers_are_removed(tmp_path: Path) -> None:
-    for name in (".writing-12-a.txt", ".writing-12-b.txt", ".writing-x-a.txt", "a.txt"):
-        (tmp_path / name).touch()
-    remove_leftovers(tmp_path, lambda name: name == "a.txt")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".writing-12-b.txt", ".writing-x-a.txt", "a.txt"]
-
-
 def make(folder: Path, content: str) -> None:
     folder.mkdir()
     (folder / "whole").write_text(content)
@@ -386,15 +201,6 @@ def make(folder: Path, content: str) -> None:
 
 def is_whole(folder: Path) -> bool:
     return (folder / "whole").exists()
-
-
-def test_a_folder_is_replaced(tmp_path: Path) -> None:
-    new, folder, _ = folder_versions(tmp_path / "folder")
-    for number in ("1", "2"):
-        make(new, number)
-        replace_folder(folder)
-        assert (folder / "whole").read_text() == number
-        assert list(tmp_path.iterdir()) == [folder]
 
 
 @pytest.mark.parametrize(
@@ -502,7 +308,7 @@ def break_off(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["whiten", "static", "export static", "export onnx"])
+@pytest.mark.parametrize("command", ["whiten", "static", "export onnx"])
 def test_the_same_command_goes_through_after_a_kill_in_the_final_move(
     command: str, tmp_path: Path, tiny_folder: Path
 ) -> None:

@@ -7,19 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
-from contextlib import suppress
 from math import factorial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opencse import arrays
 from opencse.errors import UserError
-from opencse.progress import Counted, Silent, Stages, Terminal, pace, wrapped
+from opencse.progress import Counted, Silent, Terminal, wrapped
 from opencse.streams import Stream, seed_of
 from opencse.workers import started
 
@@ -47,31 +43,6 @@ def test_a_count_is_a_bar_from_its_first_report_on() -> None:
     count(1, 2)
     count(2, 2)
     assert progress.calls == [("start", "encoding", 2, 1), ("advance", 1), ("advance", 2), ("finish",)]
-
-
-def test_each_stage_is_a_bar() -> None:
-    progress = Noted()
-    stages = Stages(progress)
-    stages("reading", 1, 1)
-    stages("fitting", 1, 2)
-    assert [call[1] for call in progress.calls if call[0] == "start"] == ["reading", "fitting"]
-
-
-def test_without_a_terminal_notes_are_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal()
-    terminal.start("training", 10)
-    terminal.advance(5, "dev 71.2")
-    terminal.finish()
-    terminal.say("kept step 5")
-    assert capsys.readouterr().err.splitlines() == ["training 5/10  dev 71.2", "kept step 5"]
-
-
-@pytest.mark.parametrize(
-    ("rate", "shown"),
-    [(25.04, "25.0/s"), (0.5, "2.0 s each"), (1 / 90, "90.0 s each"), (1 / 600, "10 min each")],
-)
-def test_slow_steps_are_told_by_the_time_of_one(rate: float, shown: str) -> None:
-    assert pace(rate) == shown
 
 
 def test_without_a_terminal_a_line_every_few_minutes_tells_pace_and_time_left(
@@ -107,37 +78,6 @@ def test_a_line_continues_right_of_its_label() -> None:
     assert wrapped("text       漢字漢字漢字 漢字漢字漢字", 32) == "text       漢字漢字漢字\n           漢字漢字漢字"
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "next       opencse adapt 'a long name of a file.txt' --out adapted --model opencse-mini",
-        "a label of many words that is long  and text",
-    ],
-)
-def test_what_could_not_be_copied_afterwards_is_not_wrapped(line: str) -> None:
-    assert wrapped(line, 40) == line
-
-
-def test_a_command_at_the_end_begins_a_line() -> None:
-    command = "opencse adapt 'a b.txt' --set data.near_duplicates=0.8"
-    assert wrapped(f"advice     leave them out: {command}", 40) == f"advice     leave them out:\n           {command}"
-
-
-def test_only_a_terminal_gets_wrapped_lines(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Terminal().say(LINE)
-    assert capsys.readouterr().err == f"{LINE}\n"
-    monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich takes stderr for a terminal
-    Terminal().say(LINE)
-    assert capsys.readouterr().err == f"{wrapped(LINE, 40)}\n"
-
-
-def nothing() -> None:
-    """Called first in each process."""
-
-
 def test_tasks_are_shared_out_and_few_wait() -> None:
     taken: list[int] = []
 
@@ -161,14 +101,6 @@ def test_tasks_are_shared_out_and_few_wait() -> None:
 def test_a_killed_process_is_told_of() -> None:
     with started(1, os._exit, os.getpid) as workers, pytest.raises(UserError, match="ended before its work"):
         list(workers.done([3], lambda: None))
-
-
-def test_an_error_ends_the_others_at_once() -> None:
-    begun = time.monotonic()
-    with suppress(OSError), started(2, time.sleep, os.getpid) as workers:
-        assert next(workers.done([0.0, 600.0], lambda: None)) == (0.0, None)
-        raise OSError
-    assert time.monotonic() - begun < 100
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -230,17 +162,3 @@ def test_seeds_are_of_number_and_name_together(number: int, name: str, other: in
     assert seed == seed_of(number, name)
     if (number, name) != (other, another):
         assert seed != seed_of(other, another)
-
-
-def test_numbers_that_are_not_finite_are_computed_without_warnings() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-
-        @arrays.without_warnings
-        def quiet(rows: arrays.Floats) -> arrays.Floats:
-            return rows - rows
-
-        for _ in range(2):  # a decorated function may be called again
-            assert np.isnan(quiet(np.array([np.inf]))).all()
-        with pytest.raises(RuntimeWarning):
-            np.array([np.inf]) - np.array([np.inf])
