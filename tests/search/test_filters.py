@@ -62,8 +62,18 @@ def test_an_id_that_occurs_twice_in_a_file_is_refused_with_both_lines(tmp_path: 
 
 def test_invalid_conditions_are_refused_in_one_short_line() -> None:
     no_numbers = ("nan", "-Infinity", "1e999", "five", "1_000", "٣", "9" * 5000)
-    invalid = ["n", "=5", "n=>5", "colour=5", "n=[", 'n={"a": 1}', "n=" + "[" * 100_000, 'n=["x"]', "n=[1e999]"]
+    invalid = ["n", "=5", "n=>5", "colour=5", "n=[", 'n={"a": 1}', "n=" + "[" * 100_000]
     for condition in (*invalid, *(f"n{operator}{value}" for operator in ("=", "<") for value in no_numbers)):
         with pytest.raises(UserError) as caught:
             parse_where([condition], COLUMNS)
         assert len(str(caught.value)) < 400
+
+
+def test_no_command_takes_a_value_that_the_column_cannot_hold(tmp_path: Path, mini: SentenceEncoder) -> None:
+    Index.build(
+        tmp_path / "i", [{"text": "One.", "n": 1}, {"text": "Two.", "n": 2}], mini, model="opencse-mini"
+    ).close()
+    for condition in ('n=["x"]', "n=[1e999]"):
+        with pytest.raises(UserError):
+            opencse.delete_from_index(tmp_path / "i", where=parse_where([condition], {"n": "number"}))
+    assert opencse.index_info(tmp_path / "i").rows == 2
