@@ -21,7 +21,7 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 
 from opencse import SentenceEncoder
 from opencse.kernels.packed import pack
+from opencse.training.memory import keep_freed_memory
 
 BLOCK, GROUP, BATCH, TEMPERATURE = 20_000, 32, 256, 0.05
 POSITIONS = 256
@@ -107,6 +108,22 @@ def batches(groups: np.ndarray, epochs: int, seed: int) -> Iterator[np.ndarray]:
         yield from blocks[: len(blocks) // per_batch * per_batch].reshape(-1, BATCH)
 
 
+def cycle(text: str) -> tuple[int, float]:
+    """``2@8e-4`` as (2, 8e-4)."""
+    epochs, rate = text.split("@")
+    return int(epochs), float(rate)
+
+
+def rates_of(cycles: Sequence[tuple[int, float]], steps: int) -> list[float]:
+    """The rate of each step: in every cycle 300 steps of warm-up, then linearly to 0."""
+    per_epoch = steps // sum(epochs for epochs, _ in cycles)
+    rates: list[float] = []
+    for epochs, rate in cycles:
+        count = epochs * per_epoch
+        rates += [rate * min(1.0, (step + 1) / 300) * (1 - step / count) for step in range(count)]
+    return rates
+
+
 def step_loss(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
     """The two parts of the loss of (N, w) unit vectors."""
     itself = torch.eye(len(student), dtype=torch.bool)
@@ -118,6 +135,7 @@ def step_loss(student: Tensor, teacher: Tensor) -> tuple[Tensor, Tensor]:
 def train(out: Path, texts: list[str], options: argparse.Namespace) -> None:
     """Trains from OUT/start to OUT/model; OUT/state.pt is the state of every 500th step."""
     torch.manual_seed(options.seed)
+    keep_freed_memory()
     encoder = SentenceEncoder(str(out / "start"), pooling="mean", device="cpu")
     taught = np.concatenate([np.load(file) for file in sorted((out / "teacher").glob("????.npy"))])
     assert len(taught) == len(texts)
@@ -136,8 +154,9 @@ def train(out: Path, texts: list[str], options: argparse.Namespace) -> None:
     encoder.computation = "packed"
     encoder.train()
     trained = [weight for weight in encoder.parameters() if weight.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=options.lr, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
-    planned = list(batches(groups, options.epochs, options.seed))
+    optimizer = torch.optim.AdamW(trained, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
+    planned = list(batches(groups, sum(epochs for epochs, _ in options.cycles), options.seed))
+    rates = rates_of(options.cycles, len(planned))
     done = 0
     if (out / "state.pt").exists():
         state = torch.load(out / "state.pt", weights_only=True)
@@ -147,9 +166,8 @@ def train(out: Path, texts: list[str], options: argparse.Namespace) -> None:
     began, first = time.time(), done
     for step in range(done, len(planned)):
         chosen = planned[step]
-        rate = options.lr * min(1.0, (step + 1) / 300) * (1 - step / len(planned))
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rates[step]
         tokens = encoder.tokenizer.pad([rows[row].tolist() for row in chosen])
         with torch.autocast("cpu", torch.bfloat16):
             vectors = encoder(tokens).vectors
@@ -172,6 +190,7 @@ def train(out: Path, texts: list[str], options: argparse.Namespace) -> None:
             if options.dev:
                 print(f"STS-B dev {judged(encoder, options.dev):.2f}", flush=True)
     encoder.eval()
+    encoder.normalize = True
     encoder.save(out / "model", dtype=torch.float16)
 
 
@@ -192,8 +211,8 @@ def main() -> None:
     parser.add_argument("--teacher", required=True)
     parser.add_argument("--dev", type=Path)
     parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=4)
-    parser.add_argument("--lr", type=float, default=8e-4)
+    parser.add_argument("--cycles", nargs="+", type=cycle, default=[(2, 8e-4)], metavar="EPOCHS@RATE",
+                        help="the rate falls to 0 in each; a longer list goes on from a shorter one")  # fmt: skip
     parser.add_argument("--max-length", type=int, default=160)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--only-teacher", metavar="I/N", help="make the I-th of N parts of the teacher's vectors alone")

@@ -9,6 +9,7 @@ from opencse.folder_kinds import kind_of_folder
 from opencse.home import in_home
 
 BUILTIN = "opencse-mini"
+SMALL = "opencse-small"
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
 DITTO = ("ditto:", "ditto-")
@@ -16,13 +17,13 @@ _WEIGHTS = ["*.safetensors", "*/*.safetensors"]
 _PATTERNS = ["*.json", "*.txt", "*.model", "*/config.json"]
 
 
-def builtin_folder() -> Path:
-    """The folder of the built-in encoder inside the installed package."""
-    return Path(__file__).parent / BUILTIN
+def builtin_folder(name: str = BUILTIN) -> Path:
+    """The folder of a built-in encoder inside the installed package."""
+    return Path(__file__).parent / name
 
 
 def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Path:
-    """A local folder for ``model``: the built-in encoder's name, a folder, or a Hub id (downloaded to the Hub cache).
+    """A local folder for ``model``: a built-in encoder's name, a folder, or a Hub id (downloaded to the Hub cache).
 
     The folder of a training run is that of its best model.
 
@@ -38,9 +39,9 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
     if not isinstance(model, str | Path):
         raise TypeError(f"model is a name or a folder (str or Path), not {type(model).__name__}")
     if not str(model):
-        raise UserError(f"no model is named; give a folder, a Hub id, or {BUILTIN}")
-    if str(model) == BUILTIN:
-        return builtin_folder()
+        raise UserError(f"no model is named; give a folder, a Hub id, {SMALL} or {BUILTIN}")
+    if str(model) in (BUILTIN, SMALL):
+        return builtin_folder(str(model))
     folder = Path(in_home(model))
     try:
         a_file, a_folder = folder.is_file(), folder.is_dir()
@@ -63,7 +64,7 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
     if str(model) == BAG_OF_WORDS or (":" in str(model) and str(model).startswith((WORDS, *DITTO))):
         raise UserError(
             f"{model}: is a baseline that opencse evaluate computes; no folder holds it, so it cannot be trained, "
-            f"saved or served; name a folder, a Hub id, or {BUILTIN}"
+            f"saved or served; name a folder, a Hub id, {SMALL} or {BUILTIN}"
         )
     if str(model).count("/") > 1 or str(model).startswith((".", "/", "~")):
         raise UserError(f"{model}: no such folder")
@@ -81,6 +82,6 @@ def _download(hub_id: str, patterns: list[str], weights: bool) -> Path:
     except Exception as error:
         raise UserError(
             f"{hub_id}: neither a folder here nor a model that could be fetched from the Hub ({reason(error)}); "
-            f"the built-in encoder is {BUILTIN}"
+            f"the built-in encoders are {SMALL} and {BUILTIN}"
         ) from None
     return folder
