@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from helpers import Broken, write_tiny_bert
-from opencse.errors import InterruptedRunError
+from helpers import write_tiny_bert
 from opencse.objective.vectors.chunks import WHOLE, Chunks, through
 from opencse.objective.vectors.represent import GradientWatch, RowNoise
-from opencse.runs.job import TrainJob
-from opencse.text.readers import Source
-from opencse.training import budget
 from steps import NAMES, gap, gradients, prepared
 
 ALL = 10**6
@@ -56,31 +51,6 @@ def test_bf16_takes_the_gradient_of_every_weight(
     assert gap(again[:1], kept[:1]) < 1e-3
     assert all(gradient.any() for name, gradient in again[0].items() if "key.bias" not in name)
     assert len(again[0]) > 20
-
-
-@pytest.mark.slow
-def test_resumed_is_uninterrupted(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
-    """Bit for bit, in the chunks that memory chose at the beginning."""
-    text = tmp_path / "text.txt"
-    text.write_text("\n".join(sentences[:20]))
-    settings = ("training.epochs=10", "training.max_steps=7", "training.batch_size=8", "training.checkpoint_every=3")
-
-    def job(fit: int) -> TrainJob:
-        monkeypatch.setattr(budget, "free_memory", lambda device: fit * 10**6)
-        more = ("training.log_every=1", "training.chunk=auto", "training.learning_rate=1e-3")
-        return TrainJob(
-            text=Source(str(text)), recipe="esimcse", model=str(tiny_folder), settings=(*settings, *more), dev=None
-        )
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        job(1).run(tmp_path / "whole")
-        with pytest.raises(InterruptedRunError):
-            job(1).run(tmp_path / "broken", progress=Broken(5))
-        state = json.loads((tmp_path / "broken" / "checkpoint" / "state.json").read_text())
-        assert 1 < state["chunks"]["rows"] < 16
-        job(10**6).run(tmp_path / "broken", resume=True)
-    for name in ("model.safetensors", "metrics.jsonl"):
-        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
 class Gated(nn.Module):

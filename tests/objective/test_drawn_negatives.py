@@ -25,9 +25,8 @@ from noise_cases import (
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import Scoring
-from opencse.objective.negatives import generated
 from opencse.objective.negatives.derived import Mixed
-from opencse.objective.negatives.generated import Gaussian, NoisyAnchor, nearest_of_each
+from opencse.objective.negatives.generated import Gaussian, NoisyAnchor
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations
@@ -69,33 +68,6 @@ def test_samples_have_the_moments_of_section_4_3(centre: str, sd: str, covarianc
     assert ((drawn.mean(dim=0) - wanted).abs() < 5 * (variance / DRAWS).sqrt()).all()
     error = ((variance.outer(variance) + spread.square()) / DRAWS).sqrt()
     assert ((torch.cov(drawn.T) - spread).abs() < 5 * error).all()
-
-
-@pytest.mark.parametrize(("count", "n", "expected"), [(0, 4, 0), (0.55, 5, 3), (2.5, 4, 10)])
-def test_count_is_a_multiple_of_the_batch(count: float, n: int, expected: int) -> None:
-    source = gaussian(count=count)
-    assert source.count(n, 0) == source.count(n, 3) == expected
-    assert source.columns(reps_of(anchors_of(n)), COSINE).dense().logits.shape == (n, expected)
-
-
-def contrast(reps: Representations, negatives: list[dict[str, Any]]) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss of a step, its gradient and the report's mean similarity."""
-    leaf = reps.anchor.clone().requires_grad_()
-    objective = Objective.from_settings(validate(ObjectiveSettings, {"negatives": negatives}, "test"))
-    again = Representations(leaf, reps.positive, reps.hard, reps.keys, noise_seed=reps.noise_seed)
-    outcome = objective(again)
-    (gradient,) = torch.autograd.grad(outcome.total, leaf)
-    return outcome.total.detach(), gradient, outcome.report["negative_similarity"]
-
-
-@pytest.mark.parametrize("kind", ["gaussian", "vae", "gmm"])
-def test_a_count_of_zero_is_plain_simcse_bit_for_bit(kind: str) -> None:
-    reps = reps_of(anchors_of(8, 16, dtype=torch.float32))
-    plain = contrast(reps, [{"kind": "in_batch"}])
-    none = contrast(reps, [{"kind": "in_batch"}, {"kind": kind, "count": 0}])
-    assert all(torch.equal(a, b) for a, b in zip(plain, none, strict=True))
-    silent = contrast(replace(reps, noise_seed=None), [{"kind": "in_batch"}, {"kind": kind, "count": 0}])
-    assert torch.equal(silent[0], none[0]), "no noise is drawn for no column"
 
 
 @pytest.mark.parametrize("data", [{}, {"covariance": "full"}, {"covariance": "product"}, {"sd": "one"}])
@@ -184,20 +156,7 @@ def test_noisy_anchors_against_loops(similarity: str, own: bool, mask: bool) -> 
     assert noisy_anchor(own=own).count(N, 0) == N - (not own)
 
 
-@pytest.mark.parametrize("detach", [False, True])
-def test_gradient_reaches_the_noisy_anchor_but_not_its_scale(detach: bool) -> None:
-    leaf = anchors_of().requires_grad_()
-    columns = noisy_anchor(detach=detach).columns(reps_of(leaf, noise=7), COSINE).dense()
-    (found,) = torch.autograd.grad(columns.logits.exp().sum(), leaf)
-    offset = noised(leaf.detach(), 7) - leaf.detach()
-    other = leaf.detach() if detach else leaf
-    (wanted,) = torch.autograd.grad(COSINE.logits(leaf, other + offset).exp().sum(), leaf)
-    torch.testing.assert_close(found, wanted)
-    assert wanted.abs().max() > 0
-
-
 N_POOL, D = 4, 5
-ONE_AT_A_TIME, ALL_AT_ONCE = 1, 2**20
 
 
 def some_anchors(n: int = N_POOL) -> Tensor:
@@ -213,31 +172,6 @@ def cosine(a: Tensor, b: Tensor) -> float:
     x, y = a.tolist(), b.tolist()
     length = math.sqrt(sum(u * u for u in x)) * math.sqrt(sum(v * v for v in y))
     return float(sum(u * v for u, v in zip(x, y, strict=True)) / length)
-
-
-class Drawn:
-    """Gives prepared vectors one after another."""
-
-    def __init__(self, vectors: Tensor) -> None:
-        self.vectors, self.at = vectors, 0
-
-    def __call__(self, count: int) -> Tensor:
-        self.at += count
-        return self.vectors[self.at - count : self.at]
-
-
-@pytest.mark.parametrize("at_once", [ONE_AT_A_TIME, 8 * (N_POOL + D) * 3, ALL_AT_ONCE])
-def test_the_nearest_to_each_anchor_by_loops(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generated, "POOL_BYTES", at_once)
-    anchors = some_anchors()
-    vectors = torch.randn(11, D, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    made, far = nearest_of_each(anchors, Drawn(vectors), 11, 3)
-    assert torch.equal(made, vectors)
-    assert far is not None
-    for i, row in enumerate(far.rows(slice(0, N_POOL)).tolist()):
-        order = sorted(range(11), key=lambda k: -cosine(vectors[k], anchors[i]))[:3]
-        assert [k for k in range(11) if not row[k]] == sorted(order)
-    assert nearest_of_each(anchors, Drawn(vectors), 3, 3)[1] is None
 
 
 def by_the_objective(source: dict[str, Any], tile_bytes: int = 10**9) -> tuple[float, Tensor]:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -33,7 +31,6 @@ from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import validate
 from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens
-from opencse.training.checkpoint import prefixed
 
 N, D = 6, 8
 COSINE = Scoring("cosine", 0.5, True)
@@ -130,27 +127,6 @@ def test_old_steps_are_forgotten(encoder: SentenceEncoder, data: dict[str, Any])
 
 
 @BOTH
-def test_the_state_goes_through_a_checkpoint(encoder: SentenceEncoder, data: dict[str, Any], tmp_path: Path) -> None:
-    whole = begun(encoder, data)
-    fresh = {name: value.shape for name, value in whole.state_dict().items()}
-    for step in range(3):
-        one_step(whole, encoder, step)
-    state = whole.state_dict()
-    assert {name: value.shape for name, value in state.items()} == fresh
-    save_file(prefixed("part", state), tmp_path / "state.safetensors")
-    other = begun(encoder, data, seed=5)
-    loaded = {n.removeprefix("part."): t for n, t in load_file(tmp_path / "state.safetensors").items()}
-    other.load_state_dict(loaded)
-    for step in range(3, 6):
-        anchors = cloud(step, N - step % 2)
-        assert torch.equal(one_step(whole, encoder, step, anchors), one_step(other, encoder, step, anchors))
-    ends = other.state_dict()
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, ends[name]), name
-        assert not torch.equal(value, loaded[name]), f"{name} has not moved"
-
-
-@BOTH
 def test_autocast_and_half_precision_change_no_bit(encoder: SentenceEncoder, data: dict[str, Any]) -> None:
     plain, cast = begun(encoder, data), begun(encoder, data)
     for step in range(3):
@@ -164,24 +140,12 @@ def test_autocast_and_half_precision_change_no_bit(encoder: SentenceEncoder, dat
     assert all(value.dtype in (torch.float32, torch.int64) for value in cast.state_dict().values())
 
 
-def test_a_smaller_last_batch_changes_nothing_but_the_count(encoder: SentenceEncoder) -> None:
-    source = begun(encoder, GMM)
-    shapes = [tuple(one_step(source, encoder, s, cloud(s, n)).shape) for s, n in enumerate((N, 2, N))]
-    assert shapes == [(N, 0), (2, 2), (N, N)]
-
-
 def test_what_the_mixture_refuses(encoder: SentenceEncoder) -> None:
     with pytest.raises(UserError, match=r"^gmm: 8 components cannot be fitted on 4 outputs \(2 steps of 2\); set more"):
         begun(encoder, {"kind": "gmm", "steps": 2}, batch_size=2)
     begun(encoder, {"kind": "gmm", "steps": 4}, batch_size=2)
     with pytest.raises(UserError, match=r"^gmm: a sentence vector is not finite; lower training\.learning_rate"):
         Mixture(Gmm.Settings(components=2), torch.zeros(0, D), seed=0).fit(cloud(0) * float("inf"), generator())
-
-
-def test_both_refuse_a_share_that_is_no_vector(encoder: SentenceEncoder) -> None:
-    for data in (VAE, GMM):
-        with pytest.raises(UserError, match=rf"^{data['kind']}: count 0\.01 gives no vector for a batch of 6"):
-            begun(encoder, {**data, "count": 0.01})
 
 
 def wide_cloud(n: int) -> Tensor:
@@ -340,15 +304,3 @@ def test_the_auto_encoder_against_modules_and_one_adam() -> None:
     latent = torch.randn(11, 3, generator=generator(9))
     expected = cloud(3, 20).mean(dim=0) + cloud(3, 20).std(dim=0) * reference.decode(latent).detach()
     torch.testing.assert_close(model.sample(11, generator(9)), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_first_weights_are_of_unit_gain() -> None:
-    model = AutoEncoder(Vae.Settings(), torch.zeros(0, 768), seed=0)
-    shapes = [(256, 768), (256,), (128, 256), (128,), (256, 64), (256,), (768, 256), (768,)]
-    assert model.shapes == shapes
-    pieces = torch.split(model.weights, [math.prod(shape) for shape in shapes])
-    for shape, piece in zip(shapes, pieces, strict=True):
-        if len(shape) == 1:
-            assert not piece.any()
-        else:
-            assert float(piece.std()) == pytest.approx(shape[1] ** -0.5, rel=0.02)

@@ -137,21 +137,6 @@ def test_the_same_step_gives_the_same_inputs_in_any_order(lines: Corpus, tokeniz
     assert not equal(fresh(2).build(EXAMPLES, 0), made[0])
 
 
-def test_masking_leaves_the_contrastive_input_alone(triples: Corpus, tokenizer: Tokenizer) -> None:
-    view = {"kind": "pair"}
-    plain = builder(triples, tokenizer, view=view, negatives=HARD).build(EXAMPLES, 5)
-    made = builder(triples, tokenizer, view=view, negatives=HARD, terms=[MLM]).build(EXAMPLES, 5)
-    assert torch.equal(made.tokens.input_ids, plain.tokens.input_ids)
-    assert torch.equal(made.tokens.attention_mask, plain.tokens.attention_mask)
-    copy = copy_of(made)
-    assert len(copy.masked.tokens) == 8  # anchors and positives, no hard negatives
-    chosen = copy.masked.positions
-    assert chosen.any()
-    assert torch.equal(made.tokens.input_ids[:8][chosen], copy.labels)
-    assert torch.equal(made.tokens.input_ids[:8][~chosen], copy.masked.tokens.input_ids[~chosen])
-    assert not torch.equal(copy.masked.tokens.input_ids, made.tokens.input_ids[:8])
-
-
 @pytest.mark.parametrize(("width", "view"), [(1, "dropout"), (1, "next_sentence"), (2, "pair")])
 def test_data_without_hard_negatives_gives_that_source_no_columns(
     width: int, view: str, tokenizer: Tokenizer, tmp_path: Path, sentences: list[str]
@@ -164,20 +149,6 @@ def test_data_without_hard_negatives_gives_that_source_no_columns(
     with pytest.raises(UserError, match="its rows hold none; name a third column") as caught:
         builder(corpus, tokenizer, view={"kind": view}, negatives=[{"kind": "hard"}])
     assert "\n" not in str(caught.value)
-
-
-def test_a_tokenizer_without_mask_is_refused_at_the_start(lines: Corpus, tiny_folder: Path) -> None:
-    tokenizer = Tokenizer.load(tiny_folder)
-    tokenizer.hf.mask_token = None
-    assert not builder(lines, tokenizer).build(EXAMPLES, 0).prepared
-    with pytest.raises(UserError, match="no mask token, which the mlm term needs"):
-        builder(lines, tokenizer, terms=[MLM]).build(EXAMPLES, 0)
-    objective = Objective.from_settings(validate(ObjectiveSettings, {"terms": [MLM]}, "test"))
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    objective.check(Context(objective, encoder=encoder))
-    encoder.tokenizer.hf.mask_token = None
-    with pytest.raises(UserError, match="no mask token, which the mlm term needs"):
-        objective.check(Context(objective, encoder=encoder))
 
 
 def test_prompts_that_pooling_leaves_out_are_left_out_in_training_too(tmp_path: Path, tokenizer: Tokenizer) -> None:

@@ -10,13 +10,12 @@ from typing import Any, ClassVar, Literal, cast
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from helpers import Heard, Stopped
 from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import UserError
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.columns import AnyColumns, Scoring
@@ -24,7 +23,7 @@ from opencse.objective.losses import masked_lm
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings, SavedEncoder
-from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Masked, Sentences
+from opencse.objective.vectors.requests import Clean, Layer, LmHead, Masked
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.progress import Silent
 from opencse.recipes.recipe import Recipe
@@ -121,26 +120,6 @@ def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     assert outcome.losses["contrast"].item() == build()(plain).total.item()
     assert outcome.losses["mlm"].item() == pytest.approx(0.25 * cross_entropy, rel=1e-6)
     assert outcome.total.item() == pytest.approx(sum(loss.item() for loss in outcome.losses.values()), rel=1e-6)
-
-
-def test_needs_are_those_of_all_parts() -> None:
-    assert build().reads == {Sentences()}
-    assert HardNegatives() not in build().reads
-    objective = build(negatives=[{"kind": "in_batch"}, {"kind": "hard"}], terms=[{"kind": "mlm", "rate": 0.3}])
-    assert objective.reads == {Sentences(), HardNegatives(), Masked(0.3), LmHead()}
-    assert objective.negatives_per_anchor(64, 2) == 63 + 128
-
-
-def step_losses(contrast: float, term: float, similarity: float) -> StepLosses:
-    return StepLosses(
-        {"contrast": torch.tensor(contrast), "term": torch.tensor(term)}, {"similarity": torch.tensor(similarity)}
-    )
-
-
-def test_the_mean_is_of_each_loss_and_each_figure() -> None:
-    mean = StepLosses.mean([step_losses(1.0, 4.0, 0.2), step_losses(3.0, 5.0, 0.4)])
-    assert {name: loss.item() for name, loss in mean.losses.items()} == {"contrast": 2.0, "term": 4.5}
-    assert mean.report["similarity"].item() == pytest.approx(0.3)
 
 
 STEPS = 7
@@ -258,19 +237,6 @@ def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: N
     ]
 
 
-@pytest.mark.slow
-def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
-    with pytest.raises(InterruptedRunError, match="step 5"):
-        job(tiny_folder).run(tmp_path / "run", progress=Stopped(5))
-    assert notes.events.count("after_backward") == 5
-    del notes.events[:]
-    job(tiny_folder).run(tmp_path / "run", resume=True)
-    assert notes.events[0] == "begin 8 11 True False"
-    assert sum(event.startswith("begin") for event in notes.events) == 1
-    assert notes.events.count("after_backward") == 2
-    assert [line["seen"] for line in metrics(tmp_path / "run")] == [1, 3, 6, 7], "the count went on at 5"
-
-
 N = 4
 DUAL = (
     "objective.dual_encoder=true",
@@ -303,11 +269,6 @@ def begun(encoder: SentenceEncoder, **data: Any) -> tuple[Objective, SentenceEnc
 
 def weights(encoder: SentenceEncoder) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in encoder.state_dict().items() if not name.startswith("lm_head")}
-
-
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    assert a.keys() == b.keys()
-    return all(torch.equal(a[name], b[name]) for name in a)
 
 
 def triples(encoder: SentenceEncoder, texts: list[str]) -> StepInputs:
@@ -385,34 +346,6 @@ def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer
 def second_of(trainer: Trainer) -> SentenceEncoder:
     assert trainer.objective.second is not None
     return trainer.objective.second
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", [2, 6])
-def test_it_is_trained_and_a_resumed_run_is_the_same(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
-    whole = engine(tmp_path / "whole", tiny_folder)
-    start = {name: tensor.clone() for name, tensor in whole.encoder.state_dict().items()}
-    optimized = {id(p) for group in whole.optimizer.param_groups for p in group["params"]}
-    assert optimized == {id(p) for e in (whole.encoder, second_of(whole)) for p in e.parameters()}
-    whole.run(resume=False)
-    ends = [e.state_dict() for e in (whole.encoder, second_of(whole))]
-    matrices = [name for name, tensor in start.items() if tensor.ndim == 2 and "position" not in name]
-    for end in ends:
-        assert all(not torch.equal(end[name], start[name]) for name in matrices), "both have moved"
-    assert not same(*ends), "and each in its own way"
-
-    stopped = engine(tmp_path / "stopped", tiny_folder, stop)
-    with pytest.raises(InterruptedRunError, match=f"step {stop} of 8"):
-        stopped.run(resume=False)
-    saved = load_file(tmp_path / "stopped" / "checkpoint" / "tensors.safetensors")
-    for name, tensor in second_of(stopped).state_dict().items():
-        assert torch.equal(saved[f"objective.second.{name}"], tensor)
-        assert torch.equal(saved[f"encoder.{name}"], stopped.encoder.state_dict()[name])
-    resumed = engine(tmp_path / "stopped", tiny_folder)
-    resumed.run(resume=True)
-    assert same(resumed.encoder.state_dict(), ends[0])
-    assert same(second_of(resumed).state_dict(), ends[1])
-    assert (tmp_path / "stopped" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
 @dataclass

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import shutil
 import sys
-import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.registry import _BASES, PartRole, build, built_in, find
+from opencse.objective.registry import PartRole, build, built_in, find
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
 from opencse.objective.terms.base import Term
@@ -277,11 +276,6 @@ def test_settings_of_an_imported_part_go_through_toml(parts: Path, tmp_path: Pat
         assert ObjectiveSettings.model_validate_json(recipe.objective.model_dump_json()) == recipe.objective
 
 
-def test_a_subclass_without_settings_of_its_own_is_not_mistaken_for_its_parent(parts: Path) -> None:
-    with pytest.raises(UserError, match=r"parts_of_mine:Heir has no Settings"):
-        find("view", "parts_of_mine:Heir")
-
-
 def test_parts_of_an_installed_package_have_short_names(installed: Path) -> None:
     assert find("term", "zero").__name__ == "Zero"
     settings = objective(terms=[{"kind": "zero"}], negatives=[{"kind": "other_name"}, {"kind": "in_batch"}])
@@ -337,72 +331,6 @@ def test_a_wrong_key_in_a_part_is_named_with_the_nearest_valid_one(
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
-
-
-HEAD = """
-from typing import Literal
-from opencse.objective.negatives.base import NegativeSource
-from opencse.objective.sides.base import Sides
-from opencse.objective.terms.base import Term
-from opencse.objective.views.base import View
-from opencse.settings import PartSettings
-
-class Own({base}):
-    class Settings(PartSettings):
-        kind: Literal["own"] = "own"
-"""
-NEGATIVES = "def count(self, batch_size, hard): return 1\ndef columns(self, reps, scoring): return None\n"
-FAULTS = [
-    ("negatives", "def count(self, batch_size, hard): return 1",
-     "has no method columns; a NegativeSource needs columns(self, reps, scoring)"),
-    ("negatives", "def columns(self, reps, scoring): return None",
-     "has no method count; a NegativeSource needs count(self, batch_size, hard)"),
-    ("negatives", "def count(self, batch_size, hard): return 1\ndef columns(self, reps): return None",
-     "columns(self, reps, scoring) is expected, columns(self, reps) was found"),
-    ("negatives", NEGATIVES + "def reads(self): return set()", "has reads as a method; put @property above it"),
-    ("negatives", NEGATIVES + "check = 3", "it is of type int"),
-    ("negatives", NEGATIVES + "def begin(self, encoder): pass",
-     "begin(self, encoder, *, batch_size, seed) is expected, begin(self, encoder) was found"),
-    ("negatives", NEGATIVES + "def noise(self): pass", "has another method noise than a NegativeSource"),
-    ("term", "", "has no method loss; a Term needs loss(self, reps)"),
-    ("term", "def loss(self): return 0", "loss(self, reps) is expected, loss(self) was found"),
-    ("view", "", "has no method examples; a View needs examples(self, corpus, random)"),
-    ("sides", "def of(self, reps): return None", "of(self, reps, draw) is expected, of(self, reps) was found"),
-]  # fmt: skip
-
-
-def written(folder: Path, name: str, role: str, body: str) -> str:
-    base = _BASES[role].rpartition(":")[2]  # type: ignore[index]
-    (folder / f"{name}.py").write_text(HEAD.format(base=base) + textwrap.indent(body, "    "))
-    return f"{name}:Own"
-
-
-@pytest.mark.parametrize(("number", "fault"), list(enumerate(FAULTS)))
-def test_a_fault_is_one_clear_line(
-    number: int, fault: tuple[PartRole, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    role, body, message = fault
-    monkeypatch.syspath_prepend(str(tmp_path))
-    kind = written(tmp_path, f"faulty_part_{number}", role, body)
-    with pytest.raises(UserError) as refused:
-        find(role, kind)
-    assert message in str(refused.value)
-    assert str(refused.value).startswith(f"{kind} (faulty_part_{number}.Own) ")
-    assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        NEGATIVES,
-        "def count(self, n, m): return 1\ndef columns(self, vectors, how, extra=None): return None",
-        "def count(self, *rest): return 1\ndef columns(self, *rest, **more): return None\nreads = frozenset()",
-    ],
-)
-def test_names_and_further_arguments_are_free(body: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(tmp_path))
-    name = f"sound_part_{abs(hash(body))}"
-    assert find("negatives", written(tmp_path, name, "negatives", body)).__name__ == "Own"
 
 
 PARTS = """

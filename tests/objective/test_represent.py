@@ -31,9 +31,7 @@ from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHe
 from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
 from opencse.objective.views.plain import Dropout
 from opencse.objective.views.templates import Templates
-from opencse.runs.job import TrainJob
 from opencse.settings import PartSettings
-from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 from opencse.text.template import Frame, Template
@@ -99,20 +97,6 @@ def test_one_forward_if_any_part_reads_it(
     assert rows == [3 * N] * forwards
     assert reps.anchor.shape == (N, 32 if forwards else 0)
     assert reps.answers.keys() == reads
-
-
-def same(one: object, other: object) -> None:
-    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
-
-
-def test_detached_keeps_the_values_and_drops_the_graph(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    reps = represent(encoder, step(encoder, sentences[: 3 * N]), {Sentences(), *(Layer(n) for n in [1])})
-    without = reps.detached()
-    pairs = [(reps.anchor, without.anchor), (reps.positive, without.positive), (reps.hard, without.hard)]
-    for with_graph, alone in [*pairs, (reps[Layer(1)], without[Layer(1)])]:
-        assert with_graph.requires_grad
-        assert not alone.requires_grad
-        assert torch.equal(with_graph, alone)
 
 
 def test_layers_are_pooled_and_projected_like_the_last_one(encoder: SentenceEncoder, sentences: list[str]) -> None:
@@ -336,20 +320,6 @@ def test_its_rows_go_through_the_one_forward_with_all_others(
     assert (reps[Shuffled()] - torch.cat([reps.anchor, reps.positive])).abs().amax(dim=1).min() > 1e-3
     with pytest.raises(RuntimeError, match=r"no part of the objective reads Shuffled\(seed=1\)"):
         reps[Shuffled(seed=1)]
-
-
-def test_a_run_trains_with_it(tiny_folder: Path, tmp_path: Path) -> None:
-    settings = (
-        "training.max_steps=3",
-        "training.batch_size=8",
-        "training.log_every=1",
-        "training.precision=float32",
-        f'objective.terms=[{{ kind = "{__name__}:OrderLoss" }}]',
-    )
-    TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None).run(tmp_path / "run")
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert len(lines) == 3
-    assert all('"loss_order"' in line for line in lines)
 
 
 def test_the_gradients_of_processes_add_up_to_that_of_one() -> None:

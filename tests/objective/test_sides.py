@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.kinds import Noisy
@@ -95,21 +93,6 @@ def test_the_loss_of_every_pair_of_sides_as_loops(positive: str, negatives: str)
     assert outcome.total.item() == pytest.approx(expected, rel=1e-12)
     mean = sum(cosine(a[i], b[i]) for i in range(N)) / N
     assert outcome.report["positive_similarity"].item() == pytest.approx(mean, rel=1e-12)
-
-
-@pytest.mark.parametrize("kind", ["views", "anchors", "clean", "mean", "noisy"])
-def test_gradient_reaches_both_sides(kind: str) -> None:
-    reps = representations()
-    leaves = {"anchor": reps.anchor, "positive": reps.positive, "clean": reps[Clean()], "means": reps[Means(3)]}
-    for leaf in leaves.values():
-        leaf.requires_grad_()
-    left, right = sides(of(kind, kind).positive.of, reps)
-    torch.autograd.backward((left[1] * right[2]).sum())
-    touched = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
-    expected = {"views": ["anchor", "positive"], "noisy": ["anchor", "positive"], "anchors": ["anchor"]}
-    assert list(touched) == expected.get(kind, ["clean" if kind == "clean" else "means"])
-    rows = sum(int((gradient.abs().sum(dim=-1) > 0).sum()) for gradient in touched.values())
-    assert rows == 2
 
 
 @pytest.mark.parametrize(
@@ -206,65 +189,6 @@ def test_an_encoder_without_dropout_makes_no_second_forward(
     torch.testing.assert_close(reps.anchor, reps.positive, rtol=0, atol=1e-6)
 
 
-def test_every_module_goes_back_into_its_mode(tiny_folder: Path, sentences: list[str]) -> None:
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu").train()
-    frozen = encoder.backbone.get_input_embeddings()
-    assert isinstance(frozen, nn.Module)
-    frozen.eval()
-    modes = [part.training for part in encoder.modules()]
-    assert len(set(modes)) == 2
-    with encoder.without_dropout():
-        assert not any(part.training for part in encoder.modules())
-    assert [part.training for part in encoder.modules()] == modes
-    with pytest.raises(ZeroDivisionError), encoder.without_dropout():
-        raise ZeroDivisionError
-    assert [part.training for part in encoder.modules()] == modes
-    represent(encoder, twice(encoder, sentences[:2]), BOTH)
-    assert [part.training for part in encoder.modules()] == modes
-    broken = StepInputs(twice(encoder, sentences[:2]).tokens, 2, torch.zeros(2, 2, dtype=torch.int64))
-    broken.tokens.input_ids[0, 0] = 10**6
-    with pytest.raises(IndexError):
-        represent(encoder, broken, BOTH)
-    assert [part.training for part in encoder.modules()] == modes
-
-
-def test_dropout_that_no_module_holds_is_found(tiny_folder: Path) -> None:
-    """Attention's rate is a number that a kernel is called with, in many models."""
-    encoder = SentenceEncoder.load(tiny_folder, dropout=0.0, device="cpu")
-    encoder.backbone.config.attention_probs_dropout_prob = 0.1
-    assert encoder.has_dropout
-
-
-def seen(encoder: SentenceEncoder) -> list[Tensor]:
-    """The vectors of every forward from now on."""
-    outputs: list[Tensor] = []
-
-    def keep(module: object, args: object, output: Encoded) -> None:
-        assert output.sentence is not None
-        outputs.append(output.sentence)
-
-    encoder.register_forward_hook(keep)
-    return outputs
-
-
-@pytest.mark.parametrize("samples", [1, 3])
-def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sentences: list[str], samples: int) -> None:
-    """One sentence throughout: whatever differs is dropout, and every row has a mask of its own."""
-    outputs = seen(encoder)
-    reps = represent(encoder, step_of(encoder, [sentences[0]] * 3 * N, N), {HardNegatives(), Means(samples)})
-    assert [len(output) for output in outputs] == [3 * N + samples * 2 * N]
-    (rows,) = outputs
-    assert torch.pdist(rows).min() > 1e-3
-    assert torch.equal(reps.anchor, rows[:N])
-    assert torch.equal(reps.positive, rows[N : 2 * N])
-    assert torch.equal(reps.hard[:, 0], rows[2 * N : 3 * N])
-    means = reps[Means(samples)]
-    assert means.shape == (2, N, 32)
-    for view, i in itertools.product(range(2), range(N)):
-        draws = [rows[3 * N + k * 2 * N + view * N + i] for k in range(samples)]
-        assert torch.allclose(means[view, i], sum(draws, torch.zeros(32)) / samples, atol=1e-6)
-
-
 def test_means_are_of_the_right_texts(encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.eval()
     plainly: set[Request[Any]] = {Sentences(), HardNegatives(), Layer(1)}
@@ -304,25 +228,3 @@ def test_moments_of_the_noise() -> None:
         # on every number, not once a row or a column
         assert float(left.mean(dim=0).var()) == pytest.approx(variance / 300, rel=0.7)
         assert float(left.mean(dim=1).var()) == pytest.approx(variance / 100, rel=0.7)
-
-
-def noise_of(encoder: SentenceEncoder, texts: list[str], noise_seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The noise on both sides, and the state of torch's own generator afterwards."""
-    reps = represent(encoder, step_of(encoder, texts, len(texts) // 2, noise_seed), {Sentences()})
-    left, right = sides(noisy(1.0), reps)
-    return left - reps.anchor, right - reps.positive, torch.get_rng_state()
-
-
-def test_noise_depends_on_the_seed_alone(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    torch.manual_seed(0)
-    first = noise_of(encoder, sentences[: 2 * N], 5)
-    torch.manual_seed(1)
-    same = noise_of(encoder, sentences[10 : 10 + 2 * N], 5)  # other texts, other dropout
-    torch.manual_seed(0)
-    other = noise_of(encoder, sentences[: 2 * N], 6)
-    for side in range(2):
-        assert torch.allclose(first[side], same[side], atol=1e-6)
-        assert not torch.allclose(first[side], other[side], atol=0.1)
-    torch.manual_seed(0)
-    represent(encoder, step_of(encoder, sentences[: 2 * N], N, 5), {Sentences()})
-    assert torch.equal(torch.get_rng_state(), first[2]), "dropout's generator is not drawn from"

@@ -19,7 +19,6 @@ from opencse.objective.views.spans import Spans, span_length, special_tokens
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
-from steps import prepared
 
 BEFORE, AFTER = 2, 3
 
@@ -176,14 +175,6 @@ def test_the_rows_of_a_step(tokenizer: Tokenizer, path: Path) -> None:
     assert {len(ids) for ids in inputs.longest(4)} == {16}
 
 
-def test_documents_with_a_row_that_is_left_out_are_not_read(tokenizer: Tokenizer, path: Path) -> None:
-    objective = Objective(view(shortest=5), negatives=[InBatch()])
-    left_out = np.zeros(60, dtype=bool)
-    left_out[[13, 59]] = True
-    inputs = builder(tokenizer, path, objective, left_out)
-    assert inputs.cells[:, :, 0].tolist() == [[0, 11], [24, 35], [36, 47]]
-
-
 @pytest.mark.parametrize("read", [False, True])
 def test_the_masked_copy_is_of_the_anchors_and_is_read_if_set(tokenizer: Tokenizer, path: Path, read: bool) -> None:
     term = MaskedLM(MaskedLM.Settings(texts="anchors", masked_contrast=read, rate=0.4))
@@ -200,23 +191,3 @@ def test_the_masked_copy_is_of_the_anchors_and_is_read_if_set(tokenizer: Tokeniz
     expected = torch.cat([masked, original[6:]]) if read else original
     assert torch.equal(step.tokens.input_ids, expected)
     assert not torch.equal(masked, original[:6])
-
-
-def test_the_loss_of_a_step_by_loops(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
-    """The recipe's contrast, anchor by anchor, of vectors that the encoder makes of each span by itself."""
-    run = prepared("declutr", tiny_folder, tmp_path, sentences, "encoder.dropout=0")
-    step = run.inputs.build(np.array([0, 1, 2]), 0)
-    run.encoder.eval()
-    losses = run.objective(run.objective.represent(run.encoder, step)).losses
-    n = step.examples
-    rows = [run.encoder(step.tokens.rows(i, i + 1)).vectors[0] for i in range(len(step.tokens))]
-    rows = [row / row.norm() if i < n else row for i, row in enumerate(rows)]
-    positives = [(rows[n + i] + rows[2 * n + i]) / 2 for i in range(n)]
-    both = [*rows[:n], *(p / p.norm() for p in positives)]
-    directions = [(i, (i + n) % (2 * n)) for i in range(2 * n)]
-    total = torch.zeros(())
-    for i, own in directions:
-        exps = {j: ((both[i] @ both[j]) / 0.05).exp() for j in range(2 * n) if j != i}
-        total = total - (exps[own] / sum(exps.values())).log()
-    assert abs(losses["contrast"] - total / len(directions)) < 1e-10
-    assert losses["mlm"] > 1

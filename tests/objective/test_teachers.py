@@ -107,15 +107,6 @@ def test_a_folder_reads_the_rows_without_dropout(
     assert encoder.training, "the encoder's mode is its own"
 
 
-def test_of_several_positives_the_mean_is_taken(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    inputs = step(encoder, sentences, rows=3 * N)
-    teacher = begun(encoder)
-    vectors = teacher.read(inputs, 3 * N, "views")
-    with torch.no_grad():
-        first, second = (teacher.model.embed(inputs.tokens.rows(a, a + N)) for a in (N, 2 * N))
-    torch.testing.assert_close(vectors.positive, (first + second) / 2, rtol=1e-4, atol=1e-5)
-
-
 def test_the_start_is_a_copy_without_the_training_head(encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.projection = Dense(32, 8)
     inputs = step(encoder, sentences)
@@ -202,17 +193,6 @@ def test_the_pooler_of_the_weights_is_read_and_dropout_can_be_on(
         TeacherSettings(pooler=True)
 
 
-def test_of_a_folder_the_state_has_the_fingerprint_alone(
-    encoder: SentenceEncoder, folder: Path, tmp_path: Path
-) -> None:
-    state = begun(encoder, folder).state_dict()
-    assert list(state) == ["identity"]
-    begun(encoder, folder).load_state_dict(state)
-    write_tiny_bert(tmp_path / "replaced", sd=0.2)
-    with pytest.raises(UserError, match="is another model than the teacher that the run began with"):
-        begun(encoder, tmp_path / "replaced").load_state_dict(state)
-
-
 def test_texts_longer_than_the_teacher_reads_are_refused(
     encoder: SentenceEncoder, folder: Path, sentences: list[str]
 ) -> None:
@@ -241,13 +221,6 @@ def test_the_weighted_mean_of_cosines() -> None:
             a, b = (torch.cosine_similarity(one.anchor[i], one.positive[j], dim=0) for one in (first, second))
             torch.testing.assert_close(cosines[i, j], 0.25 * a + 0.75 * b)
     assert not torch.allclose(cosines, panel.cosines(reps, "anchor", "anchor"))
-
-
-def test_every_teacher_is_opened(encoder: SentenceEncoder) -> None:
-    panel = Panel([WeightedTeacherSettings(), WeightedTeacherSettings(pooling=Pooling.CLS)], "test", "anchors")
-    panel.begin(encoder)
-    assert [request.teacher.model.pooling for request in panel.requests] == [Pooling.MEAN, Pooling.CLS]
-    assert panel.reads == set(panel.requests)
 
 
 G, D, T, TAU = 8, 5, 6, 0.3
@@ -323,14 +296,6 @@ def test_the_loss_of_sentence_transformers(strategy: str, margin: float, hard: b
     ours = torch.autograd.grad(loss, made_of)
     for one, other in zip(ours, torch.autograd.grad(expected, made_of), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
-
-
-def test_data_without_hard_negatives_has_none_to_mask() -> None:
-    reps, taught = vectors()
-    none = Representations.of(reps.anchor, reps.positive)
-    hard = {"kind": "hard", "guide": {"margin": 0.3}}
-    loss = losses(objective_of({"kind": "in_batch"}, hard), none, replace(taught, hard=taught.hard[:, :0]))
-    torch.testing.assert_close(loss, objective_of({"kind": "in_batch"})(none).total)
 
 
 @pytest.mark.parametrize("guide", [{"strategy": "fixed", "margin": 0.1}, {"limit": 0.5}])
@@ -415,25 +380,6 @@ def test_turned_vectors_keep_the_cosines_that_the_width_can_hold(encoder: Senten
     torch.testing.assert_close(made.get_buffer("turn"), torch.eye(encoder.dimension), atol=1e-3, rtol=0)
 
 
-def test_shuffling_exchanges_the_students_similarities() -> None:
-    plain, shuffled = term(), term(shuffle=1.0)
-    reps = taught_step(shuffled)
-    first = shuffled.loss(reps)
-    assert first == shuffled.loss(reps), "the draws are those of the step"
-    assert first != shuffled.loss(replace(reps, noise_seed=1))
-    assert first != plain.loss(reps)
-    torch.testing.assert_close(term(shuffle=1e-3).loss(reps), plain.loss(reps))
-
-
-def test_the_log_says_how_far_student_and_teachers_agree() -> None:
-    made = term()
-    reps = taught_step(made)
-    request = made.panel.requests[0]
-    same = TaughtVectors(reps.anchor.detach(), reps.positive.detach(), reps.anchor.detach()[:, None, :0])
-    assert made.diagnose(replace(reps, answers={request: same}))["teacher_agreement"] == 1
-    assert 0 < made.diagnose(reps)["teacher_agreement"] < 1
-
-
 def test_too_few_examples_and_an_anchor_with_itself_are_refused() -> None:
     made = term()
     with pytest.raises(UserError, match="at least 3 in a batch"):
@@ -506,11 +452,6 @@ def test_a_training_head_is_refused(encoder: SentenceEncoder) -> None:
         objective.check(Context(objective, encoder=encoder))
     weights = Objective(Dropout(), negatives=[InBatch()], terms=[near_start(vectors=0, weights=1)])
     weights.check(Context(weights, encoder=encoder))
-
-
-def test_nothing_to_compare_is_refused() -> None:
-    with pytest.raises(UserError, match="both 0, so nothing is compared"):
-        near_start(vectors=0)
 
 
 R, W, FULL = 5, 4, 32

@@ -19,50 +19,23 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
-from opencse.objective.losses import bidirectional_margin, group_whitening, self_guided
+from opencse.objective.losses import group_whitening, self_guided
 from opencse.objective.objective import Objective
-from opencse.objective.terms.base import Term
 from opencse.objective.terms.dimensions import DCL, BarlowTwins, WhitenedContrast, standardised
 from opencse.objective.terms.distillation import Margin
-from opencse.objective.terms.graded import Softmax, Triplet, pair_features, pair_softmax, triplet
-from opencse.objective.terms.pairs import BidirectionalMargin, ContrastiveTension, Repulsion, contrastive_tension
+from opencse.objective.terms.graded import Softmax, Triplet
+from opencse.objective.terms.pairs import BidirectionalMargin, ContrastiveTension
 from opencse.objective.terms.start import SelfGuided
-from opencse.objective.vectors.requests import Classes, Draws, Margins, Sentences
+from opencse.objective.vectors.requests import Draws, Margins
 from opencse.objective.vectors.step import Representations, StepInputs
-from opencse.objective.views.plain import Dropout, Itself, Pair
+from opencse.objective.views.plain import Dropout, Pair
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
-from opencse.settings import PartSettings, validate
+from opencse.settings import validate
 from opencse.streams import seed_of
 from opencse.text.given import open_texts
 from opencse.training.optimizer import build_optimizer
 from opencse.training.settings import TrainingSettings
-
-
-class Length(Term):
-    """The mean squared length of the anchors."""
-
-    class Settings(PartSettings):
-        kind: Literal["length"] = "length"
-        weight: float = 0.25
-
-    settings: Settings
-    compares_examples = False
-
-    def loss(self, reps: Representations) -> Tensor:
-        return reps.anchor.square().sum(dim=1).mean()
-
-
-def test_the_loss_is_weighted_and_named_by_its_kind() -> None:
-    reps = Representations.of(2 * torch.eye(3), torch.eye(3))
-    losses = Objective(Dropout(), terms=[Length()])(reps).losses
-    assert {name: loss.item() for name, loss in losses.items()} == {"length": 0.25 * 4}
-
-
-@pytest.mark.parametrize(("term", "compares"), [(Length(), False), (DCL(), True)])
-def test_only_terms_that_say_so_compare_examples(term: Term, compares: bool) -> None:
-    assert Objective(Dropout(), terms=[term]).compares_examples is compares
-    assert term.reads == {Sentences()}
 
 
 def given_views(anchor: Tensor, positive: Tensor, noise: int | None = None) -> Representations:
@@ -240,13 +213,6 @@ def test_dcl_against_loops(n: int, d: int, temperature: float, scaling: Scaling)
         assert abs(dcl_by_loops(swapped, scaling, temperature) - expected) > 1e-6
 
 
-def logits(reps: Representations, scaling: Scaling) -> Tensor:
-    """The matrix s at temperature 5, from the term's own parts."""
-    ddof, eps = (1, 0.0) if scaling == "paper" else (0, 1e-5)
-    left, right = (standardised(view, ddof=ddof, eps=eps) for view in (reps.anchor, reps.positive))
-    return left.T @ right / 5.0 / (1.0 if scaling == "paper" else len(left))
-
-
 @pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 1e4])
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_a_constant_dimension_is_harmless(scaling: Scaling, value: float) -> None:
@@ -275,28 +241,6 @@ def test_a_constant_dimension_is_harmless(scaling: Scaling, value: float) -> Non
         assert s[0, 0].abs() > 0.1
     everything = dcl(scaling).loss(given_views(torch.full((3, 5), value), torch.full((3, 5), value))).item()
     assert everything == pytest.approx(math.log(5) * (5 if scaling == "paper" else 1), rel=1e-6)
-
-
-def test_a_batch_of_one_is_refused() -> None:
-    with pytest.raises(UserError, match=r"dcl term.*training\.batch_size") as caught:
-        dcl().loss(scaled_views(1, 4))
-    assert "\n" not in str(caught.value)
-    assert math.isfinite(dcl().loss(scaled_views(2, 4)).item())
-
-
-@pytest.mark.parametrize("scaling", SCALINGS)
-@pytest.mark.parametrize(("n", "d", "rank"), [(64, 768, 63), (5, 12, 4), (40, 12, 12), (13, 12, 12), (12, 12, 11)])
-def test_the_rank_of_the_cross_correlation(n: int, d: int, rank: int, scaling: Scaling) -> None:
-    """Of float32 vectors, as in training: at most N - 1, not blurred by rounding."""
-    half = scaled_views(n, d, dtype=torch.bfloat16)
-    assert dcl(scaling).diagnose(half)["dcl_rank"].item() == rank
-    reps = scaled_views(n, d, dtype=torch.float32)
-    found = dcl(scaling).diagnose(reps)
-    assert list(found) == ["dcl_rank"]
-    assert found["dcl_rank"].item() == rank
-    if d < 100:
-        whole = logits(given_views(reps.anchor.double(), reps.positive.double()), scaling)
-        assert torch.linalg.matrix_rank(whole).item() == rank
 
 
 N, D = 6, 32
@@ -380,20 +324,6 @@ def test_equal_texts_are_no_negatives_unless_set(encoder: SentenceEncoder) -> No
     assert abs(term.loss(reps) - naive(term, copies, set())) < 1e-10
 
 
-def test_the_third_copy_is_another_dropout_draw(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    tokens = encoder.tokenizer.pad(encoder.tokenizer.encode(sentences[:N] * 2, 16))
-    inputs = StepInputs(tokens, N, torch.arange(2 * N).reshape(N, 2))
-    objective = Objective(Dropout(), terms=[WhitenedContrast()])
-    objective.begin(encoder, batch_size=N, seed=0)
-    drawn = objective.represent(encoder.train(), inputs)
-    copies = [drawn.anchor, drawn.positive, drawn[Draws(1)][0]]
-    for a in range(3):
-        for b in range(a):
-            assert (copies[a] - copies[b]).abs().max() > 1e-3
-    still = objective.represent(encoder.eval(), inputs)
-    torch.testing.assert_close(still[Draws(1)][0], still.anchor)
-
-
 def test_what_it_refuses(encoder: SentenceEncoder) -> None:
     objective = Objective(Dropout(), terms=[WhitenedContrast()])
     objective.check(Context(objective, encoder=encoder))
@@ -469,30 +399,6 @@ def test_the_loss_is_of_projected_vectors_and_trains_the_projection(
     assert any(name.startswith("start.") for name in term.state_dict())
 
 
-def test_what_self_guidance_refuses(encoder: SentenceEncoder) -> None:
-    with pytest.raises(UserError, match="pooling top2 averages several"):
-        Objective(Itself(), terms=[SelfGuided(SelfGuided.Settings.model_validate({"pooling": "top2"}))])
-    objective = Objective(Itself(), terms=[SelfGuided()])
-    objective.check(Context(objective, encoder=encoder))
-    encoder.dense.append(Dense(32, 8))
-    with pytest.raises(UserError, match="8 dimensions, where tokens have 32"):
-        objective.check(Context(objective, encoder=encoder))
-
-
-def test_the_loss_by_loops_and_its_direction() -> None:
-    anchor, positive = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    anchor.requires_grad_()
-    cosines = [
-        sum(x * y for x, y in zip(a, b, strict=True)) / (math.hypot(*a) * math.hypot(*b))
-        for a, b in zip(anchor.tolist(), positive.tolist(), strict=True)
-    ]
-    loss = Repulsion(Repulsion.Settings(temperature=0.2)).loss(Representations.of(anchor, positive))
-    assert loss.item() == pytest.approx(sum(cosines) / 6 / 0.2, rel=1e-12)
-    (gradient,) = torch.autograd.grad(loss, anchor)
-    moved = torch.cosine_similarity(anchor - 0.01 * gradient, positive).mean()
-    assert moved < torch.cosine_similarity(anchor, positive).mean(), "a step lowers the similarity"
-
-
 def tension_reps(n: int = 5) -> Representations:
     anchor, positive = torch.randn(2, n, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     return Representations.of(anchor, positive)
@@ -507,16 +413,6 @@ def test_the_first_pairs_are_one_sentence_and_the_others_two() -> None:
     again = term.pairs(reps)
     assert torch.equal(first, again[0])
     assert torch.equal(second, again[1])
-
-
-def test_the_loss_is_that_of_its_pairs() -> None:
-    reps, term = tension_reps(), ContrastiveTension()
-    first, second = term.pairs(reps)
-    assert len(first) == 5 * 8
-    labels = torch.tensor([1] * 5 + [0] * 35)
-    expected = contrastive_tension(reps.anchor[first], reps.positive[second], labels)
-    assert torch.equal(term.loss(reps), expected)
-    assert term.loss(reps) != ContrastiveTension(ContrastiveTension.Settings(negatives=1)).loss(reps)
 
 
 def test_one_sentence_has_no_second_one() -> None:
@@ -561,26 +457,6 @@ def test_rows_without_one_hard_negative_are_refused() -> None:
             objective.check(Context(objective, hard=hard, source="x.tsv", label="margin"))
 
 
-def test_the_loss_and_the_share_inside_the_margin() -> None:
-    random = torch.Generator().manual_seed(1)
-    anchor, positive = torch.randn(2, 5, 4, generator=random)
-    hard = torch.randn(5, 2, 4, generator=random)
-    reps = Representations.of(anchor, positive, hard)
-    losses = set()
-    for settings in ({}, {"margin": 0.2}, {"distance": "cosine"}, {"distance": "manhattan"}):
-        term = Triplet(Triplet.Settings.model_validate(settings))
-        expected = triplet(anchor, positive, hard, margin=term.settings.margin, distance=term.settings.distance)
-        torch.testing.assert_close(term.loss(reps), expected)
-        losses.add(round(float(expected), 6))
-        rows = [
-            float(triplet(anchor[i : i + 1], positive[i : i + 1], hard[i : i + 1, h : h + 1],
-                          margin=term.settings.margin, distance=term.settings.distance)) > 0
-            for i in range(5) for h in range(2)
-        ]  # fmt: skip
-        assert float(term.diagnose(reps)["triplets_inside"]) == pytest.approx(sum(rows) / 10)
-    assert len(losses) == 4, "every setting changes the loss"
-
-
 def test_data_without_hard_negatives_is_refused(tiny_folder: Path) -> None:
     pairs = open_texts([("A cat.", "A kitten."), ("Rain.", "A train.")])
     job = TrainJob(text=pairs, recipe="triplet", model=str(tiny_folder), settings=("data.max_length=32",), dev=None)
@@ -610,19 +486,6 @@ def test_the_first_weights_follow_from_the_seed(encoder: SentenceEncoder) -> Non
     wide = classifying(encoder, features=["vectors", "difference", "product"]).classifier
     assert wide is not None
     assert wide.in_features == 4 * encoder.training_dimension
-
-
-def test_the_loss_and_the_accuracy(encoder: SentenceEncoder) -> None:
-    term = classifying(encoder)
-    assert term.classifier is not None
-    first, second = torch.randn(2, 6, encoder.training_dimension, generator=torch.Generator().manual_seed(2))
-    classes = torch.tensor([0, 1, 2, 2, 1, 0])
-    reps = replace(Representations.of(first, second), answers={Classes(): classes})
-    features = pair_features(first, second, ["vectors", "difference"])
-    expected = pair_softmax(features, classes, term.classifier.weight, term.classifier.bias)
-    torch.testing.assert_close(term.loss(reps), expected)
-    right = sum(int(term.classifier(row).argmax() == label) for row, label in zip(features, classes, strict=True))
-    assert float(term.diagnose(reps)["softmax_accuracy"]) == pytest.approx(right / 6)
 
 
 def test_what_is_refused(encoder: SentenceEncoder) -> None:
@@ -655,19 +518,6 @@ def test_it_is_trained_checkpointed_and_left_out_of_the_saved_encoder(
     assert not any("classifier" in name for name in load_file(tmp_path / "run" / "model.safetensors"))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(0 <= line["softmax_accuracy"] <= 1 for line in lines if "loss" in line)
-
-
-def test_term_is_the_loss_of_views_and_negations() -> None:
-    generator = torch.Generator().manual_seed(0)
-    a, p, n = (torch.randn(6, 4, generator=generator) for _ in range(3))
-    values = set()
-    for alpha, beta in ((0.1, 0.3), (0.2, 0.3), (0.1, 0.6)):
-        term = BidirectionalMargin(BidirectionalMargin.Settings(alpha=alpha, beta=beta))
-        reps = Representations(a, p, a[:, None][:, :0], torch.zeros(6, 2), {term.request: n})
-        loss = term.loss(reps)
-        assert torch.equal(loss, bidirectional_margin(a, p, n, alpha=alpha, beta=beta))
-        values.add(float(loss))
-    assert len(values) == 3
 
 
 def test_margins_in_the_wrong_order_are_refused() -> None:

@@ -30,7 +30,6 @@ from opencse.objective.views.base import (
 from opencse.objective.views.substitution import MlmSubstitute, Synonym
 from opencse.objective.views.words import (
     Crop,
-    DeleteOneWord,
     DeleteWords,
     InsertMask,
     InsertStopwords,
@@ -42,7 +41,6 @@ from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer
-from opencse.text.words import find_words
 
 KINDS: list[dict[str, Any]] = [
     {"kind": "repeat_subwords", "rate": 0.9},
@@ -168,36 +166,6 @@ def test_no_positive_is_longer_than_the_encoder_reads(
     assert max(len(ids) for seed in range(20) for ids in changed(view, texts, seed)) <= 13
 
 
-@every_view
-def test_the_generator_alone_decides(settings: dict[str, Any], begun: Begin, encoder: SentenceEncoder) -> None:
-    texts = encoder.tokenizer.encode_words(SENTENCES, None)
-    before = [text.ids.tolist() for text in texts]
-    one, other = begun(settings), begun(settings)
-    state = torch.get_rng_state()
-    first = [drawn(one, texts, seed) for seed in (1, 2, 3)]
-    np.random.seed(9)  # noqa: NPY002 - the global state must not matter
-    assert [drawn(other, texts, seed) for seed in (3, 2, 1)] == first[::-1]
-    assert (first[0] != first[1]) == (settings.get("redraw") != "once")
-    assert torch.equal(torch.get_rng_state(), state)
-    assert [text.ids.tolist() for text in texts] == before  # the anchors' own ids are not written to
-
-
-@every_view
-@pytest.mark.parametrize("columns", [2, 3])
-def test_pairs_are_refused(
-    settings: dict[str, Any], columns: int, encoder: SentenceEncoder, wordnet: Path, tmp_path: Path
-) -> None:
-    text = tmp_path / "pairs.tsv"
-    header = "\t".join(["anchor", "positive", "negative"][:columns])
-    text.write_text(header + "\n" + "\t".join(["a man", "a dog", "a cat"][:columns]) + "\n")
-    corpus = tokenise(Source(str(text)), encoder.tokenizer, 32, words=True)
-    with pytest.raises(UserError) as caught:
-        objective(settings, wordnet).view.examples(corpus, np.random.default_rng(0))
-    message = str(caught.value)
-    assert f": the {settings['kind']} view reads one text per row, not {columns}; name one column" in message
-    assert "\n" not in message
-
-
 DRAWS = 10_000
 CLS, SEP = 1, 2
 
@@ -294,15 +262,6 @@ def test_a_repeated_word_occurs_twice_with_all_its_ids(sizes: list[int], rate: f
         expected += list(range(at, at + size)) * (2 if word in chosen else 1)
         at += size
     assert made.tolist() == [*expected, SEP]
-
-
-@pytest.mark.parametrize("cls", [RepeatSubwords, RepeatWords])
-def test_the_room_is_shared_by_as_many_as_fit(cls: type[RepeatSubwords] | type[RepeatWords]) -> None:
-    sentence = text([2] * 10)
-    gains = Counter(
-        len(ids) - 22 for ids in view(cls, room=27, rate=1.0).positives([sentence] * 500, np.random.default_rng(0))
-    )
-    assert set(gains) == ({0, 1, 2, 3, 4, 5} if cls is RepeatSubwords else {0, 2, 4})
 
 
 @pytest.mark.parametrize("cls", [RepeatSubwords, RepeatWords])
@@ -420,25 +379,6 @@ def test_a_stop_word_the_tokenizer_does_not_know_is_refused(encoder: SentenceEnc
     assert "\n" not in str(caught.value)
 
 
-def test_byte_level_stop_words_carry_their_space(byte_level: Tokenizer, tiny_folder: Path) -> None:
-    """Inside a sentence a word of such a tokenizer begins with its space."""
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    encoder.tokenizer = byte_level
-    view = InsertStopwords(InsertStopwords.Settings(rate=1.0, words=("the",)))
-    view.begin(encoder, batch_size=4, seed=0)
-    text = byte_level.encode_words(["a dog runs"], None)[0]
-    expected = {"a dog runs", "a the dog runs", "a dog the runs", "a dog runs the", "a the dog the runs"}
-    seen = set()
-    for ids in view.positives([text] * 200, np.random.default_rng(0)):
-        made = str(byte_level.hf.decode(ids[1:-1]))
-        again = byte_level.encode([made], None)[0]
-        assert again.tolist() == ids.tolist()  # as if the longer text had been tokenised
-        seen.add(made)
-    assert expected < seen, sorted(seen)
-    assert text.words is not None
-    assert len(find_words(text.words)) == 3
-
-
 def kept(view: ChangesTokens, sizes: list[int], seed: int) -> list[int]:
     """The words that are left; each must be whole, in order, between the special tokens."""
     sentence = text(sizes)
@@ -468,33 +408,6 @@ def test_a_crop_is_a_run_of_words(sizes: list[int], rate: float, seed: int) -> N
 def test_a_share_of_the_words_is_deleted(sizes: list[int], rate: float, seed: int) -> None:
     n = len(sizes)
     assert len(kept(DeleteWords(DeleteWords.Settings(rate=rate)), sizes, seed)) == max(1, n - round(rate * n))
-
-
-@given(some_words, st.integers(0, 999))
-@examples(100)
-def test_one_word_is_deleted(sizes: list[int], seed: int) -> None:
-    left = kept(DeleteOneWord(DeleteOneWord.Settings()), sizes, seed)
-    assert len(left) == max(1, len(sizes) - 1)
-
-
-@pytest.mark.parametrize("view", [DeleteWords(DeleteWords.Settings(rate=0.3)), DeleteOneWord(DeleteOneWord.Settings())])
-def test_every_word_is_as_likely_to_be_deleted(view: ChangesTokens) -> None:
-    sentence = text([1] * 8)
-    made = view.positives([sentence] * 4_000, np.random.default_rng(0))
-    gone = [tuple(sorted(set(range(10, 18)) - set(ids.tolist()))) for ids in made]
-    size = 1 if isinstance(view, DeleteOneWord) else 2
-    assert {len(words) for words in gone} == {size}
-    counts = Counter(word for words in gone for word in words)
-    assert sorted(counts) == list(range(10, 18))
-    assert chisquare([counts[word] for word in range(10, 18)]).pvalue > 1e-3
-    assert len(set(gone)) == (8 if size == 1 else 28)
-
-
-def test_each_word_is_left_out_at_the_rate() -> None:
-    view = DeleteWords(DeleteWords.Settings(rate=0.6, draw="each"))
-    counts = [len(kept(view, [1] * 30, seed)) for seed in range(300)]
-    assert abs(np.mean(counts) - 12) < 0.5
-    assert np.std(counts) > 2, "an exact share would have no spread"
 
 
 @pytest.mark.parametrize("sides", ["positives", "anchors", "both"])
@@ -611,15 +524,6 @@ def test_a_missing_wordnet_is_reported_at_the_start(encoder: SentenceEncoder, tm
         view.begin(encoder, batch_size=4, seed=0)
 
 
-def test_wordnet_is_read_from_the_folder(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    for part in ("noun", "verb", "adj", "adv"):
-        (tmp_path / f"data.{part}").write_text("1 05 n 02 dog 0 hound 0 000 | .\n" if part == "noun" else "")
-    view = Synonym(Synonym.Settings(wordnet=str(tmp_path)))
-    view.begin(encoder, batch_size=4, seed=0)
-    assert set(made_of(view, "a dog", encoder.tokenizer)) == {spelt_ids(encoder.tokenizer, "a hound")}
-    assert (Synonym.Settings().count, Synonym.Settings().wordnet) == (1, "/usr/share/wordnet")
-
-
 @pytest.fixture
 def guessing(encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
     """The tiny model with guesses that are far from uniform."""
@@ -708,20 +612,6 @@ def test_a_sample_follows_the_softmax(guessing: SentenceEncoder) -> None:
     rest = draws - sum(observed)
     assert chisquare([*observed, rest], [*expected[common], draws - expected[common].sum()]).pvalue > 1e-3
     assert not set(counts) & {0, 1, 2, 3, 4}
-
-
-def test_ids_beyond_the_vocabulary_are_never_put_in(guessing: SentenceEncoder, texts: list[TokenisedText]) -> None:
-    """An embedding table is often rounded up."""
-    size = guessing.tokenizer.vocabulary_size
-    guessing.backbone.resize_token_embeddings(size + 11)
-    assert guessing.lm_head is not None
-    words = guessing.backbone.get_input_embeddings()
-    decoder = guessing.lm_head.lm.get_output_embeddings()
-    decoder.weight = words.weight
-    decoder.bias = torch.nn.Parameter(torch.cat([decoder.bias.detach(), torch.full((11,), 90.0)]))
-    for pick in ("sample", "best"):
-        made = substituting(guessing, rate=1.0, pick=pick).positives(texts, np.random.default_rng(0))
-        assert max(int(ids.max()) for ids in made) < size
 
 
 def test_what_it_cannot_work_without(tiny_folder: Path) -> None:

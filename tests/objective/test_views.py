@@ -31,7 +31,6 @@ from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import SentenceView
 from opencse.objective.views.plain import Dropout, NextSentence, Pair
 from opencse.objective.views.spans import DrawnTexts, DrawsTexts
-from opencse.objective.views.templates import Templates
 from opencse.settings import PartSettings
 from opencse.text import sample
 from opencse.text.corpus import Corpus, tokenise
@@ -193,24 +192,6 @@ def test_one_of_the_next_three_is_drawn_uniformly_from_those_left() -> None:
     assert sum(counts[anchor][anchor + 1] for anchor in counts) < 0.8 * draws * len(left)  # window 1 would give all
 
 
-@pytest.mark.parametrize("window", [1, 3])
-@pytest.mark.parametrize("documents", [[0], [0, 1], [0, 1, 2, 3, 4]], ids=str)
-def test_text_without_following_sentences_is_refused(documents: list[int], window: int) -> None:
-    view = build_part(NextSentence.Settings.model_validate({"window": window}))
-    with pytest.raises(UserError) as caught:
-        view.examples(corpus_of(documents), np.random.default_rng(0))
-    assert str(caught.value).startswith("toy.txt: no two sentences follow one another in a document; ")
-
-
-def test_blank_lines_of_a_file_end_documents(tiny_folder: Path, tmp_path: Path) -> None:
-    text = tmp_path / "running.txt"
-    text.write_text("\na dog runs\na cat sleeps\n\n\na man sings\n\nit rains\nit snows\nit is dry\n\n")
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    made = tokenise(Source(str(text)), encoder.tokenizer, 16)
-    examples = build_part(NextSentence.Settings()).examples(made, np.random.default_rng(0))
-    assert examples[:, :, 0].tolist() == [[0, 1], [3, 4], [4, 5]]
-
-
 def test_shuffled_lines_are_a_doubt(tmp_path: Path, encoder: SentenceEncoder) -> None:
     view = NextSentence(NextSentence.Settings())
     lines = filled(sample.TRAIN)
@@ -221,12 +202,6 @@ def test_shuffled_lines_are_a_doubt(tmp_path: Path, encoder: SentenceEncoder) ->
         doubts = view.doubts(tokenise(Source(str(file)), encoder.tokenizer, 32))
         assert len(doubts) == doubted
         assert all(f"{file}: the lines seem to be shuffled" in doubt for doubt in doubts)
-
-
-@pytest.mark.parametrize("width", [2, 3])
-def test_a_pair_is_a_row_with_its_columns(width: int) -> None:
-    made = build_part(Pair.Settings()).examples(corpus_of([0] * 3, width), np.random.default_rng(0))
-    assert made.tolist() == [[[row, column] for column in range(width)] for row in range(3)]
 
 
 def test_the_pair_view_refuses_sentences() -> None:
@@ -277,8 +252,3 @@ def test_a_view_may_merge_positives_in_its_own_way(tiny_encoder: SentenceEncoder
     vectors = encoder(step.tokens).vectors
     torch.testing.assert_close(reps.anchor, vectors[:2])
     torch.testing.assert_close(reps.positive, torch.maximum(vectors[2:4], vectors[4:]))
-
-
-def test_a_template_without_slot_is_refused() -> None:
-    with pytest.raises(ValueError, match="slots"):
-        Templates.Settings(positive="no slot")
