@@ -19,6 +19,12 @@ OF_A_MODEL = "of a model"
 ModelLocation = Annotated[Location, OF_A_MODEL]
 """The location of a model that a part reads and that does not begin a run: a teacher, a generator."""
 
+AboveZero = Annotated[float, Field(gt=0)]
+FromZero = Annotated[float, Field(ge=0)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Rate = Annotated[float, Field(ge=0, lt=1)]
+Cosine = Annotated[float, Field(ge=-1, le=1)]
+
 
 class Settings(BaseModel):
     """Immutable, strict about unknown keys; every part's settings derive from it.

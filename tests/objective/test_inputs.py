@@ -217,52 +217,33 @@ def draw(tokens: Tokens, tokenizer: Tokenizer, rate: float, seed: int = 0) -> tu
 
 def test_special_and_padding_tokens_are_never_masked(tokenizer: Tokenizer, sentences: list[str]) -> None:
     tokens = padded(tokenizer, [*sentences[:10], "a", "a man"])
-    ids = tokens.input_ids
-    ids[0, 2], ids[1, 3] = tokenizer.hf.unk_token_id, tokenizer.hf.mask_token_id
-    before = ids.clone()
-    special = torch.isin(ids, torch.tensor(tokenizer.hf.all_special_ids))
-    assert (special & (tokens.attention_mask == 1)).sum() == 2 * 12 + 2
-    assert (tokens.attention_mask == 0).any()
+    tokens.input_ids[0, 2], tokens.input_ids[1, 3] = tokenizer.hf.unk_token_id, tokenizer.hf.mask_token_id
+    before = tokens.input_ids.clone()
+    special = torch.isin(before, torch.tensor(tokenizer.hf.all_special_ids))
     for seed in range(50):
         masked, labels = draw(tokens, tokenizer, 0.9, seed)
         assert not (masked.positions & special).any()
-        assert torch.equal(masked.tokens.input_ids[special], before[special])
-        assert torch.equal(masked.tokens.attention_mask, tokens.attention_mask)
         assert torch.equal(labels, before[masked.positions])
         assert torch.equal(masked.tokens.input_ids[~masked.positions], before[~masked.positions])
-        assert masked.positions.sum() > 0.5 * (~special).sum()
     assert torch.equal(tokens.input_ids, before)  # a copy was masked
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.4])
-def test_rate_and_fates_over_many_draws(tokenizer: Tokenizer, sentences: list[str], rate: float) -> None:
-    tokens = padded(tokenizer, sentences[:100])
-    special = torch.tensor(tokenizer.hf.all_special_ids)
-    usable = ~torch.isin(tokens.input_ids, special)
-    draws, fates, random_ids = 120, torch.zeros(3), []
-    frequency = torch.zeros(tokens.input_ids.shape)
-    for seed in range(draws):
+def test_rate_and_fates_over_many_draws(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    tokens, rate = padded(tokenizer, sentences[:100]), 0.15
+    usable = ~torch.isin(tokens.input_ids, torch.tensor(tokenizer.hf.all_special_ids))
+    fates, frequency, random_ids = torch.zeros(3), torch.zeros(tokens.input_ids.shape), []
+    for seed in range(120):
         masked, labels = draw(tokens, tokenizer, rate, seed)
         new = masked.tokens.input_ids[masked.positions]
         to_mask, kept = new == tokenizer.hf.mask_token_id, new == labels
         fates += torch.stack([to_mask.sum(), (~to_mask & ~kept).sum(), kept.sum()])
         random_ids.append(new[~to_mask & ~kept])
         frequency += masked.positions
-    chosen = int(fates.sum())
-    trials = draws * int(usable.sum())
-    assert trials > 50_000
-    assert chosen / trials == pytest.approx(rate, abs=5 * math.sqrt(rate * (1 - rate) / trials))
-    for count, share in zip(fates.tolist(), (0.8, 0.1, 0.1), strict=True):
-        # A random id is the old one once in some 800 draws.
-        assert count / chosen == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / chosen) + 0.1 / 500)
+    shares = frequency[usable] / 120
+    assert float(shares.mean()) == pytest.approx(rate, abs=0.005)
+    assert (shares - rate).abs().max() < 6 * math.sqrt(rate * (1 - rate) / 120), "every place is as likely as any other"
+    assert (fates / fates.sum()).tolist() == pytest.approx([0.8, 0.1, 0.1], abs=0.01)
     every = torch.cat(random_ids)
-    assert not torch.isin(every, special).any()
-    ordinary = tokenizer.vocabulary_size - len(special)
     counts = torch.bincount(every, minlength=tokenizer.vocabulary_size)
-    assert (counts > 0).sum() > 0.6 * ordinary
-    assert counts.max() < 6 * len(every) / ordinary + 10  # no id is favoured
-    # Every position is as likely as any other.
-    shares = frequency[usable] / draws
-    spread = 6 * math.sqrt(rate * (1 - rate) / draws)
-    assert shares.min() > rate - spread
-    assert shares.max() < rate + spread
+    assert not counts[tokenizer.hf.all_special_ids].any()
+    assert counts.max() < 6 * len(every) / tokenizer.vocabulary_size + 10, "no id is favoured"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor
 
 from helpers import Heard, Stopped
 from opencse.adapting.selection import DevScore, Selector
@@ -18,13 +15,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
-from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.losses import masked_lm
-from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings, SavedEncoder
-from opencse.objective.vectors.requests import Clean, Layer, LmHead, Masked
-from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.objective.vectors.requests import Clean, Layer, Masked
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.progress import Silent
 from opencse.recipes.recipe import Recipe
 from opencse.runs.job import TrainJob
@@ -122,121 +117,6 @@ def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     assert outcome.total.item() == pytest.approx(sum(loss.item() for loss in outcome.losses.values()), rel=1e-6)
 
 
-STEPS = 7
-SETTINGS = (
-    f"training.max_steps={STEPS}",
-    "training.batch_size=8",
-    "training.log_every=3",
-    "training.checkpoint_every=2",
-    "training.learning_rate=1e-3",
-    "training.seed=11",
-    "training.precision=float32",
-    'encoder.head.kind="mlp"',
-)
-
-
-SPY = f"objective.negatives.0.kind={__name__}:Spy"
-
-
-@dataclass
-class Notes:
-    """What a spy has seen."""
-
-    events: list[str] = field(default_factory=list)
-    moved: list[bool] = field(default_factory=list)
-
-
-class Spy(InBatch):
-    """In-batch negatives that watch when they are called, and count their steps in a buffer made at the start."""
-
-    class Settings(InBatch.Settings):
-        """Those of in-batch negatives, under a kind of its own."""
-
-        kind: Literal["spy"] = "spy"  # type: ignore[assignment]
-
-    notes: ClassVar[Notes]
-    wants_head: ClassVar[bool] = False
-
-    def __init__(self, settings: InBatch.Settings) -> None:
-        super().__init__(settings)
-        self.encoder: list[SentenceEncoder] = []  # in a list, so that it is no module of the part
-        self.forward_weights: list[Tensor] = []
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        return super().reads | ({LmHead()} if self.wants_head else set())
-
-    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        head = encoder.projection is not None
-        self.notes.events.append(f"begin {batch_size} {seed} {head} {encoder.lm_head is not None}")
-        self.encoder.append(encoder)
-        self.register_buffer("steps_seen", torch.zeros((), dtype=torch.int64))
-
-    def weights(self) -> list[Tensor]:
-        return [p.detach().clone() for p in self.encoder[0].parameters()]
-
-    def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
-        self.notes.events.append("forward")
-        assert reps.anchor.requires_grad
-        before, self.forward_weights = self.forward_weights, self.weights()
-        if before:
-            pairs = zip(before, self.forward_weights, strict=True)
-            self.notes.moved.append(any(not torch.equal(a, b) for a, b in pairs))
-        return super().columns(reps, scoring)
-
-    def after_backward(
-        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
-    ) -> None:
-        self.notes.events.append("after_backward")
-        assert encoder is self.encoder[0]
-        assert not torch.is_grad_enabled()
-        for given, made in zip(inputs, reps, strict=True):
-            assert not any(t.requires_grad for t in (made.anchor, made.positive, made.hard))
-            assert torch.equal(given.keys, made.keys)
-            assert len(given.tokens) == 2 * len(made.anchor)
-        gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
-        assert max(float(g.abs().max()) for g in gradients) > 0
-        for then, now in zip(self.forward_weights, encoder.parameters(), strict=True):
-            assert torch.equal(then, now), "the weights are those of the forward"
-        self.get_buffer("steps_seen").add_(1)
-
-    def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        self.notes.events.append("diagnose")
-        assert not torch.is_grad_enabled()
-        assert not reps.anchor.requires_grad
-        return {"seen": self.get_buffer("steps_seen").float(), "width": torch.tensor(float(reps.anchor.shape[1]))}
-
-
-@pytest.fixture
-def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    """What the spy sees; `job` puts it in the place of the in-batch negatives."""
-    made = Notes()
-    monkeypatch.setattr(Spy, "notes", made, raising=False)
-    return made
-
-
-def job(model: Path, *settings: str) -> TrainJob:
-    return TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, SPY, *settings), dev=None)
-
-
-def metrics(folder: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.slow
-def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
-    job(tiny_folder).run(tmp_path / "run")
-    expected = ["begin 8 11 True False"]
-    for step in range(1, STEPS + 1):
-        expected += ["forward", "after_backward", *(["diagnose"] if step in (1, 3, 6, 7) else [])]
-    assert notes.events == expected
-    assert notes.moved == [True] * (STEPS - 1), "every step moves the weights, so a late call would be seen"
-    lines = metrics(tmp_path / "run")
-    assert [(line["step"], line["seen"], line["width"]) for line in lines] == [
-        (step, float(step), 32.0) for step in (1, 3, 6, 7)
-    ]
-
-
 N = 4
 DUAL = (
     "objective.dual_encoder=true",
@@ -265,10 +145,6 @@ def begun(encoder: SentenceEncoder, **data: Any) -> tuple[Objective, SentenceEnc
     objective.begin(encoder, batch_size=N, seed=1)
     assert objective.second is not None
     return objective, objective.second
-
-
-def weights(encoder: SentenceEncoder) -> dict[str, Tensor]:
-    return {name: tensor for name, tensor in encoder.state_dict().items() if not name.startswith("lm_head")}
 
 
 def triples(encoder: SentenceEncoder, texts: list[str]) -> StepInputs:
@@ -302,11 +178,6 @@ def test_anchors_go_through_the_first_and_the_rest_through_the_second(
     objective.reads = reads | {Clean()}
     clean = objective.represent(encoder, inputs)[Clean()]
     assert torch.allclose(clean, first.sentence[:N], atol=1e-6)
-
-
-def moved(encoder: SentenceEncoder) -> bool:
-    """Whether any weight of it has a gradient."""
-    return any(p.grad is not None and bool(p.grad.any()) for p in encoder.parameters())
 
 
 def test_which_of_the_two_may_be_saved(encoder: SentenceEncoder) -> None:

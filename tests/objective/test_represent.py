@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
-from opencse.objective.inputs import InputBuilder
 from opencse.objective.negatives.derived import RewrittenTexts
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.terms.base import Term
 from opencse.objective.terms.pairs import BidirectionalMargin
 from opencse.objective.terms.start import SharedWeights
 from opencse.objective.terms.tokens import MaskedLM
 from opencse.objective.vectors.represent import represent
-from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Means, Sentences
-from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
+from opencse.objective.vectors.requests import HardNegatives, Layer, LmHead, Sentences
+from opencse.objective.vectors.step import Request, StepInputs
 from opencse.objective.views.plain import Dropout
 from opencse.objective.views.templates import Templates
-from opencse.settings import PartSettings
-from opencse.text.corpus import tokenise
-from opencse.text.readers import Source
 from opencse.text.template import Frame, Template
-from opencse.text.tokenizer import Tokenizer, Tokens
+from opencse.text.tokenizer import Tokens
 
 N = 4
 
@@ -70,8 +61,6 @@ def test_rows_are_anchors_positives_then_each_hard_negative(
         assert torch.allclose(reps.hard[:, h], own[(2 + h) * N : (3 + h) * N], atol=1e-5)
     assert torch.equal(reps.keys, inputs.keys)
     assert {request for request, answer in reps.answers.items() if answer is not None} == set()
-    with pytest.raises(RuntimeError, match=r"no part of the objective reads Layer\(number=1\)"):
-        reps[Layer(1)]
 
 
 @pytest.mark.parametrize(
@@ -230,96 +219,6 @@ def test_a_template_without_the_mask_that_is_pooled_is_refused(templated: Senten
     objective = Objective(Templates(Templates.Settings(positive="{text} is here")), negatives=[InBatch()])
     with pytest.raises(UserError, match="has no mask after the slot"):
         objective.check(Context(objective, encoder=templated))
-
-
-@dataclass(frozen=True)
-class Shuffled(Request[Tensor]):
-    """(2N, d): the views' vectors with the tokens inside each text in a random order, one draw a step.
-
-    Uses everything a request may: texts made beforehand, rows of the one forward, the encoder and the data to refuse.
-    """
-
-    seed: int = 0
-
-    def check(self, context: Context) -> None:
-        if context.objective.dual_encoder:
-            raise UserError("shuffled texts go with one encoder")
-        if context.encoder is not None and context.encoder.max_length < 5:
-            raise UserError(f"{context.model}: nothing to shuffle")
-
-    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Tokens:
-        ids = tokens.input_ids.clone()
-        for row, length in zip(ids, tokens.attention_mask.sum(dim=1).tolist(), strict=True):
-            row[1 : length - 1] = row[1 : length - 1][torch.from_numpy(random.permutation(length - 2))]
-        return Tokens(ids, tokens.attention_mask)
-
-    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
-        rows: Tokens = forward.inputs.prepared[self]
-        start = len(forward.inputs.tokens) + sum(map(len, forward.more))
-        forward.more.append(rows)
-        return lambda encoded: encoded.vectors[start : start + len(rows)]
-
-
-class OrderLoss(Term):
-    """Pushes a sentence from itself in another order."""
-
-    class Settings(PartSettings):
-        """Its weight."""
-
-        kind: Literal["order"] = "order"
-        weight: float = 0.5
-
-    settings: Settings
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        return {Sentences(), Shuffled()}
-
-    def loss(self, reps: Representations) -> Tensor:
-        views = torch.cat([reps.anchor, reps.positive])
-        return torch.cosine_similarity(views, reps[Shuffled()], dim=1).mean()
-
-
-def built(encoder: SentenceEncoder, objective: Objective, folder: Path, texts: list[str], step: int = 0) -> StepInputs:
-    path = folder / "text.txt"
-    path.write_text("\n".join(texts))
-    corpus = tokenise(Source(str(path)), encoder.tokenizer, 24)
-    return InputBuilder(corpus, encoder.tokenizer, objective, 1).build(np.arange(N), step)
-
-
-def test_its_rows_go_through_the_one_forward_with_all_others(
-    encoder: SentenceEncoder, sentences: list[str], tmp_path: Path
-) -> None:
-    objective = Objective(Dropout(), negatives=[InBatch()], terms=[OrderLoss()])
-    assert objective.reads == {Sentences(), Shuffled()}
-    inputs = built(encoder, objective, tmp_path, sentences[:N])
-    made: Tokens = inputs.prepared[Shuffled()]
-    before, after = (t.input_ids.sort(dim=1).values for t in (inputs.tokens, made))
-    assert torch.equal(before, after), "the same tokens"
-    assert not (made.input_ids == inputs.tokens.input_ids).all(dim=1).any(), "in another order"
-    rows: list[int] = []
-    encoder.backbone.register_forward_pre_hook(
-        lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
-    reads: set[Request[Any]] = {*objective.reads, Layer(1), Means(2), Clean()}
-    with torch.no_grad():
-        reps = represent(encoder, inputs, reads)
-        alone = represent(encoder, inputs, {Sentences()})
-        expected = encoder(made).sentence
-    assert rows == [
-        2 * N + 2 * N + 4 * N,
-        N,
-        2 * N,
-        2 * N,
-    ], "one forward, and the clean one that cannot share it"
-    assert reps.answers.keys() == reads
-    torch.testing.assert_close(reps[Shuffled()], expected, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(reps.anchor, alone.anchor, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(reps[Means(2)][0], alone.anchor, atol=1e-5, rtol=1e-4)
-    assert reps[Layer(1)].shape == (2 * N, 32)
-    assert (reps[Shuffled()] - torch.cat([reps.anchor, reps.positive])).abs().amax(dim=1).min() > 1e-3
-    with pytest.raises(RuntimeError, match=r"no part of the objective reads Shuffled\(seed=1\)"):
-        reps[Shuffled(seed=1)]
 
 
 def test_the_gradients_of_processes_add_up_to_that_of_one() -> None:

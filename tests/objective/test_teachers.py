@@ -206,21 +206,24 @@ def test_the_weighted_mean_of_cosines() -> None:
     random = torch.Generator().manual_seed(0)
     settings = [WeightedTeacherSettings(weight=1.0), WeightedTeacherSettings(pooling=Pooling.CLS, weight=3.0)]
     panel = Panel(settings, "test", "views")
-    first, second = (
-        TaughtVectors(
-            torch.randn(N, size, generator=random), torch.randn(N, size, generator=random), torch.zeros(N, 0, size)
-        )
-        for size in (3, 5)
-    )
+    taught = [
+        TaughtVectors(*torch.randn(2, N, size, generator=random).unbind(), torch.zeros(N, 0, size)) for size in (3, 5)
+    ]
     reps = replace(
-        Representations.of(torch.eye(N), torch.eye(N)), answers=dict(zip(panel.requests, (first, second), strict=True))
+        Representations.of(torch.eye(N), torch.eye(N)), answers=dict(zip(panel.requests, taught, strict=True))
     )
-    cosines = panel.cosines(reps, "anchor", "positive")
-    for i in range(N):
-        for j in range(N):
-            a, b = (torch.cosine_similarity(one.anchor[i], one.positive[j], dim=0) for one in (first, second))
-            torch.testing.assert_close(cosines[i, j], 0.25 * a + 0.75 * b)
-    assert not torch.allclose(cosines, panel.cosines(reps, "anchor", "anchor"))
+    first, second = (every_cosine(one.anchor, one.positive) for one in taught)
+    torch.testing.assert_close(panel.cosines(reps, "anchor", "positive"), 0.25 * first + 0.75 * second)
+
+
+def every_cosine(left: Tensor, right: Tensor) -> Tensor:
+    return torch.cosine_similarity(left.unsqueeze(1), right.unsqueeze(0), dim=2)
+
+
+def same_with_gradients(ours: Tensor, theirs: Tensor, leaves: list[Tensor]) -> None:
+    torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10, check_dtype=False)
+    gradients = [torch.autograd.grad(loss, leaves, retain_graph=True) for loss in (ours, theirs)]
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
 
 
 G, D, T, TAU = 8, 5, 6, 0.3
@@ -249,10 +252,6 @@ def losses(objective: Objective, reps: Representations, taught: TaughtVectors) -
     assert requests
     loss: Tensor = objective(replace(reps, answers=dict.fromkeys(requests, taught))).losses["contrast"]
     return loss
-
-
-def leaves(reps: Representations) -> list[Tensor]:
-    return [reps.anchor, reps.positive, reps.hard]
 
 
 @pytest.mark.parametrize("strategy", ["absolute", "relative"])
@@ -291,11 +290,7 @@ def test_the_loss_of_sentence_transformers(strategy: str, margin: float, hard: b
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gist_embed, "embed_columns", lambda model, features: list(model))
         expected = theirs.forward([{}] * len(columns), torch.zeros(G))
-    torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-10)
-    made_of = leaves(reps)[: len(columns)]
-    ours = torch.autograd.grad(loss, made_of)
-    for one, other in zip(ours, torch.autograd.grad(expected, made_of), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    same_with_gradients(loss, expected, [reps.anchor, reps.positive, reps.hard][: len(columns)])
 
 
 @pytest.mark.parametrize("guide", [{"strategy": "fixed", "margin": 0.1}, {"limit": 0.5}])
@@ -335,12 +330,13 @@ def taught_step(made: Distill, n: int = E) -> Representations:
 
 
 def cosines(left: Tensor, right: Tensor, own: bool) -> Tensor:
-    rows = [[torch.cosine_similarity(left[i], right[j], dim=0) for j in range(E) if own or j != i] for i in range(E)]
-    return torch.stack([torch.stack(row) for row in rows])
+    square = every_cosine(left, right)
+    return square if own else square[~torch.eye(E, dtype=torch.bool)].reshape(E, E - 1)
 
 
-@pytest.mark.parametrize("loss", ["list_net", "list_mle"])
-@pytest.mark.parametrize(("of", "own"), [("anchors", False), ("views", False), ("views", True)])
+@pytest.mark.parametrize(
+    ("loss", "of", "own"), [("list_net", "anchors", False), ("list_net", "views", True), ("list_mle", "views", False)]
+)
 def test_the_compared_similarities(loss: str, of: str, own: bool) -> None:
     made = term(loss=loss, of=of, own=own, student_temperature=0.3, teacher_temperature=0.2)
     reps = taught_step(made)
@@ -352,10 +348,7 @@ def test_the_compared_similarities(loss: str, of: str, own: bool) -> None:
         if loss == "list_net"
         else list_mle(student, teacher, student_temperature=0.3)
     )
-    ours = made.loss(reps)
-    torch.testing.assert_close(ours, wanted, rtol=1e-10, atol=1e-10)
-    gradients = [torch.autograd.grad(one, reps.anchor)[0] for one in (ours, wanted)]
-    torch.testing.assert_close(gradients[0], gradients[1], rtol=1e-10, atol=1e-10)
+    same_with_gradients(made.loss(reps), wanted, [reps.anchor])
 
 
 @pytest.mark.parametrize("width", [2, 3, 5])
@@ -398,51 +391,39 @@ def near(encoder: SentenceEncoder, **data: Any) -> NearStart:
     return made
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-@pytest.mark.parametrize("distance", ["cosine", "mse"])
+@pytest.mark.parametrize(("distance", "normalised"), [("cosine", False), ("mse", False), ("mse", True)])
 def test_the_distance_of_vectors_by_loops(encoder: SentenceEncoder, distance: str, normalised: bool) -> None:
     encoder.normalize = normalised
     made = near(encoder, vectors=0.5, distance=distance)
     random = torch.Generator().manual_seed(0)
-    a, b, c, d = (torch.randn(N, D, generator=random, dtype=torch.float64).requires_grad_() for _ in range(4))
-    taught = TaughtVectors(c.detach(), d.detach(), c.detach().unsqueeze(1)[:, :0])
-    reps = replace(Representations.of(a, b), answers={made.request: taught})
-    distances: list[Tensor] = []
-    for ours, start in (*zip(a, taught.anchor, strict=True), *zip(b, taught.positive, strict=True)):
-        vector = ours / (ours @ ours).sqrt() if normalised else ours
-        cosine = vector @ start / ((vector @ vector) * (start @ start)).sqrt()
-        distances.append(1 - cosine if distance == "cosine" else sum((vector - start) ** 2) / D)
-    wanted = 0.5 * sum(distances[1:], distances[0]) / (2 * N)
-    loss = made.loss(reps)
-    torch.testing.assert_close(loss, wanted, rtol=1e-10, atol=1e-10, check_dtype=False)
-    for one, other in zip(torch.autograd.grad(loss, (a, b)), torch.autograd.grad(wanted, (a, b)), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
-    assert float(made.diagnose(reps.detached())["start_distance"]) == pytest.approx(2 * float(wanted.detach()))
+    a, b, c, d = torch.randn(4, N, D, generator=random, dtype=torch.float64).unbind()
+    leaves = [a.requires_grad_(), b.requires_grad_()]
+    reps = replace(Representations.of(a, b), answers={made.request: TaughtVectors(c, d, c.unsqueeze(1)[:, :0])})
+    vectors, start = torch.cat([a, b]), torch.cat([c, d])
+    if normalised:
+        vectors = vectors / vectors.square().sum(dim=1, keepdim=True).sqrt()
+    squares = (vectors - start).square().mean(dim=1)
+    wanted = (1 - torch.cosine_similarity(vectors, start)) if distance == "cosine" else squares
+    same_with_gradients(made.loss(reps), 0.5 * wanted.mean(), leaves)
+    told = float(made.diagnose(reps.detached())["start_distance"])
+    assert told == pytest.approx(float(wanted.detach().mean()))
 
 
 def test_the_distance_of_weights(encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.double()
     made = near(encoder, vectors=0.0, weights=0.1)
-    inputs = StepInputs(
-        encoder.tokenizer.pad(encoder.tokenize(sentences[: 2 * N])),
-        N,
-        torch.arange(2 * N).reshape(N, 2),
-    )
-    reps = represent(encoder, inputs, made.reads)
-    assert float(made.loss(reps).detach()) == 0
+    inputs = StepInputs(tokens_of(encoder, sentences[: 2 * N]), N, torch.arange(2 * N).reshape(N, 2))
+    assert float(made.loss(represent(encoder, inputs, made.reads)).detach()) == 0
     before = {name: p.detach().clone() for name, p in encoder.backbone.named_parameters()}
     with torch.no_grad():
         for number, parameter in enumerate(encoder.backbone.parameters()):
             parameter.add_(0.01 * (number % 3))
     loss = made.loss(represent(encoder, inputs, made.reads))
-    wanted = 0.0
-    for name, parameter in encoder.backbone.named_parameters():
-        for now, then in zip(parameter.flatten().tolist(), before[name].flatten().tolist(), strict=True):
-            wanted += 0.1 * (now - then) ** 2
-    assert float(loss.detach()) == pytest.approx(wanted, rel=1e-10)
+    moved = {name: p.detach() - before[name] for name, p in encoder.backbone.named_parameters()}
+    assert float(loss.detach()) == pytest.approx(0.1 * sum(float(m.square().sum()) for m in moved.values()), rel=1e-10)
     loss.backward()  # type: ignore[no-untyped-call]
     for name, parameter in encoder.backbone.named_parameters():
-        torch.testing.assert_close(parameter.grad, 0.2 * (parameter.detach() - before[name]), rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(parameter.grad, 0.2 * moved[name], rtol=1e-10, atol=1e-10)
 
 
 def test_a_training_head_is_refused(encoder: SentenceEncoder) -> None:
@@ -482,7 +463,7 @@ def test_the_loss_by_loops(encoder: SentenceEncoder) -> None:
     reps = ranked_step(term, 9)
     corpus = torch.cat([one[term.request].anchor for one in earlier])[-12:]
     taught = reps[term.request].anchor
-    ranks = [[float(torch.cosine_similarity(text, other, dim=0)) for other in corpus] for text in taught]
+    ranks = every_cosine(taught, corpus)
     terms = []
     for i in range(R):
         for j in range(R):
@@ -491,14 +472,7 @@ def test_the_loss_by_loops(encoder: SentenceEncoder) -> None:
                 terms.append((torch.cosine_similarity(reps.anchor[i], reps.positive[j], dim=0) - rho) ** 2)
     assert 2 <= len(terms) < R * (R - 1)
     wanted = torch.stack(terms).mean()
-    loss = term.loss(reps)
-    torch.testing.assert_close(loss, wanted, rtol=1e-10, atol=1e-10)
-    for one, other in zip(
-        torch.autograd.grad(loss, (reps.anchor, reps.positive)),
-        torch.autograd.grad(wanted, (reps.anchor, reps.positive)),
-        strict=True,
-    ):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    same_with_gradients(term.loss(reps), wanted, [reps.anchor, reps.positive])
 
 
 @pytest.mark.parametrize(
@@ -512,13 +486,8 @@ def test_settings_that_contradict_each_other(data: dict[str, Any], words: str) -
 @pytest.mark.parametrize(("scaling", "function"), [("paper", jensen_shannon), ("reference", negative_entropy)])
 def test_rows_of_anchors_and_rows_of_positives(scaling: str, function: Any) -> None:
     random = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(R, W, generator=random, dtype=torch.float64).requires_grad_() for _ in range(2))
-    rows = [[torch.cosine_similarity(a[i], b[j], dim=0) / 0.2 for j in range(R)] for i in range(R)]
-    back = [[torch.cosine_similarity(b[i], a[j], dim=0) / 0.2 for j in range(R)] for i in range(R)]
-    first, second = (torch.stack([torch.stack(row) for row in some]) for some in (rows, back))
+    leaves = [torch.randn(R, W, generator=random, dtype=torch.float64).requires_grad_() for _ in range(2)]
+    rows = every_cosine(*leaves) / 0.2
     data = {"kind": "consistency", "scaling": scaling, "temperature": 0.2}
-    loss = Consistency(validate(Consistency.Settings, data, "test")).loss(Representations.of(a, b))
-    wanted = function(first, second)
-    torch.testing.assert_close(loss, wanted, rtol=1e-10, atol=1e-10)
-    for one, other in zip(torch.autograd.grad(loss, (a, b)), torch.autograd.grad(wanted, (a, b)), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    loss = Consistency(validate(Consistency.Settings, data, "test")).loss(Representations.of(*leaves))
+    same_with_gradients(loss, function(rows, rows.T), leaves)

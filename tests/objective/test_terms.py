@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -21,7 +20,7 @@ from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.losses import group_whitening, self_guided
 from opencse.objective.objective import Objective
-from opencse.objective.terms.dimensions import DCL, BarlowTwins, WhitenedContrast, standardised
+from opencse.objective.terms.dimensions import DCL, BarlowTwins, WhitenedContrast
 from opencse.objective.terms.distillation import Margin
 from opencse.objective.terms.graded import Softmax, Triplet
 from opencse.objective.terms.pairs import BidirectionalMargin, ContrastiveTension
@@ -57,57 +56,36 @@ def term(**settings: Any) -> BarlowTwins:
 
 def loss_by_loops(left: Tensor, right: Tensor, off_diagonal: float, *, centre: bool = False) -> float:
     """SimCSE++, eq. 4 with a plus before both sums, and the C_cd below it; 0 for a dimension of zeros."""
-    n, d = left.shape
-
-    def column(view: Tensor, c: int) -> list[float]:
-        values = [float(view[i, c]) for i in range(n)]
-        mean = sum(values) / n if centre else 0.0
-        return [x - mean for x in values]
-
-    a, b = [column(left, c) for c in range(d)], [column(right, c) for c in range(d)]
-    first, second = 0.0, 0.0
-    for c in range(d):
-        for e in range(d):
-            top = sum(x * y for x, y in zip(a[c], b[e], strict=True))
-            bottom = math.sqrt(sum(x * x for x in a[c])) * math.sqrt(sum(y * y for y in b[e]))
-            value = top / bottom if bottom else 0.0
-            if c == e:
-                first += (1 - value) ** 2
-            else:
-                second += value**2
-    return first + off_diagonal * second
+    a, b = ((view - view.mean(dim=0) * centre).T for view in (left, right))
+    total = 0.0
+    for c in range(len(a)):
+        for e in range(len(b)):
+            lengths = float(a[c].norm() * b[e].norm())
+            value = float(a[c] @ b[e]) / lengths if lengths else 0.0
+            total += (1 - value) ** 2 if c == e else off_diagonal * value**2
+    return total
 
 
 @pytest.mark.parametrize("centre", [False, True])
-@pytest.mark.parametrize("artificial", [0, 7])
-@pytest.mark.parametrize(("n", "d"), [(2, 3), (6, 4), (5, 9), (4, 1)])
+@pytest.mark.parametrize(("n", "d", "artificial"), [(2, 3, 0), (5, 9, 7)])
 def test_the_loss_against_loops(n: int, d: int, artificial: int, centre: bool) -> None:
     """Artificial rows are standard normal, of the step's generator, and the same in both views."""
     reps = views(n, d, noise=8)
     noise = torch.Generator().manual_seed(seed_of(8, "barlow_twins"))
     rows = torch.randn(artificial, d, generator=noise, dtype=torch.float64)
     left, right = (torch.cat([view, rows]) for view in (reps.anchor, reps.positive))
-    expected = loss_by_loops(left, right, 0.8, centre=centre)
     found = term(off_diagonal=0.8, artificial=artificial, centre=centre).loss(reps)
-    assert found.shape == ()
-    assert found.item() == pytest.approx(expected, rel=1e-10)
+    assert found.item() == pytest.approx(loss_by_loops(left, right, 0.8, centre=centre), rel=1e-10)
 
 
 @pytest.mark.parametrize("centre", [False, True])
-@pytest.mark.parametrize("artificial", [0, 6])
-def test_gradient(artificial: int, centre: bool) -> None:
+def test_gradient(centre: bool) -> None:
     reps = views(4, 3)
 
     def loss(anchor: Tensor, positive: Tensor) -> Tensor:
-        moved = given_views(anchor, positive, 4)
-        return term(artificial=artificial, centre=centre, off_diagonal=0.3).loss(moved)
+        return term(artificial=6, centre=centre, off_diagonal=0.3).loss(given_views(anchor, positive, 4))
 
-    leaves = [v.clone().requires_grad_() for v in (reps.anchor, reps.positive)]
-    assert torch.autograd.gradcheck(loss, leaves)
-    torch.autograd.backward(loss(*leaves))
-    for leaf in leaves:
-        assert leaf.grad is not None
-        assert leaf.grad.abs().min() > 1e-6
+    assert torch.autograd.gradcheck(loss, [v.clone().requires_grad_() for v in (reps.anchor, reps.positive)])
 
 
 @pytest.mark.parametrize("centre", [False, True])
@@ -123,41 +101,26 @@ def test_the_rank_of_the_correlation(n: int, d: int, artificial: int, rank: int,
 
 
 def test_a_projector_reads_the_vectors_first(encoder: SentenceEncoder) -> None:
-    random = torch.Generator().manual_seed(0)
-    size = encoder.training_dimension
-    anchor, positive = (torch.randn(9, size, generator=random) for _ in range(2))
-    reps = given_views(anchor, positive)
-    settings = BarlowTwins.Settings(scaling="batch_norm", off_diagonal=0.012, projector=(7, 5))
-    term = BarlowTwins(settings)
-    term.begin(encoder, batch_size=9, seed=1)
-    term.train()
-    assert term.projector is not None
-    weights = dict(term.projector.named_parameters())
-    first, scale, shift, second = (weights[name] for name in ("0.weight", "1.weight", "1.bias", "3.weight"))
+    reps = views(9, encoder.training_dimension, dtype=torch.float32)
+    made = term(scaling="batch_norm", off_diagonal=0.012, projector=(7, 5))
+    made.begin(encoder, batch_size=9, seed=1)
+    assert made.projector is not None
+    first, scale, shift, second = (made.projector.get_parameter(f"{n}.{w}") for n, w in PROJECTED)
 
-    def projected(vectors: Tensor) -> Tensor:
-        """Layer by layer, batch normalisation with the biased variance plus 1e-5."""
-        inside = vectors @ first.T
-        inside = (inside - inside.mean(0)) / (inside.var(0, correction=0) + 1e-5).sqrt()
-        inside = (inside * scale + shift).clamp(min=0)
-        outside = inside @ second.T
-        return (outside - outside.mean(0)) / (outside.var(0, correction=0) + 1e-5).sqrt()  # once
+    def normed(vectors: Tensor) -> Tensor:
+        return (vectors - vectors.mean(0)) / (vectors.var(0, correction=0) + 1e-5).sqrt()
 
-    products = projected(anchor).T @ projected(positive) / 9
-    squares = [(products[c, d] - 1) ** 2 if c == d else 0.012 * products[c, d] ** 2 for c in range(5) for d in range(5)]
-    expected = torch.stack(squares).sum()
-    assert term.loss(reps).item() == pytest.approx(expected.item(), rel=1e-5)
-    assert [float(w.detach().std()) for w in (first, second)] == pytest.approx([0.02, 0.02], rel=0.35), (
-        "BERT's first weights"
+    a, b = (
+        normed((normed(view @ first.T) * scale + shift).clamp(min=0) @ second.T)
+        for view in (reps.anchor, reps.positive)
     )
-    plain = BarlowTwins(BarlowTwins.Settings(scaling="batch_norm", off_diagonal=0.012)).loss(reps)
-    assert plain.item() != pytest.approx(expected.item(), rel=0.01)
-    assert sum(parameter.numel() for parameter in term.parameters()) == 7 * size + 7 + 7 + 5 * 7
-    again = BarlowTwins(settings)
-    again.begin(encoder, batch_size=9, seed=1)
-    torch.testing.assert_close(again.loss(reps), term.loss(reps))
+    squares = (a.T @ b / 9 - torch.eye(5)).square()
+    expected = (squares * (torch.eye(5) + 0.012 * (1 - torch.eye(5)))).sum()
+    assert made.loss(reps).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert [float(w.detach().std()) for w in (first, second)] == pytest.approx([0.02, 0.02], rel=0.35), "as BERT's"
 
 
+PROJECTED = [(0, "weight"), (1, "weight"), (1, "bias"), (3, "weight")]
 Scaling = Literal["paper", "reference"]
 SCALINGS: list[Scaling] = ["paper", "reference"]
 
@@ -177,70 +140,45 @@ def dcl(scaling: Scaling = "paper", temperature: float = 5.0) -> DCL:
 
 
 def dcl_by_loops(reps: Representations, scaling: Scaling, temperature: float) -> float:
-    """SimCSE++, eq. 5 and what stands below it, one exponential after the other; a constant dimension is 0."""
+    """SimCSE++, eq. 5 and what stands below it, dimension after dimension; a constant one is 0."""
     n, d = reps.anchor.shape
     paper = scaling == "paper"
 
-    def column(view: Tensor, c: int) -> list[float]:
-        values = [float(view[i, c]) for i in range(n)]
-        if len(set(values)) == 1:
-            return [0.0] * n
-        mean = sum(values) / n
-        variance = sum((x - mean) ** 2 for x in values) / (n - 1 if paper else n)
-        deviation = math.sqrt(variance if paper else variance + 1e-5)
-        return [(x - mean) / deviation for x in values]
+    def column(view: Tensor) -> Tensor:
+        if len(set(view.tolist())) == 1:
+            return torch.zeros_like(view)
+        variance = view.var() if paper else view.var(correction=0) + 1e-5
+        return (view - view.mean()) / variance.sqrt()
 
-    left = [column(reps.anchor, c) for c in range(d)]
-    right = [column(reps.positive, c) for c in range(d)]
     total = 0.0
     for c in range(d):
-        s = [sum(x * y for x, y in zip(left[c], right[e], strict=True)) / temperature for e in range(d)]
-        if not paper:
-            s = [x / n for x in s]
+        own = column(reps.anchor[:, c])
+        s = [float(own @ column(reps.positive[:, e])) / temperature / (1 if paper else n) for e in range(d)]
         total -= math.log(math.exp(s[c]) / sum(math.exp(x) for x in s))
     return total if paper else total / d
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-@pytest.mark.parametrize("temperature", [5.0, 0.7])
-@pytest.mark.parametrize(("n", "d"), [(2, 3), (6, 4), (5, 9), (4, 1)])
+@pytest.mark.parametrize(("n", "d", "temperature"), [(2, 3, 5.0), (6, 4, 0.7), (4, 1, 0.7)])
 def test_dcl_against_loops(n: int, d: int, temperature: float, scaling: Scaling) -> None:
     reps = scaled_views(n, d)
     expected = dcl_by_loops(reps, scaling, temperature)
     assert dcl(scaling, temperature).loss(reps).item() == pytest.approx(expected, rel=1e-10, abs=1e-12)
-    if d > 1 and n > 2:
-        swapped = given_views(reps.positive, reps.anchor)  # the rows are the anchor's dimensions: one direction
-        assert abs(dcl_by_loops(swapped, scaling, temperature) - expected) > 1e-6
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 1e4])
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_a_constant_dimension_is_harmless(scaling: Scaling, value: float) -> None:
-    """Dead in both views, in one view, or all dimensions at once: finite, and the paper's form leaves them alone."""
+def test_a_constant_dimension_is_harmless(scaling: Scaling) -> None:
     plain = scaled_views(7, 4, dtype=torch.float32)
-    anchor, positive = plain.anchor.clone(), plain.positive.clone()
-    anchor[:, 1] = positive[:, 1] = positive[:, 2] = value
-    anchor.requires_grad_()
-    positive.requires_grad_()
-    loss = dcl(scaling).loss(given_views(anchor, positive))
-    torch.autograd.backward(loss)
-    now = given_views(anchor.detach(), positive.detach())
-    assert loss.item() == pytest.approx(dcl_by_loops(now, scaling, 5.0), rel=1e-4)
-    assert anchor.grad is not None
-    assert positive.grad is not None
-    assert torch.isfinite(anchor.grad).all()
-    assert torch.isfinite(positive.grad).all()
-    assert anchor.grad[:, 0].abs().max() > 0
-    if scaling == "paper":
-        assert not anchor.grad[:, 1].any()
-        assert not positive.grad[:, 1:3].any()
-        left, right = (standardised(view.detach(), ddof=1, eps=0.0) for view in (anchor, positive))
-        s = left.T @ right / 5.0
-        assert not s[1].any(), "its logits are 0, so its loss is log D"
-        assert not s[:, 2].any()
-        assert s[0, 0].abs() > 0.1
-    everything = dcl(scaling).loss(given_views(torch.full((3, 5), value), torch.full((3, 5), value))).item()
-    assert everything == pytest.approx(math.log(5) * (5 if scaling == "paper" else 1), rel=1e-6)
+    views = [plain.anchor.clone(), plain.positive.clone()]
+    views[0][:, 1] = views[1][:, 1] = views[1][:, 2] = 0.3
+    leaves = [view.requires_grad_() for view in views]
+    loss = dcl(scaling).loss(given_views(*leaves))
+    assert loss.item() == pytest.approx(dcl_by_loops(given_views(*(v.detach() for v in views)), scaling, 5.0), rel=1e-4)
+    anchor, positive = torch.autograd.grad(loss, leaves)
+    assert anchor.isfinite().all()
+    assert positive.isfinite().all()
+    assert anchor[:, 0].abs().max() > 0
+    assert scaling == "reference" or not (anchor[:, 1].any() or positive[:, 1:3].any())
 
 
 N, D = 6, 32
@@ -475,24 +413,16 @@ def classifying(encoder: SentenceEncoder, classes: int = 3, seed: int = 1, **set
 
 def test_the_first_weights_follow_from_the_seed(encoder: SentenceEncoder) -> None:
     one, again, other = (classifying(encoder, seed=seed).classifier for seed in (1, 1, 2))
-    assert one is not None
-    assert again is not None
-    assert other is not None
     assert torch.equal(one.weight, again.weight)
     assert not torch.equal(one.weight, other.weight)
     assert one.weight.shape == (3, 3 * encoder.training_dimension)
     bound = one.in_features**-0.5
     assert 0.9 * bound < float(one.weight.detach().abs().max()) <= bound
-    wide = classifying(encoder, features=["vectors", "difference", "product"]).classifier
-    assert wide is not None
-    assert wide.in_features == 4 * encoder.training_dimension
 
 
 def test_what_is_refused(encoder: SentenceEncoder) -> None:
     with pytest.raises(UserError, match="the data has 1; give rows of at least two classes"):
         classifying(encoder, classes=1)
-    with pytest.raises(ValidationError, match="name each feature once"):
-        Softmax.Settings(features=("vectors", "vectors"))
 
 
 def test_it_is_trained_checkpointed_and_left_out_of_the_saved_encoder(

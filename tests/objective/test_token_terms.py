@@ -24,7 +24,7 @@ from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.context import Context
 from opencse.objective.losses import mutual_information
 from opencse.objective.objective import Objective
-from opencse.objective.terms.networks import ConditionalMLM, CopiedDecoder, Denoising, LocalGlobal, NewDecoder
+from opencse.objective.terms.networks import ConditionalMLM, CopiedDecoder, Denoising, LocalGlobal, New, NewDecoder
 from opencse.objective.terms.tokens import ReplacedTokens, _Discriminator
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
@@ -603,13 +603,12 @@ def made(kind: str) -> Any:
 def test_what_is_no_decoder_is_refused(encoder: SentenceEncoder, tiny_folder: Any) -> None:
     with pytest.raises(UserError, match=r"a mpnet backbone cannot be a decoder .*decoder\.kind=new"):
         CopiedDecoder(with_backbone(encoder.twin(), made("mpnet")), 0, tied=True, reader="denoising term")
-    sizes: dict[str, Any] = {"layers": 1, "width": 8, "dropout": 0.1, "noise": 0.5, "reader": "denoising term"}
-    NewDecoder(with_backbone(encoder.twin(), made("mpnet")), 0, heads=2, **sizes)
+    NewDecoder(with_backbone(encoder.twin(), made("mpnet")), 0, New(layers=1, heads=2), reader="denoising term")
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, nn.Embedding)
     encoder.lm_head = load_masked_lm_head(tiny_folder, words)
     with pytest.raises(UserError, match="3 attention heads do not divide 32"):
-        NewDecoder(encoder, 0, heads=3, **sizes)
+        NewDecoder(encoder, 0, New(layers=1, heads=3), reader="denoising term")
     encoder.adapted = True
     with pytest.raises(UserError, match=r"trained by adapters; set objective\.terms\.denoising\.decoder\.tied=false"):
         CopiedDecoder(encoder, 0, tied=True, reader="denoising term")

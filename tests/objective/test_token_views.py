@@ -212,26 +212,16 @@ def largest(kind: str, rule: str, rate: float, length: int, words: int) -> int:
     return min(10, words, max(2, int(rate * words))) - 1
 
 
-MEANS = {6: (0, 1.0), 8: (0.5, 1.0), 12: (1.0, 1.5), 18: (2.0, 2.5), 32: (4.5, 4.5)}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("length", [*MEANS, 3, 4])
+@pytest.mark.parametrize("length", [3, 4, 6, 12, 32])
 @pytest.mark.parametrize("rule", ["reference", "paper"])
 def test_how_many_subwords_are_repeated(rule: str, length: int) -> None:
-    """10,000 draws at rate .32: uniform up to the rule's largest number; the means are the published rules' own."""
-    sentence = text([1] * (length - 2))
-    made = view(RepeatSubwords, rule=rule).positives([sentence] * DRAWS, np.random.default_rng(length))
+    """10,000 draws at rate .32: uniform up to the rule's largest number."""
+    made = view(RepeatSubwords, rule=rule).positives([text([1] * (length - 2))] * DRAWS, np.random.default_rng(length))
     counts = Counter(len(ids) - length for ids in made)
     most = largest("subwords", rule, 0.32, length, length - 2)
     assert set(counts) == set(range(most + 1))
-    if most:
-        assert chisquare([counts[k] for k in range(most + 1)]).pvalue > 1e-3
-    if length in MEANS:
-        mean = sum(k * n for k, n in counts.items()) / DRAWS
-        expected = MEANS[length][rule == "paper"]
-        assert most / 2 == expected
-        assert abs(mean - expected) <= 4 * ((most * (most + 2) / 12) / DRAWS) ** 0.5
+    assert not most or chisquare([counts[k] for k in range(most + 1)]).pvalue > 1e-3
 
 
 sizes_of_words = st.lists(st.integers(1, 3), max_size=12)
@@ -267,22 +257,19 @@ def test_a_repeated_word_occurs_twice_with_all_its_ids(sizes: list[int], rate: f
 @pytest.mark.parametrize("cls", [RepeatSubwords, RepeatWords])
 def test_once_is_the_same_for_a_text_at_every_step(cls: type[RepeatSubwords] | type[RepeatWords]) -> None:
     texts = [text([1] * 12, offset=100 * i) for i in range(1, 1_001)]
-    once = view(cls, seed=4, redraw="once")
     random = np.random.default_rng(1)
-    first = [ids.tolist() for ids in once.positives(texts, random)]
+    first = [ids.tolist() for ids in view(cls, seed=4, redraw="once").positives(texts, random)]
     assert random.random() == np.random.default_rng(1).random()  # the step's draws are not used up
     again = view(cls, seed=4, redraw="once").positives(texts[::-1], np.random.default_rng(2))[::-1]
     assert [ids.tolist() for ids in again] == first
-    other_seed = view(cls, seed=5, redraw="once").positives(texts, np.random.default_rng(1))
-    same = sum(a == b.tolist() for a, b in zip(first, other_seed, strict=True))
-    assert same < 500  # mostly those with nothing repeated
-    each_step = view(cls, seed=4).positives(texts, np.random.default_rng(1))
-    assert sum(a == b.tolist() for a, b in zip(first, each_step, strict=True)) < 500
+    for other in (view(cls, seed=5, redraw="once"), view(cls, seed=4)):
+        made = other.positives(texts, np.random.default_rng(1))
+        assert sum(a == b.tolist() for a, b in zip(first, made, strict=True)) < 500, (
+            "mostly those with nothing repeated"
+        )
     # The texts' draws are independent of each other and follow the rule.
     counts = Counter(len(ids) - 14 for ids in first)
     assert chisquare([counts[k] for k in range(4)]).pvalue > 1e-3
-    places = Counter(place for ids, t in zip(first, texts, strict=True) for place in added(np.array(ids), t))
-    assert chisquare([places[place] for place in range(1, 13)]).pvalue > 1e-3
 
 
 SENTENCE = "a man plays an unpronounceable guitar by the river at night"  # 11 words: int(.32 * 11) = 3
@@ -333,21 +320,6 @@ def test_masks_stand_after_drawn_words(encoder: SentenceEncoder, sentence: Token
     mask = int(encoder.tokenizer.hf.mask_token_id)
     made = view.positives([sentence] * SOME_DRAWS, np.random.default_rng(0))
     check_law([inserted(ids.tolist(), sentence, {(mask,)}) for ids in made])
-
-
-def test_stop_words_stand_after_drawn_words(encoder: SentenceEncoder, sentence: TokenisedText) -> None:
-    """Each is drawn on its own; one of several sub-words stays in one piece."""
-    words = ("zq", "xu", "yet")  # not in the sentence; of one sub-word or of two
-    view = InsertStopwords(InsertStopwords.Settings(words=words))
-    view.begin(encoder, batch_size=4, seed=0)
-    known = {tuple(spelt(word, encoder.tokenizer)) for word in words}
-    assert len({len(ids) for ids in known}) == 2
-    made = view.positives([sentence] * SOME_DRAWS, np.random.default_rng(1))
-    found = [inserted(ids.tolist(), sentence, known) for ids in made]
-    check_law(found)
-    which = Counter(ids for each in found for ids in each.values())
-    assert chisquare([which[ids] for ids in known]).pvalue > 1e-3
-    assert any(len(set(each.values())) == 3 for each in found)
 
 
 def test_words_of_the_corpus_are_those_that_were_drawn(encoder: SentenceEncoder, tmp_path: Path) -> None:
@@ -507,17 +479,6 @@ def test_several_words(encoder: SentenceEncoder) -> None:
         assert set(found) == {spelt_ids(encoder.tokenizer, text) for text in expected}
 
 
-def test_byte_level_words_keep_their_case_and_space(byte_level: Tokenizer, encoder: SentenceEncoder) -> None:
-    """At the beginning of a text a word has no space before it; the synonym has none either."""
-    encoder.tokenizer = byte_level
-    found = made_of(synonyms(encoder), "Man bites Dog, (man)", byte_level, 300)
-    expected = [f"{s} bites Dog, (man)" for s in ("Chap", "Gentleman", "Guy")]
-    expected += ["Man bites Hound, (man)", *(f"Man bites Dog, ({s})" for s in SYNONYMS["man"])]
-    assert set(found) == {spelt_ids(byte_level, text) for text in expected}
-    found = made_of(synonyms(encoder), "The _river_", byte_level)  # "The" is a grammatical word all the same
-    assert set(found) == {spelt_ids(byte_level, text) for text in ("The _stream_", "The _Nile_")}
-
-
 def test_a_missing_wordnet_is_reported_at_the_start(encoder: SentenceEncoder, tmp_path: Path) -> None:
     view = Synonym(Synonym.Settings(wordnet=str(tmp_path / "nowhere")))
     with pytest.raises(UserError, match=r"nowhere/data\.noun: WordNet cannot be read .*install Debian's package"):
@@ -575,28 +536,12 @@ def test_every_token_at_once_becomes_its_best_guess(guessing: SentenceEncoder, t
 
 
 def test_the_rate_is_the_share_of_tokens_replaced(guessing: SentenceEncoder, texts: list[TokenisedText]) -> None:
-    """The others stay, and are read: a replaced one is the best guess with exactly the replaced ones masked."""
-    view = substituting(guessing, pick="best")
-    mask = int(guessing.tokenizer.hf.mask_token_id)
-    tokens, replaced, explained, rows = 0, 0, 0, 0
-    places: Counter[int] = Counter()
+    view, replaced, tokens = substituting(guessing, pick="best"), 0, 0
     for seed in range(10):
         for text, ids in zip(texts, view.positives(texts, np.random.default_rng(seed)), strict=True):
-            assert len(ids) == len(text.ids)
-            changed = np.flatnonzero(ids != text.ids)
             tokens += len(ids) - 2
-            replaced += len(changed)
-            places.update(changed.tolist())
-            if seed == 0 and len(changed):
-                masked = text.ids.copy()
-                masked[changed] = mask
-                best = guesses(guessing, masked.tolist()).argmax(dim=1).numpy()
-                rows += 1
-                explained += bool((best[changed] == ids[changed]).all())
+            replaced += int((ids != text.ids).sum())
     assert abs(replaced - 0.15 * tokens) < 4 * (0.15 * 0.85 * tokens) ** 0.5
-    assert set(places) == set(range(1, 19))
-    assert rows > 20
-    assert explained >= 0.9 * rows  # a token that was masked and guessed again cannot be told from one that was not
 
 
 def test_a_sample_follows_the_softmax(guessing: SentenceEncoder) -> None:

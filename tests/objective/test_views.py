@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from helpers import filled
-from opencse.arrays import Flags, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
@@ -28,14 +26,10 @@ from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Masked, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.objective.views.base import SentenceView
 from opencse.objective.views.plain import Dropout, NextSentence, Pair
-from opencse.objective.views.spans import DrawnTexts, DrawsTexts
-from opencse.settings import PartSettings
 from opencse.text import sample
-from opencse.text.corpus import Corpus, tokenise
+from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
-from opencse.text.tokenizer import Tokenizer
 from toy_documents import DOCUMENTS, corpus_of, pairs_of
 
 
@@ -207,48 +201,3 @@ def test_shuffled_lines_are_a_doubt(tmp_path: Path, encoder: SentenceEncoder) ->
 def test_the_pair_view_refuses_sentences() -> None:
     with pytest.raises(UserError, match=r"^toy\.txt: the pair view needs two or three texts per row, .*--columns"):
         build_part(Pair.Settings()).examples(corpus_of(DOCUMENTS), np.random.default_rng(0))
-
-
-class Largest(DrawsTexts, SentenceView):
-    """Each text three times; the positive is the largest of two in each dimension."""
-
-    class Settings(PartSettings):
-        """Its settings."""
-
-        kind: Literal["largest"] = "largest"
-
-    @property
-    def anchors(self) -> int:
-        return 1
-
-    @property
-    def positives_per_anchor(self) -> int:
-        return 2
-
-    def suitable(self, examples: Integers, corpus: Corpus, tokenizer: Tokenizer) -> Flags:
-        return np.ones(len(examples), dtype=bool)
-
-    def draw(self, examples: Integers, corpus: Corpus, tokenizer: Tokenizer, random: np.random.Generator) -> DrawnTexts:
-        texts = [corpus.text_ids(int(row), 0) for row in examples[:, 0, 0]]
-        return DrawnTexts(texts, texts * 2)
-
-    def mean_lengths(self, corpus: Corpus) -> tuple[float, float]:
-        return 5.0, 5.0
-
-    def merge(self, positives: torch.Tensor) -> torch.Tensor:
-        return positives.amax(dim=0)
-
-
-def inputs(encoder: SentenceEncoder, texts: Sequence[str]) -> StepInputs:
-    ids = encoder.tokenizer.encode(texts, 16)
-    return StepInputs(encoder.tokenizer.pad(ids), 2, torch.arange(4).reshape(2, 2), positives=2)
-
-
-def test_a_view_may_merge_positives_in_its_own_way(tiny_encoder: SentenceEncoder, sentences: list[str]) -> None:
-    encoder, objective = tiny_encoder.twin().eval(), Objective(Largest(), negatives=[InBatch()])
-    assert objective.view.texts_per_example == 3
-    step = inputs(encoder, sentences[:6])
-    reps = objective.represent(encoder, step)
-    vectors = encoder(step.tokens).vectors
-    torch.testing.assert_close(reps.anchor, vectors[:2])
-    torch.testing.assert_close(reps.positive, torch.maximum(vectors[2:4], vectors[4:]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, LogitColumns, Pairs, Scoring, VectorColumns
-from opencse.objective.context import ComposedSource
 from opencse.objective.similarity import (
     SimilarityKind,
     at_least_float32,
@@ -307,7 +306,7 @@ class Matryoshka:
                 "this encoder, which are always included; give smaller ones"
             )
 
-    def check_contrast(self, negatives: Sequence[ComposedSource], *, learned_temperature: bool) -> None:
+    def check_contrast(self, negatives: Sequence[Any], *, learned_temperature: bool) -> None:
         """Refuses a contrast whose vectors cannot be truncated.
 
         Args:
@@ -360,10 +359,8 @@ def _pairs(pairs: Pairs, length: int | None) -> Pairs:
 
 
 def _columns(columns: AnyColumns, length: int | None) -> AnyColumns:
-    if length is None:
+    if length is None or not isinstance(columns, VectorColumns):  # `check_contrast` has refused logits
         return columns
-    if not isinstance(columns, VectorColumns):
-        raise UserError(_NO_VECTORS.format("a negative source"))
     return replace(columns, left=columns.left[:, :length], right=columns.right[:, :length])
 
 

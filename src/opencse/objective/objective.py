@@ -12,14 +12,6 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.arguments import (
-    CONTRAST,
-    checked_columns,
-    checked_loss,
-    require_parts,
-    require_read,
-    require_values,
-)
 from opencse.objective.columns import AnyColumns, Pairs, Scoring
 from opencse.objective.context import Context
 from opencse.objective.contrast import (
@@ -35,7 +27,7 @@ from opencse.objective.contrast import (
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Part
 from opencse.objective.registry import build
-from opencse.objective.settings import ObjectiveSettings, SavedEncoder
+from opencse.objective.settings import ObjectiveSettings, SavedEncoder, unread_fault
 from opencse.objective.sides.base import Sides
 from opencse.objective.sides.kinds import Views
 from opencse.objective.similarity import SimilarityKind
@@ -45,6 +37,7 @@ from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.requests import Scores
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import SentenceView, View
+from opencse.settings import validate
 from opencse.streams import seed_of
 from opencse.text.labels import LabelKind
 
@@ -188,12 +181,10 @@ class Objective(nn.Module):
             "partition": partition, "loss": loss, "label_smoothing": label_smoothing,
             "mask_duplicates": mask_duplicates,
         }  # fmt: skip
-        require_values(**of_contrast, directions=directions, saved_encoder=saved_encoder, tile_bytes=tile_bytes)
-        if terms and not negatives:
-            require_read(**of_contrast)
-        require_parts("view", [view], View)
-        require_parts("negatives", negatives, NegativeSource)
-        require_parts("terms", terms, Term)
+        plain = {"directions": directions, "saved_encoder": saved_encoder, "tile_bytes": tile_bytes}
+        validate(ObjectiveSettings, of_contrast | plain, "objective")
+        if terms and not negatives and (fault := unread_fault(of_contrast)):
+            raise UserError(f"objective: {fault}")
         self.view = view
         self.positive = positive or Positive()
         self.sides = self.positive.of  # registers it as a submodule, for its state
@@ -228,24 +219,17 @@ class Objective(nn.Module):
         Raises:
             UserError: if two of its parts cannot be combined.
         """
-        positive = settings.positive
+        positive, nested = settings.positive, settings.matryoshka
+        plain = {name: getattr(settings, name) for name in type(settings).model_fields}
         return cls(
-            build(settings.view),
-            positive=Positive(build(positive.of), positive.scale, positive.copies, positive.least_score),
-            negatives=[build(source) for source in settings.negatives],
-            terms=[build(term) for term in settings.terms],
-            similarity=settings.similarity,
-            temperature=settings.temperature,
-            learned_temperature=settings.learned_temperature,
-            directions=settings.directions,
-            partition=settings.partition,
-            loss=settings.loss,
-            label_smoothing=settings.label_smoothing,
-            mask_duplicates=settings.mask_duplicates,
-            dual_encoder=settings.dual_encoder,
-            saved_encoder=settings.saved_encoder,
-            tile_bytes=settings.tile_bytes,
-            matryoshka=None if settings.matryoshka is None else Matryoshka.of(settings.matryoshka),
+            **plain
+            | {
+                "view": build(settings.view),
+                "positive": Positive(build(positive.of), positive.scale, positive.copies, positive.least_score),
+                "negatives": [build(source) for source in settings.negatives],
+                "terms": [build(term) for term in settings.terms],
+                "matryoshka": None if nested is None else Matryoshka.of(nested),
+            }
         )
 
     @property
@@ -380,14 +364,14 @@ class Objective(nn.Module):
         report: dict[str, Tensor] = {}
         if self.negatives:
             contrasted = self._contrast(reps)
-            losses[CONTRAST] = contrasted.loss
+            losses["contrast"] = contrasted.loss
             report["positive_similarity"] = contrasted.positive_similarity
             report["negative_similarity"] = contrasted.negative_similarity
             report["duplicates_masked"] = contrasted.duplicates
             if self.learned_temperature is not None:
                 report["temperature"] = 1 / self.learned_temperature.scale.detach()
         for term in self.terms:
-            losses[term.kind] = term.weight * checked_loss(term.loss(reps), term.kind)
+            losses[term.kind] = term.weight * term.loss(reps)
         return StepLosses(losses, report)
 
     def _contrast(self, reps: Representations) -> Contrast:
@@ -405,8 +389,7 @@ class Objective(nn.Module):
             vectors = reps.mirrored() if mirrored else reps
             sources = [source for source in self.negatives if source.of_both_sides or not mirrored]
             numbers = range(len(columns), len(columns) + len(sources))
-            by_source = [(source.columns(vectors, self.scoring), source.name) for source in sources]
-            columns += [checked_columns(one, len(vectors.anchor), name) for one, name in by_source]
+            columns += [source.columns(vectors, self.scoring) for source in sources]
             plain = [n for n, source in zip(numbers, sources, strict=True) if not source.averaged_with_plain]
             softmaxes += [list(numbers), plain] if averaged else [list(numbers)]
         if self.directions == "both" and self.partition == "joint":

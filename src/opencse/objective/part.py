@@ -113,5 +113,4 @@ class Part(nn.Module):
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """Figures for the log that are too expensive for every step; none by default."""
-        del reps
         return {}

@@ -9,7 +9,6 @@ A ``kind`` is one of these:
 
 from __future__ import annotations
 
-import inspect
 import pkgutil
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from inspect import isabstract
 from types import ModuleType
 from typing import Any, Literal, get_args
 
@@ -47,7 +47,7 @@ def built_in(role: PartRole) -> Mapping[str, type[Part]]:
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         for value in vars(import_module(module.name)).values():
             defined_in_module = isinstance(value, type) and value.__module__ == module.name
-            if defined_in_module and issubclass(value, base) and "Settings" in vars(value):
+            if defined_in_module and issubclass(value, base) and "Settings" in vars(value) and not isabstract(value):
                 parts[_kind(value.Settings)] = value
     return dict(sorted(parts.items()))
 
@@ -76,10 +76,7 @@ _PLURAL: Mapping[PartRole, str] = {"view": "views", "sides": "sides", "negatives
 
 def build(settings: PartSettings) -> Any:  # noqa: ANN401 - the part that the settings name
     """Makes the part of ``settings``."""
-    part = settings.part
-    if part is None:
-        raise TypeError(f"{type(settings).__qualname__} belongs to no part; define it inside the part's class")
-    return part(settings)
+    return settings.part(settings)
 
 
 @dataclass(frozen=True)
@@ -212,89 +209,12 @@ def _require(role: PartRole, kind: str, part: object) -> type[Part]:
         raise UserError(f"{shortened(kind)} is none of the {_PLURAL[role]}: it does not derive from {base.__name__}")
     if "Settings" not in vars(part) or not get_args(part.Settings.model_fields["kind"].annotation):
         raise UserError(f'{shortened(kind)} has no Settings with a kind of its own: kind: Literal["..."] = "..."')
-    fault = interface_fault(part, base)
-    if fault is None and role == "term":
-        fault = weight_fault(part, base)
-    if fault is not None:
-        raise UserError(f"{shortened(kind)} ({part.__module__}.{part.__qualname__}) {fault}")
+    if missing := sorted(part.__abstractmethods__):
+        raise UserError(
+            f"{shortened(kind)}: a {base.__name__} needs a method {missing[0]}; define it in {part.__qualname__}"
+        )
     return part
 
 
 def _kind(settings: type[PartSettings]) -> str:
     return str(settings.model_fields["kind"].default)
-
-
-def interface_fault(part: type[Part], base: type[Part]) -> str | None:
-    """Describes the first method or attribute of a role that a part's class lacks, in one clause; None if it has all.
-
-    A method may give its positional arguments other names, and have more of them with defaults. Only static attributes
-    are read; nothing is called.
-
-    Example:
-        >>> from opencse.objective.terms.base import Term
-        >>> class Empty(Term): ...
-        >>> interface_fault(Empty, Term)
-        'has no method loss; a Term needs loss(self, reps)'
-    """
-    for name in sorted(name for name in dir(base) if not name.startswith("_")):
-        expected = inspect.getattr_static(base, name)
-        actual = inspect.getattr_static(part, name)
-        if actual is expected:
-            if name in getattr(part, "__abstractmethods__", ()):
-                member = "property" if isinstance(expected, property) else "method"
-                return f"has no {member} {name}; a {base.__name__} needs {_signature(name, expected)}"
-            continue
-        if isinstance(expected, property):
-            if inspect.isfunction(actual):
-                return f"has {name} as a method; put @property above it"
-        elif inspect.isfunction(expected) and not _takes(actual, expected):
-            difference = (
-                f"{_signature(name, actual)} was found"
-                if inspect.isfunction(actual)
-                else f"it is of type {type(actual).__name__}"
-            )
-            signature = _signature(name, expected)
-            return f"has another method {name} than a {base.__name__}: {signature} is expected, {difference}"
-    return None
-
-
-def weight_fault(part: type[Part], base: type[Part]) -> str | None:
-    """Describes in one clause that the settings of a term lack its weight; None if they have it.
-
-    Example:
-        >>> from opencse.objective.terms.base import Term
-        >>> from opencse.objective.terms.dimensions import DCL
-        >>> weight_fault(DCL, Term) is None
-        True
-
-    Args:
-        part: the class of the term.
-        base: the class of all terms.
-    """
-    computed = inspect.getattr_static(part, "weight", None) is not inspect.getattr_static(base, "weight", None)
-    if computed or "weight" in part.Settings.model_fields:
-        return None
-    return "has no weight in its Settings, which multiplies its loss; add one: weight: float = 1.0"
-
-
-def _takes(actual: object, expected: object) -> bool:
-    """Whether ``actual`` can be called with the arguments of ``expected``."""
-    if not inspect.isfunction(actual) or not inspect.isfunction(expected):
-        return False
-    parameters = inspect.signature(expected).parameters.values()
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    keywords = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
-    try:
-        inspect.signature(actual).bind(*positional, **keywords)
-    except TypeError:
-        return False
-    return True
-
-
-def _signature(name: str, method: object) -> str:
-    """A method's name and arguments, without their types."""
-    if not inspect.isfunction(method):
-        return name
-    signature = inspect.signature(method)
-    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-    return f"{name}{signature.replace(parameters=bare, return_annotation=signature.empty)}"

@@ -11,7 +11,7 @@ from opencse.objective.contrast import TILE_BYTES, ContrastLoss, Directions, Mat
 from opencse.objective.registry import PartOf
 from opencse.objective.sides.base import SidesSettings
 from opencse.objective.similarity import SimilarityKind
-from opencse.settings import PartSettings, Settings
+from opencse.settings import AboveZero, PartSettings, Rate, Settings
 
 SavedEncoder = Literal["first", "second", "better"]
 _VIEWS: Any = {"kind": "views"}
@@ -43,7 +43,7 @@ class PositiveSettings(Settings):
     """
 
     of: SidesSettings = Field(default=_VIEWS)
-    scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    scale: AboveZero = 1.0
     copies: int = Field(default=1, ge=1, le=100)
     least_score: float | None = Field(default=None, gt=0, le=1)
 
@@ -92,12 +92,12 @@ class ObjectiveSettings(Settings):
     negatives: tuple[Annotated[PartSettings, PartOf("negatives")], ...] = Field(default=(_IN_BATCH,))
     terms: tuple[Annotated[PartSettings, PartOf("term")], ...] = ()
     similarity: SimilarityKind = "cosine"
-    temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+    temperature: AboveZero = 0.05
     learned_temperature: bool = False
     directions: Directions = "rows"
     partition: Partition = "separate"
     loss: ContrastLoss = "softmax"
-    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    label_smoothing: Rate = 0.0
     mask_duplicates: bool = True
     dual_encoder: bool = False
     saved_encoder: SavedEncoder = "first"

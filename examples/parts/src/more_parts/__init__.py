@@ -47,8 +47,8 @@ class Between(NegativeSource):
 class Uniformity(Term):
     """How evenly vectors lie on the sphere: ``log mean exp(-2 |x_i - x_j|^2)`` (Wang and Isola 2020, t = 2)."""
 
-    class Settings(PartSettings):
-        """``weight``: of the term."""
+    class Settings(Term.Settings):
+        """With another weight than 1."""
 
         kind: Literal["uniformity"] = "uniformity"
         weight: float = Field(default=0.1, gt=0)

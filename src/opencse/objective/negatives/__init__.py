@@ -1,1 +1,1 @@
-"""Sources of negatives: one class in one file each."""
+"""Sources of negatives: one file for each family."""

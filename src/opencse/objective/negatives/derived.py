@@ -18,10 +18,10 @@ from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.vectors.requests import Layer, Sentences
-from opencse.objective.vectors.rewritten import Rewriting, Rewritten, add_template, valid_template
+from opencse.objective.vectors.rewritten import OtherTemplate, Rewriting, Rewritten, add_template
 from opencse.objective.vectors.step import Representations, Request
 from opencse.objective.views.base import DerivesPositives
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, PartSettings, Share
 
 
 def mixed_vectors(vectors: Tensor, shift: Tensor | int, share: float, *, normalised: bool = True) -> Tensor:
@@ -163,7 +163,6 @@ class Layers(NegativeSource):
 
     def count(self, batch_size: int, hard: int) -> int:
         """Layers times views times N, or 1 for ``own``."""
-        del hard
         return len(self.settings.layers) * self._views * (batch_size if self.settings.columns == "all" else 1)
 
     def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
@@ -193,8 +192,6 @@ class Layers(NegativeSource):
         """The (N, d) vectors of each view at ``layer``."""
         n = len(reps.anchor)
         vectors = reps[Layer(layer)]
-        if len(vectors) < self._views * n:
-            raise RuntimeError("the positives have no intermediate vectors; they were made of the anchors'")
         if self.settings.detach:
             vectors = vectors.detach()
         return [vectors[view * n : (view + 1) * n] for view in range(self._views)]
@@ -229,7 +226,7 @@ class Mixed(NegativeSource):
         """Settings of `Mixed`."""
 
         kind: Literal["mixed"] = "mixed"
-        share: float = Field(default=0.2, gt=0, lt=1)
+        share: Share = 0.2
         other: Literal["drawn", "next"] = "drawn"
         normalised: bool = True
         columns: Literal["own", "all"] = "own"
@@ -245,7 +242,6 @@ class Mixed(NegativeSource):
 
     def count(self, batch_size: int, hard: int) -> int:
         """1 or N, and as many again if mirrored."""
-        del hard
         return (1 if self.settings.columns == "own" else batch_size) * (2 if self.settings.mirrored else 1)
 
     def columns(self, reps: Representations, scoring: Scoring) -> LogitColumns:
@@ -321,15 +317,10 @@ class RewrittenTexts(NegativeSource):
         """
 
         kind: Literal["rewritten"] = "rewritten"
-        template: str | None = None
+        template: OtherTemplate = None
         change: Rewriting = "none"
         side: Literal["anchor", "positive"] = "anchor"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-
-        @field_validator("template")
-        @classmethod
-        def _has_a_slot(cls, value: str | None) -> str | None:
-            return None if value is None else valid_template(value)
+        weight: AboveZero = 1.0
 
     settings: Settings
 
@@ -349,13 +340,11 @@ class RewrittenTexts(NegativeSource):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
-        del batch_size, seed
         self._max_length = encoder.max_length
         add_template(encoder, self.settings.template)
 
     def count(self, batch_size: int, hard: int) -> int:
         """N."""
-        del hard
         return batch_size
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:

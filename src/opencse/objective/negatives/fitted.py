@@ -22,6 +22,7 @@ from opencse.objective.negatives.generated import Generated, GeneratedSettings
 from opencse.objective.negatives.stored import VectorQueue, empty_store
 from opencse.objective.similarity import at_least_float32, centre_and_spread, standard_normal
 from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.settings import AboveZero
 from opencse.streams import Stream
 
 
@@ -60,16 +61,13 @@ class Fitted(Generated):
     """
 
     settings: FittedSettings
-
-    def __init__(self, settings: FittedSettings | None = None) -> None:
-        super().__init__(settings)
-        self.store: VectorQueue | None = None
-        self.distribution: Distribution | None = None
+    store: VectorQueue
+    distribution: Distribution
 
     @property
     def stored(self) -> int:
         """The size of its queue, after `begin`."""
-        return 0 if self.store is None else self.store.size
+        return self.store.size
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the empty store and the distribution."""
@@ -83,24 +81,17 @@ class Fitted(Generated):
 
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
         """Draws (``rows``, d) vectors, or (0, d) before the first fit."""
-        distribution, _ = self._require_begun()
-        return distribution.sample(rows, noise) if distribution.fitted else anchors[:0]
+        return self.distribution.sample(rows, noise) if self.distribution.fitted else anchors[:0]
 
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
         """Stores this step's anchors, then fits once."""
-        del encoder, inputs
-        distribution, store = self._require_begun()
+        store = self.store
         for batch in reps:
             store.push(batch.anchor, batch.keys[:, 0])
         with torch.autocast(store.vectors.device.type, enabled=False):
-            distribution.fit(at_least_float32(store.vectors), self.noise(reps[-1], "fit"))
-
-    def _require_begun(self) -> tuple[Distribution, VectorQueue]:
-        assert self.distribution is not None
-        assert self.store is not None
-        return self.distribution, self.store
+            self.distribution.fit(at_least_float32(store.vectors), self.noise(reps[-1], "fit"))
 
 
 def standardised(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -305,7 +296,7 @@ class Vae(Fitted):
         latent: int = Field(default=64, ge=1, le=65_536)
         hidden: int = Field(default=256, ge=1, le=65_536)
         updates: int = Field(default=4, ge=1, le=1_000_000)
-        learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+        learning_rate: AboveZero = 1e-3
 
     settings: Settings
 

@@ -1,4 +1,4 @@
-"""Negatives that are drawn anew at each step: a Gaussian of the batch, and anchors with noise."""
+"""Negatives that are drawn again at each step: a Gaussian of the batch, and anchors with noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opencse.objective.contrast import contrast
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.similarity import at_least_float32, centre_and_spread, pairwise_similarity, standard_normal
 from opencse.objective.vectors.step import Representations
-from opencse.settings import PartSettings, Settings
+from opencse.settings import AboveZero, PartSettings, Settings
 
 
 class GeneratedSettings(PartSettings):
@@ -38,7 +38,7 @@ class GeneratedSettings(PartSettings):
     """
 
     count: float = Field(default=1.0, ge=0, le=1_048_576)
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    weight: AboveZero = 1.0
     pool: float | None = Field(default=None, gt=0, le=1_048_576)
     hardest: Literal["batch", "anchor"] = "batch"
 
@@ -64,7 +64,6 @@ class Generated(NegativeSource):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Refuses a share of the batch that is less than one vector."""
-        del encoder, seed
         settings = self.settings
         if settings.count > 0 and settings.rows(batch_size) == 0:
             raise UserError(
@@ -74,7 +73,6 @@ class Generated(NegativeSource):
 
     def count(self, batch_size: int, hard: int) -> int:
         """``count`` times N, rounded."""
-        del hard
         return self.settings.rows(batch_size)
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
@@ -213,7 +211,7 @@ class AscendSettings(Settings):
     """
 
     steps: int = Field(default=1, ge=1, le=1_000)
-    rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+    rate: AboveZero = 1e-3
 
 
 class Gaussian(Generated):
@@ -350,14 +348,13 @@ class NoisyAnchor(NegativeSource):
         kind: Literal["noisy_anchor"] = "noisy_anchor"
         own: bool = True
         detach: bool = False
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        weight: AboveZero = 1.0
         pool: int = Field(default=1, ge=1, le=1_048_576)
 
     settings: Settings
 
     def count(self, batch_size: int, hard: int) -> int:
         """N, or N - 1 without the own copy."""
-        del hard
         return batch_size if self.settings.own else batch_size - 1
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:

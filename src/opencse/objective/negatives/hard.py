@@ -6,20 +6,17 @@ import math
 from collections.abc import Set
 from typing import Any, Literal
 
-from pydantic import Field
-
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
 from opencse.objective.context import Context
-from opencse.objective.negatives.base import NegativeSource
-from opencse.objective.teachers.teacher import Guide, GuideSettings
-from opencse.objective.vectors.requests import HardNegatives, Sentences
+from opencse.objective.negatives.in_batch import Guided
+from opencse.objective.teachers.teacher import GuideSettings
+from opencse.objective.vectors.requests import HardNegatives
 from opencse.objective.vectors.step import Representations, Request
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, FromZero, PartSettings
 
 
-class Hard(NegativeSource):
+class Hard(Guided):
     """The data's hard negatives (SimCSE, eq. 5 and 8).
 
     Columns of anchor i: ``sim(a_i, h_j) / tau`` for every example j, its own (j = i) with weight ``alpha``,
@@ -54,33 +51,18 @@ class Hard(NegativeSource):
         """Settings of `Hard`."""
 
         kind: Literal["hard"] = "hard"
-        alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        alpha: AboveZero = 1.0
+        hardness: FromZero = 0.0
         hardness_of: Literal["own", "others", "all"] = "own"
         guide: GuideSettings | None = None
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        guide = self.settings.guide
-        self.guide = None if guide is None else Guide(guide, f"{self.kind} negatives", "all")
+    guide_reads = "all"
 
     @property
     def reads(self) -> Set[Request[Any]]:
         """The hard negatives, in addition to the views, and a teacher's vectors."""
-        return {Sentences(), HardNegatives(), *([] if self.guide is None else [self.guide.request])}
-
-    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Opens its teacher."""
-        super().begin(encoder, batch_size=batch_size, seed=seed)
-        if self.guide is not None:
-            self.guide.begin(encoder)
-
-    @property
-    def gives_logits(self) -> bool:
-        """Where the logits of false negatives are 0."""
-        return self.settings.guide is not None and self.settings.guide.effect == "zero_logit"
+        return {*super().reads, HardNegatives()}
 
     def check(self, context: Context) -> None:
         """Refuses data without hard negatives if there is no other source."""

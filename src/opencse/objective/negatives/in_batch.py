@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence, Set
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -18,12 +17,38 @@ from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.registry import build
 from opencse.objective.sides.base import Sides, SidesSettings
 from opencse.objective.sides.kinds import Views
-from opencse.objective.teachers.teacher import Guide, GuideSettings
+from opencse.objective.teachers.teacher import Guide, GuideSettings, TextsOf
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, FromZero, PartSettings
 
 
-class InBatch(NegativeSource):
+class Guided(NegativeSource):
+    """A source of which a teacher may take columns out, by the setting ``guide``."""
+
+    guide_reads: ClassVar[TextsOf]
+
+    def __init__(self, settings: PartSettings | None = None) -> None:
+        super().__init__(settings)
+        guide = self.settings.guide
+        self.guide = None if guide is None else Guide(guide, f"{self.kind} negatives", self.guide_reads)
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The vectors of the views, and a teacher's."""
+        return {*super().reads, *([] if self.guide is None else [self.guide.request])}
+
+    @property
+    def gives_logits(self) -> bool:
+        """Where the logits of false negatives are 0."""
+        return self.guide is not None and self.guide.settings.effect == "zero_logit"
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Opens its teacher."""
+        if self.guide is not None:
+            self.guide.begin(encoder)
+
+
+class InBatch(Guided):
     """The other examples of the batch (SimCSE, eq. 1 and 4).
 
     Columns of anchor i: ``sim(a_i, b_j) / tau`` for j != i, weight ``weight`` each, where (a, b) are the vectors
@@ -55,28 +80,22 @@ class InBatch(NegativeSource):
         kind: Literal["in_batch"] = "in_batch"
         of: SidesSettings = Views.Settings()
         columns: Literal["positives", "positives_and_anchors"] = "positives"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        weight: AboveZero = 1.0
+        hardness: FromZero = 0.0
         guide: GuideSettings | None = None
 
     settings: Settings
+    guide_reads = "views"
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.sides: Sides = build(self.settings.of)
-        guide = self.settings.guide
-        self.guide = None if guide is None else Guide(guide, f"{self.kind} negatives", "views")
         self.recordable = self.guide is None and self.sides.recordable
 
     @property
     def reads(self) -> Set[Request[Any]]:
         """What the similarities are taken between, and a teacher's vectors."""
         return {*self.sides.reads, *([] if self.guide is None else [self.guide.request])}
-
-    @property
-    def gives_logits(self) -> bool:
-        """Where the logits of false negatives are 0."""
-        return self.settings.guide is not None and self.settings.guide.effect == "zero_logit"
 
     def check(self, context: Context) -> None:
         """Refuses what its sides cannot be combined with, and a second direction that they do not have."""
@@ -90,9 +109,8 @@ class InBatch(NegativeSource):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Prepares its sides and its teacher."""
+        super().begin(encoder, batch_size=batch_size, seed=seed)
         self.sides.begin(encoder, batch_size=batch_size, seed=seed)
-        if self.guide is not None:
-            self.guide.begin(encoder)
 
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
@@ -107,7 +125,6 @@ class InBatch(NegativeSource):
 
     def count(self, batch_size: int, hard: int) -> int:
         """N - 1, or 2N - 2."""
-        del hard
         return (batch_size - 1) * (1 if self.settings.columns == "positives" else 2)
 
     def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:

@@ -19,7 +19,7 @@ from opencse.objective.columns import Scoring, VectorColumns
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.vectors.step import Representations, StepInputs
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, FromZero, PartSettings, Rate
 from opencse.streams import Stream
 
 
@@ -116,33 +116,28 @@ class MemoryBank(NegativeSource):
 
         kind: Literal["memory_bank"] = "memory_bank"
         steps: int = Field(default=1, ge=1, le=1_000_000)
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        weight: AboveZero = 1.0
+        hardness: FromZero = 0.0
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self.queue: VectorQueue | None = None
+    queue: VectorQueue
 
     @property
     def stored(self) -> int:
         """The size of its queue, after `begin`."""
-        return 0 if self.queue is None else self.queue.size
+        return self.queue.size
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the empty queue."""
-        del seed
         self.queue = empty_store(encoder, self.settings.steps * batch_size)
 
     def count(self, batch_size: int, hard: int) -> int:
         """``steps`` times N, once the queue is full."""
-        del hard
         return self.settings.steps * batch_size
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K the number of vectors in the queue."""
-        queue = self._require_begun()
+        queue = self.queue
         return VectorColumns(
             reps.anchor,
             queue.vectors.to(at_least_float32(reps.anchor).dtype),
@@ -157,13 +152,8 @@ class MemoryBank(NegativeSource):
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
         """Adds the anchors' vectors of this step to the queue."""
-        del encoder, inputs
         for batch in reps:
-            self._require_begun().push(batch.anchor, batch.keys[:, 0])
-
-    def _require_begun(self) -> VectorQueue:
-        assert self.queue is not None
-        return self.queue
+            self.queue.push(batch.anchor, batch.keys[:, 0])
 
 
 _MOST = 100_000_000
@@ -209,11 +199,11 @@ class MomentumQueue(NegativeSource):
 
         kind: Literal["momentum_queue"] = "momentum_queue"
         size: int | str = "2.5x"
-        momentum: float = Field(default=0.995, ge=0, lt=1)
+        momentum: Rate = 0.995
         init: Literal["pretrained", "random"] = "pretrained"
         head: Literal["momentum", "online"] = "momentum"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        hardness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        weight: AboveZero = 1.0
+        hardness: FromZero = 0.0
 
         @field_validator("size", mode="before")
         @classmethod
@@ -233,16 +223,13 @@ class MomentumQueue(NegativeSource):
             return round(float(self.size.removesuffix("x")) * batch_size)
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self.average: MovingAverage | None = None
-        self.queue: VectorQueue | None = None
+    average: MovingAverage
+    queue: VectorQueue
 
     @property
     def stored(self) -> int:
         """The size of its queue, after `begin`."""
-        return 0 if self.queue is None else self.queue.size
+        return self.queue.size
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the momentum encoder and the empty queue."""
@@ -266,12 +253,11 @@ class MomentumQueue(NegativeSource):
 
     def count(self, batch_size: int, hard: int) -> int:
         """M, once the queue is full."""
-        del hard
-        return self.settings.sentences(batch_size) if self.queue is None else self.queue.size
+        return self.settings.sentences(batch_size)
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K <= M the number of sentences in the queue."""
-        _, queue = self._require_begun()
+        queue = self.queue
         return VectorColumns(
             reps.anchor,
             queue.vectors,
@@ -287,16 +273,9 @@ class MomentumQueue(NegativeSource):
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
         """Moves the momentum encoder once (eq. 6), then adds its vectors of this step's anchors to the queue."""
-        del reps
-        average, queue = self._require_begun()
-        average.update(encoder)
+        self.average.update(encoder)
         for batch in inputs:
-            vectors = batch.chunks.each(average, batch.anchors)
+            vectors = batch.chunks.each(self.average, batch.anchors)
             if self.settings.head == "online":
                 vectors = encoder.project(vectors)
-            queue.push(vectors, batch.keys[:, 0])
-
-    def _require_begun(self) -> tuple[MovingAverage, VectorQueue]:
-        assert self.average is not None
-        assert self.queue is not None
-        return self.average, self.queue
+            self.queue.push(vectors, batch.keys[:, 0])

@@ -13,7 +13,7 @@ from opencse.objective.sides.base import Draw, Sides
 from opencse.objective.similarity import standard_normal
 from opencse.objective.vectors.requests import Clean, Means, Sentences
 from opencse.objective.vectors.step import Representations, Request
-from opencse.settings import PartSettings
+from opencse.settings import FromZero, PartSettings
 
 
 class Views(Sides):
@@ -40,7 +40,6 @@ class Views(Sides):
 
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """``(a, b)``."""
-        del draw
         return reps.anchor, reps.positive
 
 
@@ -64,7 +63,6 @@ class Anchors(Views):
 
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """``(a, a)``."""
-        del draw
         return reps.anchor, reps.anchor
 
 
@@ -87,7 +85,6 @@ class PositivesTwice(Views):
 
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """``(b, b)``."""
-        del draw
         return reps.positive, reps.positive
 
 
@@ -127,7 +124,6 @@ class CleanSides(Sides):
 
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """``(c, c)``."""
-        del draw
         clean = reps[Clean()]
         return clean, clean
 
@@ -171,7 +167,6 @@ class Mean(Sides):
 
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """Each view's own mean, or the one of both twice."""
-        del draw
         means = reps[Means(self.settings.samples)]
         anchors, positives = means.mean(dim=0).expand_as(means) if self.settings.shared else means
         return anchors, positives
@@ -196,7 +191,7 @@ class Noisy(Views):
 
         kind: Literal["noisy"] = "noisy"
         both: bool = True
-        variance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+        variance: FromZero = 0.1
 
     settings: Settings
 

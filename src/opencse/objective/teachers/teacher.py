@@ -26,7 +26,7 @@ from opencse.objective.columns import AnyColumns, FalseNegatives, VectorColumns
 from opencse.objective.sides.base import SideText
 from opencse.objective.similarity import at_least_float32, pairwise_similarity, rowwise_similarity
 from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
-from opencse.settings import ModelLocation, Settings
+from opencse.settings import AboveZero, Cosine, ModelLocation, Settings
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 START = "start"
@@ -69,7 +69,7 @@ class WeightedTeacherSettings(TeacherSettings):
         weight: how much its similarities count; the weights of all teachers are divided by their sum.
     """
 
-    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+    weight: AboveZero = 1.0
 
 
 class Teacher(nn.Module):
@@ -239,7 +239,6 @@ class OneText:
 
     def to(self, device: torch.device) -> OneText:
         """The same."""
-        del device
         return self
 
 
@@ -260,7 +259,6 @@ class TeacherVectors(Request[TaughtVectors]):
 
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> OneText:
         """Compares the positives' texts with the anchors', on the CPU."""
-        del tokenizer, random
         return OneText(len(tokens) % 2 == 0 and _same_rows(tokens, len(tokens) // 2))
 
     def ask(self, forward: Forward) -> Callable[[Encoded], TaughtVectors]:
@@ -358,7 +356,7 @@ class GuideSettings(TeacherSettings):
 
     strategy: Literal["absolute", "relative", "fixed"] = "absolute"
     margin: float = Field(default=0.0, ge=-2, le=2)
-    limit: float = Field(default=0.9, ge=-1, le=1)
+    limit: Cosine = 0.9
     centred: bool = False
     effect: Literal["left_out", "zero_logit"] = "left_out"
 

@@ -1,1 +1,1 @@
-"""Extra losses of an objective: one class in one file each."""
+"""Extra losses of an objective: one file for each family of methods."""

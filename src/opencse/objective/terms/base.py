@@ -11,11 +11,22 @@ from torch import Tensor
 from opencse.objective.part import Part
 from opencse.objective.vectors.requests import Sentences
 from opencse.objective.vectors.step import Representations, Request
+from opencse.settings import AboveZero, PartSettings
 
 
 class Term(Part, ABC):
     """An extra loss: takes the vectors of a step, gives a scalar that the objective multiplies by ``weight``."""
 
+    class Settings(PartSettings):
+        """Settings of every term.
+
+        Attributes:
+            weight: multiplies the loss.
+        """
+
+        weight: AboveZero = 1.0
+
+    settings: Settings
     compares_examples = True
     """Whether it compares the examples of a batch with each other (a term over masked copies does not)."""
 
@@ -27,7 +38,7 @@ class Term(Part, ABC):
     @property
     def weight(self) -> float:
         """The factor of the term in the total loss."""
-        return float(self.settings.weight)
+        return self.settings.weight
 
     @abstractmethod
     def loss(self, reps: Representations) -> Tensor:

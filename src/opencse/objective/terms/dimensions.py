@@ -20,7 +20,7 @@ from opencse.objective.similarity import at_least_float32, pairwise_similarity, 
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.requests import Draws, Sentences
 from opencse.objective.vectors.step import Representations, Request
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, FromZero
 from opencse.streams import seed_of
 
 _ROUNDING = torch.finfo(torch.float64).eps
@@ -243,7 +243,7 @@ class DCL(Term):
 
     recordable = True
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `DCL`.
 
         Attributes:
@@ -253,8 +253,8 @@ class DCL(Term):
         """
 
         kind: Literal["dcl"] = "dcl"
-        weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
-        temperature: float = Field(default=5.0, gt=0, allow_inf_nan=False)
+        weight: AboveZero = 0.1
+        temperature: AboveZero = 5.0
         scaling: Literal["paper", "reference"] = "paper"
 
     settings: Settings
@@ -305,7 +305,7 @@ class BarlowTwins(Term):
         {'barlow_twins_rank': tensor(3)}
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `BarlowTwins`.
 
         Attributes:
@@ -320,8 +320,8 @@ class BarlowTwins(Term):
         """
 
         kind: Literal["barlow_twins"] = "barlow_twins"
-        weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
-        off_diagonal: float = Field(default=0.005, ge=0, allow_inf_nan=False)
+        weight: AboveZero = 0.1
+        off_diagonal: FromZero = 0.005
         artificial: int = Field(default=0, ge=0, le=1_048_576)
         centre: bool = False
         scaling: Literal["unit", "batch_norm"] = "unit"
@@ -489,11 +489,10 @@ class WhitenedContrast(Term):
         tensor(0.7380)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `WhitenedContrast`.
 
         Attributes:
-            weight: of the term.
             temperature: tau.
             copies: copies of each sentence, at least 2: the anchor, the positive, and further draws of the anchor.
             group_size: dimensions of a group; 6 makes 128 groups of BERT-base's 768 dimensions.
@@ -505,13 +504,12 @@ class WhitenedContrast(Term):
         """
 
         kind: Literal["whitened"] = "whitened"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+        temperature: AboveZero = 0.05
         copies: int = Field(default=3, ge=2, le=1_024)
         group_size: int = Field(default=6, ge=1, le=1_048_576)
         rows: Literal["copy", "thirds"] = "copy"
         detached: bool = False
-        epsilon: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
+        epsilon: AboveZero = 1e-5
         mask_duplicates: bool = True
 
     settings: Settings
@@ -540,7 +538,6 @@ class WhitenedContrast(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the layer after the whitening, with BERT's initialisation."""
-        del batch_size
         size = encoder.training_dimension
         layer = Dense(size, size)
         generator = torch.Generator().manual_seed(seed_of(seed, self.name))

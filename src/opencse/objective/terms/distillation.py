@@ -31,7 +31,7 @@ from opencse.objective.teachers.teacher import (
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.requests import HardNegatives, Margins, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, Cosine, FromZero
 from opencse.text.sample import TRAIN
 
 
@@ -338,11 +338,10 @@ class Distill(Term):
         tensor(0.6525)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Distill`.
 
         Attributes:
-            weight: of the term.
             teachers: the frozen encoders, and their weights.
             loss: what the student follows.
             of: the student's similarities.
@@ -354,15 +353,14 @@ class Distill(Term):
         """
 
         kind: Literal["distill"] = "distill"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         teachers: tuple[WeightedTeacherSettings, ...] = Field(default=(WeightedTeacherSettings(),), min_length=1)
         loss: Literal["list_net", "list_mle"] = "list_net"
         of: Literal["anchors", "views"] = "anchors"
         own: bool = False
-        student_temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
-        teacher_temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+        student_temperature: AboveZero = 0.05
+        teacher_temperature: AboveZero = 0.05
         shuffle: float = Field(default=0.0, ge=0, le=1)
-        vectors: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        vectors: FromZero = 0.0
 
         @model_validator(mode="after")
         def _others_are_compared(self) -> Distill.Settings:
@@ -465,11 +463,10 @@ class RankVectors(Term):
         10000
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `RankVectors`.
 
         Attributes:
-            weight: of the term.
             teacher: the frozen encoder.
             corpus: the most texts that rank vectors are over.
             least: texts from which on the term counts.
@@ -478,12 +475,12 @@ class RankVectors(Term):
         """
 
         kind: Literal["rank_vectors"] = "rank_vectors"
-        weight: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+        weight: AboveZero = 0.05
         teacher: TeacherSettings = TeacherSettings()
         corpus: int = Field(default=10_000, ge=2, le=1_000_000)
         least: int = Field(default=1_000, ge=2, le=1_000_000)
-        low: float = Field(default=0.5, ge=-1, le=1)
-        high: float = Field(default=0.9999, ge=-1, le=1)
+        low: Cosine = 0.5
+        high: Cosine = 0.9999
 
         @model_validator(mode="after")
         def _in_order(self) -> RankVectors.Settings:
@@ -494,12 +491,12 @@ class RankVectors(Term):
             return self
 
     settings: Settings
+    queue: VectorQueue
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.teacher = Teacher(self.settings.teacher, f"{self.kind} term")
         self.request = TeacherVectors(self.settings.teacher, "views", self.teacher)
-        self.queue: VectorQueue | None = None
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -529,7 +526,7 @@ class RankVectors(Term):
         """Adds the teacher's vectors of this step's anchors to the corpus."""
         super().after_backward(encoder, inputs, reps)
         for batch in reps:
-            self._begun().push(batch[self.request].anchor, batch.keys[:, 0])
+            self.queue.push(batch[self.request].anchor, batch.keys[:, 0])
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """``rank_pairs``: how many pairs count per anchor."""
@@ -541,15 +538,10 @@ class RankVectors(Term):
 
     def _correlations(self, reps: Representations) -> Tensor | None:
         """(N, N): rho of each two anchors; None while the corpus is too small."""
-        queue = self._begun()
-        if len(queue) < self.settings.least:
+        if len(self.queue) < self.settings.least:
             return None
         taught = reps[self.request].anchor
-        return rank_correlations(pairwise_similarity(taught, queue.vectors, "cosine"))
-
-    def _begun(self) -> VectorQueue:
-        assert self.queue is not None
-        return self.queue
+        return rank_correlations(pairwise_similarity(taught, self.queue.vectors, "cosine"))
 
 
 class Margin(Term):
@@ -570,11 +562,10 @@ class Margin(Term):
         tensor(1.)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Margin`.
 
         Attributes:
-            weight: of the term.
             loss: ``mse`` or ``kl``.
             similarity: of two vectors.
             factor: multiplies the similarities.
@@ -582,11 +573,10 @@ class Margin(Term):
         """
 
         kind: Literal["margin"] = "margin"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         loss: Literal["mse", "kl"] = "mse"
         similarity: SimilarityKind = "dot"
-        factor: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        temperature: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        factor: AboveZero = 1.0
+        temperature: AboveZero = 1.0
 
     settings: Settings
     compares_examples = False
@@ -643,18 +633,16 @@ class Consistency(Term):
         tensor(0.0144)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Consistency`.
 
         Attributes:
-            weight: of the term.
             temperature: divides the cosines.
             scaling: ``paper`` or ``reference``.
         """
 
         kind: Literal["consistency"] = "consistency"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+        temperature: AboveZero = 0.05
         scaling: Literal["paper", "reference"] = "paper"
 
     settings: Settings

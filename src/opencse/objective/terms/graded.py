@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,7 +17,7 @@ from opencse.objective.similarity import at_least_float32, rowwise_similarity
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.requests import Classes, HardNegatives, Scores, Sentences
 from opencse.objective.vectors.step import Representations, Request
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, FromZero
 from opencse.streams import seed_of
 
 PairFeature = Literal["vectors", "difference", "product"]
@@ -257,7 +257,16 @@ def _distance(first: Tensor, second: Tensor, kind: Distance) -> Tensor:
     return lengths
 
 
-class Cosent(Term):
+class _OfScores(Term):
+    """A term of graded pairs."""
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The vectors of the pairs, and their scores."""
+        return {Sentences(), Scores()}
+
+
+class Cosent(_OfScores):
     """CoSENT: of two pairs of a batch, the one with the higher score should have the higher cosine.
 
     With cosines c_i and scores y_i of the batch's pairs::
@@ -276,31 +285,24 @@ class Cosent(Term):
         tensor(1.3133)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Cosent`.
 
         Attributes:
-            weight: of the term.
             scale: factor of the cosines, one over a temperature.
         """
 
         kind: Literal["cosent"] = "cosent"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        scale: float = Field(default=20.0, gt=0, allow_inf_nan=False)
+        scale: AboveZero = 20.0
 
     settings: Settings
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        """The vectors of the pairs, and their scores."""
-        return {Sentences(), Scores()}
 
     def loss(self, reps: Representations) -> Tensor:
         """`losses.cosent` of the pairs."""
         return cosent(reps.anchor, reps.positive, reps[Scores()], scale=self.settings.scale)
 
 
-class Angle(Term):
+class Angle(_OfScores):
     """AnglE: the order of graded pairs by their angles in complex space, which do not saturate as a cosine does.
 
     The loss is that of the term ``cosent`` with `opencse.objective.losses.angle_similarity` in place of the cosine;
@@ -315,31 +317,24 @@ class Angle(Term):
         tensor(True)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Angle`.
 
         Attributes:
-            weight: of the term.
             scale: factor of the similarities: 1 in the authors' code, 20 in sentence-transformers.
         """
 
         kind: Literal["angle"] = "angle"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        scale: AboveZero = 1.0
 
     settings: Settings
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        """The vectors of the pairs, and their scores."""
-        return {Sentences(), Scores()}
 
     def loss(self, reps: Representations) -> Tensor:
         """`losses.angle` of the pairs."""
         return angle(reps.anchor, reps.positive, reps[Scores()], scale=self.settings.scale)
 
 
-class CosineRegression(Term):
+class CosineRegression(_OfScores):
     """The mean squared error of a graded pair's cosine and its score from 0 to 1 (SBERT's regression objective).
 
     `opencse.objective.losses.cosine_regression` is the loss as a function of tensors, with its source.
@@ -352,19 +347,13 @@ class CosineRegression(Term):
         tensor(0.1250)
     """
 
-    class Settings(PartSettings):
-        """Settings of `CosineRegression`; ``weight`` is that of the term."""
+    class Settings(Term.Settings):
+        """Settings of `CosineRegression`."""
 
         kind: Literal["cosine_regression"] = "cosine_regression"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     settings: Settings
     compares_examples = False
-
-    @property
-    def reads(self) -> Set[Request[Any]]:
-        """The vectors of the pairs, and their scores."""
-        return {Sentences(), Scores()}
 
     def loss(self, reps: Representations) -> Tensor:
         """`losses.cosine_regression` of the pairs."""
@@ -391,33 +380,20 @@ class Softmax(Term):
         tensor(1.0986)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Softmax`.
 
         Attributes:
-            weight: of the term.
             features: what the classifier reads of a pair: ``vectors`` (u, v), ``difference`` |u - v|, ``product``
                 u * v.
         """
 
         kind: Literal["softmax"] = "softmax"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         features: tuple[PairFeature, ...] = Field(default=("vectors", "difference"), min_length=1)
-
-        @field_validator("features")
-        @classmethod
-        def _each_once(cls, features: tuple[PairFeature, ...]) -> tuple[PairFeature, ...]:
-            if len(set(features)) < len(features):
-                raise ValueError("name each feature once")
-            return features
 
     settings: Settings
     compares_examples = False
-    classifier: nn.Linear | None
-
-    def __init__(self, settings: PartSettings | None = None) -> None:
-        super().__init__(settings)
-        self.classifier = None
+    classifier: nn.Linear
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -430,13 +406,14 @@ class Softmax(Term):
         Raises:
             UserError: for fewer than two classes.
         """
-        del batch_size
         if self.classes < 2:
             raise UserError(
                 f"the softmax term tells classes of pairs apart, and the data has {self.classes}; give rows of at "
                 "least two classes"
             )
-        size = encoder.training_dimension * sum({"vectors": 2}.get(feature, 1) for feature in self.settings.features)
+        size = encoder.training_dimension * sum(
+            {"vectors": 2}.get(feature, 1) for feature in set(self.settings.features)
+        )
         bound = size**-0.5
         generator = torch.Generator().manual_seed(seed_of(seed, "softmax"))
         classifier = nn.Linear(size, self.classes)
@@ -447,20 +424,15 @@ class Softmax(Term):
 
     def loss(self, reps: Representations) -> Tensor:
         """`losses.pair_softmax` of the pairs."""
-        classifier = self._begun()
-        return pair_softmax(self._features(reps), reps[Classes()], classifier.weight, classifier.bias)
+        return pair_softmax(self._features(reps), reps[Classes()], self.classifier.weight, self.classifier.bias)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """``softmax_accuracy``: the share of pairs that are classified correctly."""
-        guesses = self._begun()(self._features(reps)).argmax(dim=1)
+        guesses = self.classifier(self._features(reps)).argmax(dim=1)
         return {"softmax_accuracy": (guesses == reps[Classes()]).float().mean()}
 
     def _features(self, reps: Representations) -> Tensor:
         return pair_features(reps.anchor, reps.positive, self.settings.features)
-
-    def _begun(self) -> nn.Linear:
-        assert self.classifier is not None
-        return self.classifier
 
 
 class Triplet(Term):
@@ -479,18 +451,16 @@ class Triplet(Term):
         tensor(4.)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Triplet`.
 
         Attributes:
-            weight: of the term.
             margin: by which the negative should be further.
             distance: ``euclidean``, ``manhattan``, or ``cosine`` (1 - cos, from 0 to 2: choose a margin below 1).
         """
 
         kind: Literal["triplet"] = "triplet"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        margin: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+        margin: FromZero = 1.0
         distance: Distance = "euclidean"
 
     settings: Settings

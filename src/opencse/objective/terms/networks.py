@@ -31,7 +31,7 @@ from opencse.objective.vectors.requests import (
     Sentences,
 )
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, PartSettings, Rate, Share
 from opencse.streams import seed_of
 from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokens
@@ -129,11 +129,10 @@ class ConditionalMLM(Term):
         tensor(0.5000)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `ConditionalMLM`.
 
         Attributes:
-            weight: of the term.
             rate: share of the tokens that are hidden.
             masking: what the hidden tokens become: by BERT's rule, or all [MASK].
             depth: how many of the start's first layers read the masked text; by default half of them.
@@ -141,18 +140,18 @@ class ConditionalMLM(Term):
         """
 
         kind: Literal["conditional_mlm"] = "conditional_mlm"
-        weight: float = Field(default=1e-5, gt=0, allow_inf_nan=False)
-        rate: float = Field(default=0.4, gt=0, lt=1)
+        weight: AboveZero = 1e-5
+        rate: Share = 0.4
         masking: Masking = "bert"
         depth: int | None = Field(default=None, ge=0, le=256)
         layers: int = Field(default=2, ge=1, le=256)
 
     settings: Settings
+    reader: _VectorReader
     compares_examples = False
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.reader: _VectorReader | None = None
         self._copy = MaskedViews(self.settings.rate, self.settings.masking, f"{self.kind} term")
 
     @property
@@ -163,7 +162,7 @@ class ConditionalMLM(Term):
     @property
     def networks(self) -> Sequence[nn.Module]:
         """The new layers and the head, with the frozen layers below."""
-        return () if self.reader is None else (self.reader,)
+        return (self.reader,)
 
     def check(self, context: Context) -> None:
         """Refuses an encoder with fewer layers than are read."""
@@ -177,14 +176,12 @@ class ConditionalMLM(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the frozen layers and the head, and makes the new layers."""
-        del batch_size
         settings = self.settings
         depth = encoder.depth // 2 if settings.depth is None else settings.depth
         self.reader = _VectorReader(encoder, depth, settings.layers, seed_of(seed, self.name))
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(rows, 2) for each of the views' texts: the sum of the losses of its hidden tokens, and how many they are."""
-        assert self.reader is not None
         reader, copied = self.reader, reps[self._copy]
         seen, positions = copied.masked.tokens, copied.masked.positions
         starts = torch.cat([torch.zeros(1, dtype=torch.int64), positions.sum(dim=1).cumsum(0)]).tolist()
@@ -203,6 +200,44 @@ class ConditionalMLM(Term):
         """Mean cross-entropy over the hidden tokens; 0 where none is hidden."""
         sums: Tensor = reps.computed[self.name]
         return sums[:, _LOSS].sum() / sums[:, _COUNTED].sum().clamp(min=1)
+
+
+class Copied(PartSettings):
+    """A decoder of the backbone's shape with its weights, which reads the text so far (TSDAE).
+
+    Attributes:
+        tied: share the encoder's weights; only the cross-attention is new.
+
+    Example:
+        >>> Denoising(Denoising.Settings(decoder={"kind": "copy", "tied": False})).settings.decoder
+        Copied(kind='copy', tied=False)
+    """
+
+    kind: Literal["copy"] = "copy"
+    tied: bool = True
+
+
+class New(PartSettings):
+    """A new decoder over the embeddings of the text (DenoSent).
+
+    Attributes:
+        layers: number of layers.
+        heads: attention heads of a layer.
+        width: of the feed-forward layers.
+        dropout: of the layers.
+        noise: rate of the dropout on the embeddings that it reads, all at once; 0 lets it read the text so far.
+
+    Example:
+        >>> Denoising(Denoising.Settings(decoder={"kind": "new", "layers": 2})).settings.decoder.layers
+        2
+    """
+
+    kind: Literal["new"] = "new"
+    layers: int = Field(default=16, ge=1, le=256)
+    heads: int = Field(default=1, ge=1)
+    width: int = Field(default=2048, ge=1, le=65_536)
+    dropout: Rate = 0.1
+    noise: Rate = 0.825
 
 
 class CopiedDecoder(nn.Module):
@@ -280,44 +315,29 @@ class NewDecoder(nn.Module):
     Args:
         encoder: gives the embeddings and the masked-LM head.
         seed: of the first weights.
-        layers: number of layers.
-        heads: attention heads of a layer.
-        width: of the feed-forward layers.
-        dropout: of the layers.
-        noise: rate of the dropout on the embeddings; 0 for teacher forcing.
+        settings: of its layers, and the rate of the dropout on the embeddings; 0 for teacher forcing.
         reader: the part that needs it, for messages.
 
     Raises:
         UserError: for a backbone without a module of embeddings, or a number of heads that does not divide its width.
     """
 
-    def __init__(
-        self,
-        encoder: SentenceEncoder,
-        seed: int,
-        *,
-        layers: int,
-        heads: int,
-        width: int,
-        dropout: float,
-        noise: float,
-        reader: str,
-    ) -> None:
+    def __init__(self, encoder: SentenceEncoder, seed: int, settings: New, *, reader: str) -> None:
         super().__init__()
         assert encoder.lm_head is not None
-        hidden = int(encoder.backbone.config.hidden_size)
+        hidden, heads = int(encoder.backbone.config.hidden_size), settings.heads
         if hidden % heads:
             raise UserError(
                 f"{heads} attention heads do not divide {hidden} dimensions; set {reader_key(reader)}.decoder.heads"
             )
-        self.ahead = 0 if noise else 1
+        self.ahead = 0 if settings.noise else 1
         weights: dict[int, Any] = {id(p): p for p in encoder.backbone.parameters()}
         self.embeddings = copy.deepcopy(embedding_module(encoder.backbone), dict(weights))
         self.head = copy.deepcopy(encoder.lm_head, dict(weights))
-        self.noise = nn.Dropout(noise)
+        self.noise = nn.Dropout(settings.noise)
         with seeded(seed, torch.device("cpu")):
-            layer = nn.TransformerDecoderLayer(hidden, heads, width, dropout, batch_first=True)
-            self.layers = nn.TransformerDecoder(layer, layers)
+            layer = nn.TransformerDecoderLayer(hidden, heads, settings.width, settings.dropout, batch_first=True)
+            self.layers = nn.TransformerDecoder(layer, settings.layers)
             for module in self.layers.modules():
                 if isinstance(module, nn.Linear):
                     nn.init.normal_(module.weight, std=0.02)
@@ -384,44 +404,6 @@ def _set_parameter(module: nn.Module, name: str, parameter: nn.Parameter) -> Non
     setattr(module.get_submodule(path), attribute, parameter)
 
 
-class Copied(PartSettings):
-    """A decoder of the backbone's shape with its weights, which reads the text so far (TSDAE).
-
-    Attributes:
-        tied: share the encoder's weights; only the cross-attention is new.
-
-    Example:
-        >>> Denoising(Denoising.Settings(decoder={"kind": "copy", "tied": False})).settings.decoder
-        Copied(kind='copy', tied=False)
-    """
-
-    kind: Literal["copy"] = "copy"
-    tied: bool = True
-
-
-class New(PartSettings):
-    """A new decoder over the embeddings of the text (DenoSent).
-
-    Attributes:
-        layers: number of layers.
-        heads: attention heads of a layer.
-        width: of the feed-forward layers.
-        dropout: of the layers.
-        noise: rate of the dropout on the embeddings that it reads, all at once; 0 lets it read the text so far.
-
-    Example:
-        >>> Denoising(Denoising.Settings(decoder={"kind": "new", "layers": 2})).settings.decoder.layers
-        2
-    """
-
-    kind: Literal["new"] = "new"
-    layers: int = Field(default=16, ge=1, le=256)
-    heads: int = Field(default=1, ge=1)
-    width: int = Field(default=2048, ge=1, le=65_536)
-    dropout: float = Field(default=0.1, ge=0, lt=1)
-    noise: float = Field(default=0.825, ge=0, lt=1)
-
-
 class Denoising(Term):
     """Reconstruction of a text from the anchor's vector, by a decoder that is trained too and dropped at the end.
 
@@ -450,26 +432,24 @@ class Denoising(Term):
         tensor(0.5000)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Denoising`.
 
         Attributes:
-            weight: of the term.
             decoder: the network that reconstructs.
             target: the text that is reconstructed from the anchor's vector.
         """
 
         kind: Literal["denoising"] = "denoising"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         decoder: Annotated[Copied | New, Field(discriminator="kind")] = Copied()
         target: Literal["anchor", "positive"] = "anchor"
 
     settings: Settings
+    decoder: CopiedDecoder | NewDecoder
     compares_examples = False
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.decoder: CopiedDecoder | NewDecoder | None = None
         self._texts = AnchorTexts() if self.settings.target == "anchor" else PositiveTexts()
 
     @property
@@ -481,7 +461,7 @@ class Denoising(Term):
     @property
     def networks(self) -> Sequence[nn.Module]:
         """The decoder."""
-        return () if self.decoder is None else (self.decoder,)
+        return (self.decoder,)
 
     def check(self, context: Context) -> None:
         """Refuses an encoder without layers, and vectors of another size than a token's state."""
@@ -490,26 +470,15 @@ class Denoising(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the decoder."""
-        del batch_size
         decoder, reader = self.settings.decoder, f"{self.kind} term"
         own_seed = seed_of(seed, self.name)
         if isinstance(decoder, Copied):
             self.decoder = CopiedDecoder(encoder, own_seed, tied=decoder.tied, reader=reader)
         else:
-            self.decoder = NewDecoder(
-                encoder,
-                own_seed,
-                layers=decoder.layers,
-                heads=decoder.heads,
-                width=decoder.width,
-                dropout=decoder.dropout,
-                noise=decoder.noise,
-                reader=reader,
-            )
+            self.decoder = NewDecoder(encoder, own_seed, decoder, reader=reader)
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(N, 3): the sum of the losses of each text's tokens, how many there are, and how many are predicted."""
-        assert self.decoder is not None
         decoder, texts = self.decoder, reps[self._texts]
 
         def reconstruct(start: int, stop: int, vectors: Tensor) -> Tensor:
@@ -630,23 +599,18 @@ class LocalGlobal(Term):
         tensor(-1.3856)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `LocalGlobal`.
 
         Attributes:
-            weight: of the term.
             windows: how many tokens each convolution reads, odd numbers.
         """
 
         kind: Literal["local_global"] = "local_global"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         windows: tuple[Literal[1, 3, 5, 7, 9], ...] = Field(default=(1, 3, 5), min_length=1, max_length=8)
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self.network: _Convolutions | None = None
+    network: _Convolutions
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -656,7 +620,7 @@ class LocalGlobal(Term):
     @property
     def networks(self) -> Sequence[nn.Module]:
         """The backbone with the convolutions."""
-        return () if self.network is None else (self.network,)
+        return (self.network,)
 
     def check(self, context: Context) -> None:
         """Refuses an encoder without layers, whose tokens know nothing of each other."""
@@ -664,16 +628,13 @@ class LocalGlobal(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the convolutions."""
-        del batch_size
         self.network = _Convolutions(encoder, self.settings.windows, seed_of(seed, self.name))
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(N, length, hidden) the local vectors."""
-        assert self.network is not None
         network, texts = self.network, reps[AnchorTexts()]
 
         def local(start: int, stop: int, nothing: Tensor) -> Tensor:
-            del nothing
             return network(texts.rows(start, stop))  # type: ignore[no-any-return]
 
         none = torch.zeros(len(texts), 0, device=texts.input_ids.device)

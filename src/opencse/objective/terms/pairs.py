@@ -6,7 +6,7 @@ from collections.abc import Set
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn import functional
 
@@ -15,9 +15,9 @@ from opencse.errors import UserError
 from opencse.objective.similarity import at_least_float32, rowwise_similarity
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.requests import Sentences
-from opencse.objective.vectors.rewritten import Rewritten, add_template, valid_template
+from opencse.objective.vectors.rewritten import OtherTemplate, Rewritten, add_template
 from opencse.objective.vectors.step import Representations, Request
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero
 
 
 def contrastive_tension(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
@@ -63,16 +63,14 @@ class ContrastiveTension(Term):
         tensor(0.3466)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `ContrastiveTension`.
 
         Attributes:
-            weight: of the term.
             negatives: pairs of two sentences for each pair of one.
         """
 
         kind: Literal["contrastive_tension"] = "contrastive_tension"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
         negatives: int = Field(default=7, ge=1, le=65_536)
 
     settings: Settings
@@ -115,17 +113,15 @@ class Repulsion(Term):
         tensor(1.)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `Repulsion`.
 
         Attributes:
-            weight: of the term.
             temperature: tau.
         """
 
         kind: Literal["repulsion"] = "repulsion"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+        temperature: AboveZero = 0.05
 
     settings: Settings
     compares_examples = False
@@ -181,7 +177,7 @@ class BidirectionalMargin(Term):
 
     compares_examples = False
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `BidirectionalMargin`.
 
         Attributes:
@@ -192,15 +188,10 @@ class BidirectionalMargin(Term):
         """
 
         kind: Literal["bidirectional_margin"] = "bidirectional_margin"
-        weight: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
+        weight: AboveZero = 1e-3
         alpha: float = Field(default=0.1, ge=0, le=2)
         beta: float = Field(default=0.3, ge=0, le=2)
-        template: str | None = None
-
-        @field_validator("template")
-        @classmethod
-        def _has_a_slot(cls, value: str | None) -> str | None:
-            return None if value is None else valid_template(value)
+        template: OtherTemplate = None
 
         @model_validator(mode="after")
         def _margins_are_in_order(self) -> BidirectionalMargin.Settings:
@@ -226,7 +217,6 @@ class BidirectionalMargin(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Reads the encoder's limit, and registers the template where templates' vectors are subtracted."""
-        del batch_size, seed
         self._max_length = encoder.max_length
         add_template(encoder, self.settings.template)
 

@@ -21,7 +21,7 @@ from opencse.objective.teachers.teacher import START, Teacher, TeacherSettings, 
 from opencse.objective.terms.base import Term
 from opencse.objective.terms.distillation import vector_distance
 from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
-from opencse.settings import PartSettings
+from opencse.settings import AboveZero, FromZero
 from opencse.streams import seed_of
 
 
@@ -77,20 +77,18 @@ class NearStart(Term):
         (1.0, 0.1)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `NearStart`.
 
         Attributes:
-            weight: of the term.
             vectors: factor of the distance of vectors.
             weights: factor of the distance of weights.
             distance: of two vectors.
         """
 
         kind: Literal["near_start"] = "near_start"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        vectors: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-        weights: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+        vectors: FromZero = 1.0
+        weights: FromZero = 0.0
         distance: Literal["cosine", "mse"] = "cosine"
 
         @model_validator(mode="after")
@@ -216,11 +214,10 @@ class SelfGuided(Term):
         tensor(0.5514)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `SelfGuided`.
 
         Attributes:
-            weight: of the term.
             temperature: tau.
             pooling: of the copy's layers.
             size: dimensions of the projection; 0 for none.
@@ -229,18 +226,17 @@ class SelfGuided(Term):
         """
 
         kind: Literal["self_guided"] = "self_guided"
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-        temperature: float = Field(default=0.01, gt=0, allow_inf_nan=False)
+        temperature: AboveZero = 0.01
         pooling: Pooling = Pooling.MEAN
         size: int = Field(default=4096, ge=0, le=1_048_576)
         dropout: bool = False
         mask_duplicates: bool = True
 
     settings: Settings
+    start: SentenceEncoder
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.start: SentenceEncoder | None = None
         self.projection: nn.Module = nn.Identity()
 
     def check(self, context: Context) -> None:
@@ -255,7 +251,6 @@ class SelfGuided(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the encoder, and makes the projection."""
-        del batch_size
         start = encoder.twin()
         start.lm_head, start.projection, start.dense = None, None, nn.Sequential()
         start.pooling, start.token_weights = self.settings.pooling, None
@@ -274,8 +269,6 @@ class SelfGuided(Term):
     @torch.no_grad()
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(L + 1, N, hidden): the copy's vectors of the anchors at each layer, the embeddings' first."""
-        del reps
-        assert self.start is not None
         self.start.train(self.settings.dropout)
         layers = range(self.start.depth + 1)
         encoded = inputs.chunks.encode(self.start, inputs.anchors, layers=layers)

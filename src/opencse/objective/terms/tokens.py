@@ -8,7 +8,6 @@ from collections.abc import Sequence, Set
 from typing import Any, Literal, Self, cast
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -27,7 +26,7 @@ from opencse.objective.vectors.chunks import Chunks, through
 from opencse.objective.vectors.masking import MaskedCopy, Masking
 from opencse.objective.vectors.requests import LmHead, Masked, MaskedViews, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.settings import ModelLocation, PartSettings
+from opencse.settings import AboveZero, ModelLocation, Share
 from opencse.streams import seed_of
 from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokens
@@ -98,11 +97,10 @@ class MaskedLM(Term):
         tensor(2.)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `MaskedLM`.
 
         Attributes:
-            weight: of the term.
             rate: share of the tokens that are chosen.
             tied: whether the head's decoder shares the token embeddings, where the model's configuration says so; false
                 gives it a separate copy.
@@ -111,8 +109,8 @@ class MaskedLM(Term):
         """
 
         kind: Literal["mlm"] = "mlm"
-        weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
-        rate: float = Field(default=0.15, gt=0, lt=1)
+        weight: AboveZero = 0.1
+        rate: Share = 0.15
         tied: bool = True
         texts: Literal["views", "anchors"] = "views"
         masked_contrast: bool = False
@@ -366,11 +364,10 @@ class ReplacedTokens(Term):
         tensor(0.5000)
     """
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Settings of `ReplacedTokens`.
 
         Attributes:
-            weight: of the term.
             rate: share of the tokens that are hidden from the generator.
             generator: ``start``, a frozen copy of the model that training begins with and its masked-LM head; or the
                 folder or Hub id of a masked language model with the same vocabulary.
@@ -382,8 +379,8 @@ class ReplacedTokens(Term):
         """
 
         kind: Literal["replaced_tokens"] = "replaced_tokens"
-        weight: float = Field(default=0.005, gt=0, allow_inf_nan=False)
-        rate: float = Field(default=0.3, gt=0, lt=1)
+        weight: AboveZero = 0.005
+        rate: Share = 0.3
         generator: ModelLocation = START
         generator_dropout: bool = False
         masking: Masking = "all"
@@ -392,12 +389,12 @@ class ReplacedTokens(Term):
         padding: Literal["ignored", "counted"] = "ignored"
 
     settings: Settings
+    replacer: Replacer
+    discriminator: _Discriminator
     compares_examples = False
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.replacer: Replacer | None = None
-        self.discriminator: _Discriminator | None = None
         self._copy = MaskedViews(self.settings.rate, self.settings.masking, f"{self.kind} term")
 
     @property
@@ -409,7 +406,7 @@ class ReplacedTokens(Term):
     @property
     def networks(self) -> Sequence[nn.Module]:
         """The discriminator."""
-        return () if self.discriminator is None else (self.discriminator,)
+        return (self.discriminator,)
 
     def check(self, context: Context) -> None:
         """Refuses an encoder without layers, and vectors of another size than a token's embedding."""
@@ -420,7 +417,6 @@ class ReplacedTokens(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Opens the generator, and makes the discriminator of a copy of the encoder's weights."""
-        del batch_size
         settings = self.settings
         self.replacer = Replacer.open(
             settings.generator,
@@ -440,8 +436,6 @@ class ReplacedTokens(Term):
         The columns: the sum of the losses of its tokens, how many tokens count, how many were replaced, how many of
         these the discriminator finds, how many are real, how many of these it classifies correctly.
         """
-        assert self.replacer is not None
-        assert self.discriminator is not None
         discriminator, copied = self.discriminator, reps[self._copy]
         rows = len(copied.masked.positions)
         texts = inputs.tokens.rows(0, rows)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -102,14 +102,31 @@ class Chunks:
             encoded: Encoded = encoder(tokens, layers=layers, masked=only, disturb=change, dropout=dropout)
             return encoded
         draw = self.draw(encoder, encoder.device)
-        sentences = (
-            []
-            if tokens is None
-            else self._sentence_passes(
-                encoder, tokens, draw, layers, disturb, padded=padded, dropout=dropout, pooled=pooled
-            )
-        )
-        copies = [] if masked is None else self._masked_passes(encoder, masked, draw)
+        sentences, copies = [], []
+        if tokens is not None:
+            keep_length = padded or disturb is not None
+
+            def chunk(start: int, stop: int, change: RowDisturb | None = disturb) -> _ChunkPass:
+                rows, changed = _rows(tokens, start, stop, keep_length), change and _of_rows(change, start)
+
+                def run() -> tuple[Tensor, ...]:
+                    headless = bool(encoder.batch_heads)
+                    encoded = encoder(rows, layers=layers, disturb=changed, headless=headless, dropout=dropout)
+                    more = [encoded.pooled.clone()] if pooled else []  # a step's graph has no tensor twice
+                    return (encoded.sentence, *(encoded.layers[layer] for layer in layers), *more)
+
+                return _chunk_pass(encoder, draw, start, run)
+
+            sentences = self._own_chunks(len(tokens), chunk, idle=lambda: chunk(0, 1, change=None).empty())
+        if masked is not None:
+
+            def hidden(start: int, stop: int) -> _ChunkPass:
+                copy = masked.rows(start, stop)
+                return _chunk_pass(
+                    encoder, draw, -1 - start, lambda: (encoder(None, masked=copy.labelled).masked_losses,)
+                )
+
+            copies = self._own_chunks(len(masked.masked.tokens), hidden, idle=lambda: hidden(0, 1).empty())
         passes = [*sentences, *copies]
         results = [one.result(keep_graph=len(passes) - number <= self.keep) for number, one in enumerate(passes)]
         sentence, before, by_layer, losses = None, None, {}, None
@@ -126,41 +143,6 @@ class Chunks:
             counts = [int(positions[s[0][0] : s[-1][1]].sum()) if s else 0 for s in shares]
             (losses,) = (self._gather(parts, counts) for parts in zip(*results[len(sentences) :], strict=True))
         return Encoded(sentence, by_layer, masked_losses=losses, pooled=before)
-
-    def _sentence_passes(
-        self,
-        encoder: SentenceEncoder,
-        tokens: Tokens,
-        draw: int | None,
-        layers: Sequence[int],
-        disturb: RowDisturb | None,
-        *,
-        padded: bool,
-        dropout: float | None,
-        pooled: bool,
-    ) -> list[_ChunkPass]:
-        """The passes of this process's chunks of the sentences: the vectors, those of the layers, the pooled ones."""
-        headless = bool(encoder.batch_heads)
-        keep_length = padded or disturb is not None
-
-        def chunk(start: int, stop: int, change: RowDisturb | None = disturb) -> _ChunkPass:
-            rows = _rows(tokens, start, stop, keep_length)
-            return _chunk_pass(
-                encoder,
-                draw,
-                start,
-                _sentences(encoder, rows, layers, change, start, headless=headless, dropout=dropout, pooled=pooled),
-            )
-
-        return self._own_chunks(len(tokens), chunk, idle=lambda: chunk(0, 1, change=None).empty())
-
-    def _masked_passes(self, encoder: SentenceEncoder, copy: MaskedCopy, draw: int | None) -> list[_ChunkPass]:
-        """The passes of this process's chunks of a masked copy; each gives the losses at its hidden positions."""
-
-        def chunk(start: int, stop: int) -> _ChunkPass:
-            return _chunk_pass(encoder, draw, -1 - start, _masked(encoder, copy.rows(start, stop)))
-
-        return self._own_chunks(len(copy.masked.tokens), chunk, idle=lambda: chunk(0, 1).empty())
 
     @staticmethod
     def draw(network: nn.Module, device: torch.device) -> int | None:
@@ -219,24 +201,13 @@ class _ChunkPass:
     no_rows: bool = False
 
     def __call__(self) -> tuple[Tensor, ...]:
-        with ExitStack() as stack:
-            for context in self._contexts():
-                stack.enter_context(context)
+        plain = self.encoder.without_dropout() if self.seed is None else seeded(self.seed, self.device)
+        with _cast(self.device, self.dtype), plain:
             return self.run()
-
-    def _contexts(self) -> list[AbstractContextManager[Any]]:
-        # Without autocast's cache of cast weights: a copy made without graph would be used where a graph is needed.
-        kind = self.device.type
-        cast: AbstractContextManager[Any] = nullcontext()
-        if self.dtype is not None:
-            cast = torch.autocast(kind, self.dtype, cache_enabled=False)
-        if self.seed is None:
-            return [cast, self.encoder.without_dropout()]
-        return [cast, seeded(self.seed, self.device)]
 
     def empty(self) -> _ChunkPass:
         """The same pass with a result of no rows."""
-        return _ChunkPass(self.run, self.seed, self.encoder, self.device, self.dtype, no_rows=True)
+        return replace(self, no_rows=True)
 
     def result(self, *, keep_graph: bool) -> tuple[Tensor, ...]:
         """Makes the pass: with its graph, or so that it is repeated when its gradient arrives."""
@@ -257,7 +228,6 @@ class _Repeated(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, one: _ChunkPass, trigger: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401 - as torch has it
         """The result; ``trigger`` requires a gradient, so that the result does."""
-        del trigger
         ctx.one = one
         ctx.set_materialize_grads(False)
         return one()
@@ -294,38 +264,18 @@ class _Gathered(torch.autograd.Function):
         return gradient[ctx.rows], None, None
 
 
+def _cast(device: torch.device, dtype: torch.dtype | None) -> AbstractContextManager[Any]:
+    # Without autocast's cache of cast weights: a copy made without graph would be used where a graph is needed.
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype, cache_enabled=False)
+
+
+def _cast_dtype(device: torch.device) -> torch.dtype | None:
+    return torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
+
+
 def _chunk_pass(encoder: SentenceEncoder, draw: int | None, first_row: int, run: Run) -> _ChunkPass:
-    device = encoder.device
-    dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
     seed = None if draw is None else seed_of(draw, str(first_row))
-    return _ChunkPass(run, seed, encoder, device, dtype)
-
-
-def _sentences(
-    encoder: SentenceEncoder,
-    tokens: Tokens,
-    layers: Sequence[int],
-    disturb: RowDisturb | None,
-    start: int,
-    *,
-    headless: bool,
-    dropout: float | None,
-    pooled: bool,
-) -> Run:
-    def run() -> tuple[Tensor, ...]:
-        change = None if disturb is None else _of_rows(disturb, start)
-        encoded = encoder(tokens, layers=layers, disturb=change, headless=headless, dropout=dropout)
-        more = [encoded.pooled.clone()] if pooled else []  # a step's graph has no tensor twice
-        return (encoded.sentence, *(encoded.layers[layer] for layer in layers), *more)
-
-    return run
-
-
-def _masked(encoder: SentenceEncoder, copy: MaskedCopy) -> Run:
-    def run() -> tuple[Tensor, ...]:
-        return (encoder(None, masked=copy.labelled).masked_losses,)
-
-    return run
+    return _ChunkPass(run, seed, encoder, encoder.device, _cast_dtype(encoder.device))
 
 
 def _of_rows(disturb: RowDisturb, start: int) -> Callable[[Tensor], Tensor]:
@@ -399,9 +349,8 @@ def through(network: nn.Module, function: RowsFunction, inputs: Tensor, chunks: 
     if chunks.undivided:
         return function(0, len(inputs), inputs)
     device = inputs.device
-    draw = chunks.draw(network, device)
-    dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
-    run = _Run(network, function, chunks, draw, device, dtype, grad=torch.is_grad_enabled())
+    draw, grad = chunks.draw(network, device), torch.is_grad_enabled()
+    run = _Run(network, function, chunks, draw, device, _cast_dtype(device), grad=grad)
     outputs: Tensor = _Through.apply(run, inputs, torch.zeros((), device=device, requires_grad=True))  # type: ignore[no-untyped-call]
     return outputs
 
@@ -419,12 +368,8 @@ class _Run:
     grad: bool
 
     def __call__(self, start: int, stop: int, inputs: Tensor) -> Tensor:
-        cast: AbstractContextManager[Any] = nullcontext()
-        if self.dtype is not None:
-            # Without autocast's cache: weights cast where no gradient is taken would be used where one is.
-            cast = torch.autocast(self.device.type, self.dtype, cache_enabled=False)
         masks = None if self.draw is None else seeded(seed_of(self.draw, str(start)), self.device)
-        with cast, masks or evaluating(self.network):
+        with _cast(self.device, self.dtype), masks or evaluating(self.network):
             return self.function(start, stop, inputs)
 
     def with_graph(self, start: int, stop: int, inputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -440,7 +385,6 @@ class _Through(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, run: _Run, inputs: Tensor, trigger: Tensor) -> Tensor:  # noqa: ANN401 - as torch has it
         """(rows, ...); ``trigger`` requires a gradient, so that the result does where only the weights do."""
-        del trigger
         chunks, world = run.chunks, run.chunks.world
         shares = chunks.spans(len(inputs))
         spans = shares[world.rank]

@@ -50,30 +50,23 @@ class Passes:
     def forward(
         self,
         *,
-        derive: Derive | None = None,
-        merge: Merge | None = None,
-        shared_mask: bool = False,
-        dropout: SideRates | None = None,
         change_anchors: RowDisturb | None = None,
         change_positives: RowDisturb | None = None,
+        **how: Any,  # noqa: ANN401 - the keywords of `represent`
     ) -> Representations:
-        """Makes the vectors of the step, with gradient; see `represent`.
+        """Makes the vectors of the step, with gradient; ``how`` are the keywords of `represent`.
 
         Args:
-            derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
-            merge: makes one vector of an anchor's positives, if there may be several.
-            shared_mask: whether the positives go through under the dropout masks of the anchors.
-            dropout: the dropout rates of anchors and of all other texts, in a pass each; None: the encoder's, together.
             change_anchors: changes the input embeddings of some anchors, given with the number of the first.
             change_positives: changes the input embeddings of some positives, given with the number of the first.
+            how: ``derive``, ``merge``, ``shared_mask`` and ``dropout``.
         """
-        disturb = self.disturb
-        n = self.inputs.examples
+        disturb, n = self.disturb, self.inputs.examples
         if change_anchors is not None:
             disturb = _then(disturb, 0, n, change_anchors)
         if change_positives is not None:
             disturb = _then(disturb, n, 2 * n, change_positives)
-        return self._represent(disturb, derive=derive, merge=merge, shared_mask=shared_mask, dropout=dropout)
+        return represent(self.encoder, self.inputs, self.reads, second=self.second, disturb=disturb, **how)
 
     def input_gradients(self) -> GradientWatch:
         """Finds the contrastive loss's gradient at the input embeddings, in a pass of its own.
@@ -84,7 +77,8 @@ class Passes:
         watch = GradientWatch(self.disturb, leaf=True)
         before = random_state(self.inputs.keys.device)
         with torch.enable_grad(), frozen(self.encoder, self.objective):
-            torch.autograd.backward(self.contrast(self._represent(watch)))
+            reps = represent(self.encoder, self.inputs, self.reads, second=self.second, disturb=watch)
+            torch.autograd.backward(self.contrast(reps))
         restore(before, self.inputs.keys.device)
         return watch
 
@@ -95,27 +89,6 @@ class Passes:
             loss = self.contrast(replace(reps.detached(), positive=positive))
             (gradient,) = torch.autograd.grad(loss, positive)
         return gradient
-
-    def _represent(
-        self,
-        disturb: RowDisturb | None,
-        *,
-        derive: Derive | None = None,
-        merge: Merge | None = None,
-        shared_mask: bool = False,
-        dropout: SideRates | None = None,
-    ) -> Representations:
-        return represent(
-            self.encoder,
-            self.inputs,
-            self.reads,
-            derive=derive,
-            merge=merge,
-            second=self.second,
-            shared_mask=shared_mask,
-            dropout=dropout,
-            disturb=disturb,
-        )
 
 
 def _then(disturb: RowDisturb | None, begin: int, end: int, change: RowDisturb) -> RowDisturb:
@@ -170,8 +143,6 @@ def represent(
     n = inputs.examples
     if derive is None and len(inputs.tokens) == n:  # no part reads the positives
         derive = _same
-    if inputs.positives > 1 and merge is None:
-        raise ValueError(f"{inputs.positives} positives per anchor need a function that merges their vectors")
     forward = Forward(encoder, inputs, views=n if derive is not None else (1 + inputs.positives) * n)
     forward.plain = disturb is None and dropout is None
     answers = {request: request.ask(forward) for request in sorted(reads, key=str)}
@@ -214,8 +185,8 @@ def _encode(
         return chunks.encode(
             encoder, rows, layers=layers, masked=forward.masked, disturb=disturb, pooled=forward.pooled
         )
-    if forward.more or disturb is not None:
-        raise ValueError("further rows and disturbed inputs go with one encoder and independent masks")
+    assert not forward.more, "further rows go with one encoder and independent masks"
+    assert disturb is None, "disturbed inputs go with one encoder and independent masks"
     before = random_state(device)
     anchors, others = inputs.tokens.rows(0, n), inputs.tokens.rows(n, len(inputs.tokens))
     of_anchors, of_others = (None, None) if dropout is None else dropout

@@ -24,11 +24,6 @@ from opencse.text.tokenizer import Tokenizer, Tokens
 class Sentences(Request[None]):
     """The vectors of the anchors and the positives: ``Representations.anchor`` and ``positive``."""
 
-    def ask(self, forward: Forward) -> Callable[[Encoded], None]:
-        """Adds nothing: every forward pass gives these vectors."""
-        del forward
-        return lambda encoded: None
-
 
 @dataclass(frozen=True)
 class AnchorVectors(Request[None]):
@@ -48,11 +43,6 @@ class AnchorVectors(Request[None]):
                 "or add a negative source"
             )
 
-    def ask(self, forward: Forward) -> Callable[[Encoded], None]:
-        """Adds nothing: every forward pass gives these vectors."""
-        del forward
-        return lambda encoded: None
-
 
 @dataclass(frozen=True)
 class AnchorTexts(Request[Tokens]):
@@ -63,7 +53,6 @@ class AnchorTexts(Request[Tokens]):
 
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Tokens:
         """The tokens themselves."""
-        del tokenizer, random
         return tokens
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tokens]:
@@ -222,11 +211,6 @@ class LmHead(Request[None]):
     tied: bool = True
     instead: str = "drop the mlm term"
 
-    def ask(self, forward: Forward) -> Callable[[Encoded], None]:
-        """Adds nothing: parts take the head from the encoder."""
-        del forward
-        return lambda encoded: None
-
 
 @dataclass(frozen=True)
 class Masked(Request[Tensor]):
@@ -347,8 +331,7 @@ class Scores(Request[Tensor]):
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
         """Takes the labels of the step; adds nothing to the forward pass."""
         labels = forward.inputs.labels
-        if labels is None:
-            raise RuntimeError("the step has no labels")
+        assert labels is not None
         return lambda encoded: labels
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import AfterValidator
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -19,17 +20,18 @@ from opencse.text.template import Frame, Template
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
 
-def valid_template(value: str) -> str:
-    """A template of a part's settings, as it is.
-
-    Raises:
-        ValueError: if it has no slot, or several.
-    """
+def valid_template(value: str | None) -> str | None:
+    """The value, if it is a template with one slot or None."""
     try:
-        Template(value)
+        if value is not None:
+            Template(value)
     except UserError as error:
         raise ValueError(str(error)) from None
     return value
+
+
+OtherTemplate = Annotated[str | None, AfterValidator(valid_template)]
+"""A template with one slot; None keeps the encoder's."""
 
 
 Rewriting = Literal["none", "negated"]
@@ -68,7 +70,6 @@ class Rewritten(Request[Tensor]):
 
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Tokens:
         """Changes the texts; nothing is drawn."""
-        del random
         lengths = tokens.attention_mask.sum(dim=1).tolist()
         rows = [ids[:length].astype(np.int32) for ids, length in zip(tokens.input_ids.numpy(), lengths, strict=True)]
         longest = max(lengths)
@@ -110,8 +111,7 @@ def add_template(encoder: SentenceEncoder, template: str | None) -> None:
 
 def moved_to(ids: Ids, tokenizer: Tokenizer, frame: Frame, longest: int | None = None) -> Ids:
     """A text's ids in another template; the text loses its end where they are more than ``longest``."""
-    if tokenizer.frame is None:
-        raise RuntimeError("a text without a template cannot be put into another one")
+    assert tokenizer.frame is not None
     text = tokenizer.frame.inside(ids)
     return frame.around(text if longest is None else text[: max(0, longest - len(frame))])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
 from opencse.objective.context import Context
 from opencse.objective.vectors.chunks import WHOLE, Chunks
@@ -170,16 +169,14 @@ class Request(ABC, Generic[T]):
         Returns:
             Anything with ``to(device)``; `Forward.inputs` has it in ``prepared``.
         """
-        del tokens, tokenizer, random
 
     def replaced(self, tokens: Tokens, prepared: Any) -> Tokens:  # noqa: ANN401 - what `prepare` made
         """The rows that the encoder reads, of those that the view made; the same by default."""
-        del prepared
         return tokens
 
-    @abstractmethod
-    def ask(self, forward: Forward) -> Callable[[Encoded], T]:
+    def ask(self, forward: Forward) -> Callable[[Encoded], T | None]:
         """Adds what it needs to ``forward``; returns a function from the outcome of the pass to the answer."""
+        return lambda encoded: None
 
     def mirrored(self, answer: Any) -> Any:  # noqa: ANN401 - what `ask` gave
         """The answer with anchors and positives exchanged; by default it does not depend on which is which."""
@@ -205,7 +202,7 @@ class Representations:
         hard: (N, H, d), H >= 0 hard negatives per example.
         keys: (N, 2 + H) text hashes of anchor, positive, hard negatives.
         answers: the answer to each request.
-        noise_seed: the seed of the noise that parts draw; None only in representations made by hand.
+        noise_seed: the seed of the noise that parts draw.
         computed: the results of the parts' own networks, by the part's name; see `Part.compute`.
 
     Example:
@@ -219,7 +216,7 @@ class Representations:
     hard: Tensor
     keys: Tensor
     answers: Mapping[Request[Any], Any] = field(default_factory=dict)
-    noise_seed: int | None = None
+    noise_seed: int = 0
     computed: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -230,26 +227,18 @@ class Representations:
             anchor: (N, d).
             positive: (N, d).
             hard: (N, H, d), if there are hard negatives.
-
-        Raises:
-            UserError: for tensors of other shapes.
         """
         hard = anchor.new_zeros(len(anchor), 0, anchor.shape[-1]) if hard is None else hard
-        _require_shapes(anchor, positive, hard)
         keys = torch.arange(len(anchor) * (2 + hard.shape[1])).reshape(len(anchor), -1)
-        return cls(anchor, positive, hard, keys, noise_seed=0)
+        return cls(anchor, positive, hard, keys)
 
     def __getitem__(self, request: Request[A]) -> A:
         """The answer to ``request``, which must be in the ``reads`` of the part that asks."""
-        if request not in self.answers:
-            raise RuntimeError(f"no part of the objective reads {request}; add it to the reads of this part")
         answer: A = self.answers[request]
         return answer
 
     def noise(self, name: str) -> torch.Generator:
         """A new generator for the draws called ``name`` in this step: the same draws at every call."""
-        if self.noise_seed is None:
-            raise RuntimeError("these vectors have no noise_seed, so nothing can be drawn for them")
         return _generator(self.noise_seed, name, self.keys.device)
 
     def mirrored(self) -> Representations:
@@ -279,12 +268,3 @@ class Representations:
 
 def _generator(seed: int, name: str, device: torch.device) -> torch.Generator:
     return torch.Generator(device).manual_seed(seed_of(seed, name))
-
-
-def _require_shapes(anchor: Tensor, positive: Tensor, hard: Tensor) -> None:
-    if anchor.ndim != 2 or positive.shape != anchor.shape:
-        shapes = f"anchor {tuple(anchor.shape)}, positive {tuple(positive.shape)}"
-        raise UserError(f"{shapes}: both are expected as (N, d), with the same N and d")
-    if hard.ndim != 3 or (len(hard), hard.shape[2]) != tuple(anchor.shape):
-        n, d = anchor.shape
-        raise UserError(f"hard {tuple(hard.shape)}: ({n}, H, {d}) is expected, H hard negatives of each of {n} anchors")

@@ -1,1 +1,1 @@
-"""Views, which make the positive of an anchor: one kind of change in one file each."""
+"""Views, which make the positive of an anchor: one file for each kind of change."""

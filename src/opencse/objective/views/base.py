@@ -19,12 +19,8 @@ from opencse.objective.part import Part
 from opencse.objective.vectors.represent import Passes, RowNoise
 from opencse.objective.vectors.requests import Means
 from opencse.objective.vectors.step import Representations, Request
-from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText, WordNumbers
-
-_BASES: dict[str, type] = {}
-"""The base class that a view with this method must derive from."""
 
 
 class View(Part, ABC):
@@ -34,12 +30,6 @@ class View(Part, ABC):
     it derives from one of these too: `ChangesTokens`, `ChangesInputs`, `ClimbsInputs`, `DerivesPositives`,
     `ClimbsOutputs`.
     """
-
-    def __init_subclass__(cls, **keywords: Any) -> None:  # noqa: ANN401 - as Python has it
-        super().__init_subclass__(**keywords)
-        for method, base in _BASES.items():
-            if method in vars(cls) and not issubclass(cls, base):
-                raise TypeError(f"{cls.__qualname__} has a method {method}; derive it from {base.__name__} too")
 
     @property
     def two_passes(self) -> str:
@@ -84,7 +74,6 @@ class View(Part, ABC):
 
     def doubts(self, corpus: Corpus) -> tuple[str, ...]:
         """What in a corpus speaks against this view, a line each for the plan; by default nothing."""
-        del corpus
         return ()
 
     def represent(self, passes: Passes) -> Representations:
@@ -101,7 +90,6 @@ class ChangesTokens(View):
 
     def changed_anchors(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """Draws the anchors' ids, again at each step, by draws apart from the positives'; by default unchanged."""
-        del random
         return [text.ids for text in texts]
 
 
@@ -114,7 +102,6 @@ class ChangesInputs(View):
 
     def disturb_anchors(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """Changes the anchors' input embeddings: (N, length, hidden) -> the same shape; by default unchanged."""
-        del noise
         return embeddings
 
     def represent(self, passes: Passes) -> Representations:
@@ -193,15 +180,6 @@ class ClimbsOutputs(View):
         _require_gradient(self, context)
 
 
-_BASES |= {
-    "positives": ChangesTokens,
-    "disturb": ChangesInputs,
-    "climb_inputs": ClimbsInputs,
-    "derive": DerivesPositives,
-    "climb_outputs": ClimbsOutputs,
-}
-
-
 def _require_plain_inputs(view: View, context: Context) -> None:
     objective = context.objective
     if any(isinstance(request, Means) for request in objective.reads):
@@ -247,7 +225,6 @@ class SentenceView(View):
         Raises:
             UserError: if the rows hold more than one text.
         """
-        del random
         self.require_width(corpus.width, corpus.facts.source)
         return cells(np.arange(len(corpus), dtype=np.int64), [0, 0])
 
@@ -261,14 +238,11 @@ class TokenView(ChangesTokens, SentenceView):
 
     recordable = True
 
-    def __init__(self, settings: PartSettings | None = None) -> None:
-        super().__init__(settings)
-        self._longest: int | None = None
+    longest: int
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Stores how long a text may become."""
-        del batch_size, seed
-        self._longest = encoder.max_length
+        self.longest = encoder.max_length
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """Changes the ids of each text."""
@@ -286,15 +260,12 @@ class TokenView(ChangesTokens, SentenceView):
 
     def room(self, ids: Ids) -> int:
         """How many ids a text may gain before it is longer than the encoder reads."""
-        if self._longest is None:
-            raise RuntimeError(f"the {self.kind} view was not begun, so it does not know how long a text may become")
-        return max(0, self._longest - len(ids))
+        return max(0, self.longest - len(ids))
 
 
 def word_numbers(text: TokenisedText) -> WordNumbers:
     """The word numbers of a text that must have them."""
-    if text.words is None:
-        raise RuntimeError("a view that changes tokens was given texts without the numbers of their words")
+    assert text.words is not None
     return text.words
 
 

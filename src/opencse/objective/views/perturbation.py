@@ -7,7 +7,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -23,7 +22,7 @@ from opencse.objective.views.base import (
     SentenceView,
     word_numbers,
 )
-from opencse.settings import PartSettings
+from opencse.settings import FromZero, PartSettings, Rate
 from opencse.text.tokenizer import Ids, TokenisedText
 
 
@@ -43,7 +42,7 @@ class OutputGaussian(DerivesPositives, SentenceView):
         """Settings of `OutputGaussian`."""
 
         kind: Literal["output_gaussian"] = "output_gaussian"
-        scale: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+        scale: FromZero = 1.0
 
     settings: Settings
 
@@ -67,7 +66,7 @@ class OutputBernoulli(DerivesPositives, SentenceView):
         """Settings of `OutputBernoulli`."""
 
         kind: Literal["output_bernoulli"] = "output_bernoulli"
-        rate: float = Field(default=0.1, ge=0, lt=1)
+        rate: Rate = 0.1
 
     settings: Settings
 
@@ -91,14 +90,13 @@ class OutputMask(DerivesPositives, SentenceView):
         """Settings of `OutputMask`."""
 
         kind: Literal["output_mask"] = "output_mask"
-        rate: float = Field(default=0.1, ge=0, lt=1)
+        rate: Rate = 0.1
         features: Literal["smallest", "largest"] = "smallest"
 
     settings: Settings
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """(N, d) -> (N, d); nothing is drawn."""
-        del noise
         count = round(self.settings.rate * anchors.shape[1])
         dropped = anchors.detach().abs().topk(count, dim=1, largest=self.settings.features == "largest").indices
         return anchors.scatter(1, dropped, 0.0)
@@ -121,13 +119,12 @@ class OutputFgsm(ClimbsOutputs, DerivesPositives, SentenceView):
         """Settings of `OutputFgsm`."""
 
         kind: Literal["output_fgsm"] = "output_fgsm"
-        epsilon: float = Field(default=0.01, ge=0, allow_inf_nan=False)
+        epsilon: FromZero = 0.01
 
     settings: Settings
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """The anchors as they are: where the gradient is taken."""
-        del noise
         return anchors
 
     def climb_outputs(self, positives: Tensor, gradient: Tensor) -> Tensor:
@@ -162,7 +159,7 @@ class InputGaussian(ChangesInputs, SentenceView):
         """Settings of `InputGaussian`."""
 
         kind: Literal["input_gaussian"] = "input_gaussian"
-        sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
+        sd: FromZero = 0.001
 
     settings: Settings
 
@@ -185,7 +182,7 @@ class InputGaussianDropout(ChangesInputs, SentenceView):
         """Settings of `InputGaussianDropout`."""
 
         kind: Literal["input_gaussian_dropout"] = "input_gaussian_dropout"
-        sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
+        sd: FromZero = 0.001
 
     settings: Settings
 
@@ -213,7 +210,7 @@ class InputBernoulli(ChangesInputs, SentenceView):
         """Settings of `InputBernoulli`."""
 
         kind: Literal["input_bernoulli"] = "input_bernoulli"
-        rate: float = Field(default=0.1, ge=0, lt=1)
+        rate: Rate = 0.1
         features: bool = False
 
     settings: Settings
@@ -241,7 +238,7 @@ class InputFgsm(ClimbsInputs, SentenceView):
         """Settings of `InputFgsm`."""
 
         kind: Literal["input_fgsm"] = "input_fgsm"
-        epsilon: float = Field(default=0.001, ge=0, allow_inf_nan=False)
+        epsilon: FromZero = 0.001
 
     settings: Settings
 
@@ -290,13 +287,10 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
         kind: Literal["both_sides"] = "both_sides"
         anchor: SideChange = "feature_cutoff"
         positive: SideChange = "shuffle"
-        rate: float = Field(default=0.2, ge=0, lt=1)
+        rate: Rate = 0.2
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self.padding: int | None = None
+    padding: int
 
     def check(self, context: Context) -> None:
         """Refuses spans of texts in a template, of which nothing would be left."""
@@ -333,8 +327,6 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
         if change == "shuffle":
             return [_shuffled(text, random) for text in texts]
         if change == "span":
-            if self.padding is None:
-                raise RuntimeError("the both_sides view was not begun, so it does not know the padding token")
             return [_span(text.ids, self.settings.rate, self.padding, random) for text in texts]
         return [text.ids for text in texts]
 

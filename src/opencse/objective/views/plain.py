@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import Tensor
 
 from opencse.arrays import Integers
@@ -16,11 +16,9 @@ from opencse.objective.context import Context
 from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.base import DerivesPositives, SentenceView, View, cells
-from opencse.settings import PartSettings
+from opencse.settings import PartSettings, Rate
 from opencse.text.corpus import Corpus
 from opencse.text.order import follow_each_other
-
-Rate = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Dropout(SentenceView):
@@ -105,7 +103,6 @@ class Itself(DerivesPositives, SentenceView):
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """The anchors as they are."""
-        del noise
         return anchors
 
 
@@ -138,7 +135,6 @@ class Pair(View):
 
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """Every row with its own columns."""
-        del random
         self.require_width(corpus.width, corpus.facts.source)
         return cells(np.arange(len(corpus), dtype=np.int64), range(corpus.width))
 

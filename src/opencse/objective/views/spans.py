@@ -189,7 +189,6 @@ class Spans(DrawsTexts):
 
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """(M, 2, 2): the first and the last row of every document."""
-        del random
         self.require_width(corpus.width, corpus.facts.source)
         documents = np.asarray(corpus.documents)
         first = np.flatnonzero(np.diff(documents, prepend=documents[:1] - 1))

@@ -67,12 +67,12 @@ class Synonym(TokenView):
         wordnet: Location = "/usr/share/wordnet"
 
     settings: Settings
+    vocabulary: _Vocabulary
 
     def __init__(self, settings: Settings | None = None, synonyms: Synonyms | None = None) -> None:
         """``synonyms``: the synonyms of each word, in place of WordNet's."""
         super().__init__(settings)
         self.synonyms = synonyms
-        self.vocabulary: _Vocabulary | None = None
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Reads WordNet.
@@ -88,8 +88,6 @@ class Synonym(TokenView):
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
         """(length,) -> (length with the synonym's ids in place of the word's,)."""
         room = self.room(ids)
-        if self.vocabulary is None:
-            raise RuntimeError("the synonym view was not begun")
         words = find_words(numbers)
         spans = list(zip(words.starts.tolist(), words.ends.tolist(), strict=True))
         replaced: dict[int, Ids] = {}
@@ -211,7 +209,6 @@ class MlmSubstitute(ChangesTokens, SentenceView):
         Raises:
             UserError: if the tokenizer has no mask token.
         """
-        del batch_size, seed
         mask_id(encoder.tokenizer, f"{self.kind} view")
         assert encoder.lm_head is not None
         self.frozen = encoder.twin().requires_grad_(False).eval()
@@ -227,8 +224,7 @@ class MlmSubstitute(ChangesTokens, SentenceView):
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """Replaces some ids of each text; the lengths stay."""
-        if self.frozen is None:
-            raise RuntimeError("the mlm_substitute view was not begun")
+        assert self.frozen is not None
         rows = [text.ids.copy() for text in texts]
         picked = [
             np.flatnonzero((word_numbers(t) >= 0) & (random.random(len(t.ids)) < self.settings.rate)) for t in texts

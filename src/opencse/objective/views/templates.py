@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import field_validator
+from pydantic import AfterValidator
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.context import Context
@@ -41,18 +41,10 @@ class Templates(ChangesTokens, SentenceView):
         """
 
         kind: Literal["templates"] = "templates"
-        positive: str = 'This sentence : "{text}" means {mask}.'
-
-        @field_validator("positive")
-        @classmethod
-        def _has_a_slot(cls, value: str) -> str:
-            return valid_template(value)
+        positive: Annotated[str, AfterValidator(valid_template)] = 'This sentence : "{text}" means {mask}.'
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self._other: tuple[Tokenizer, Frame, int] | None = None
+    _other: tuple[Tokenizer, Frame, int]
 
     def check(self, context: Context) -> None:
         """Refuses an encoder without a template."""
@@ -62,15 +54,11 @@ class Templates(ChangesTokens, SentenceView):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the ids of the positives' template."""
-        del batch_size, seed
         frame = Frame.of(Template(self.settings.positive), encoder.tokenizer.hf)
         self._other = encoder.tokenizer, frame, encoder.max_length
         add_template(encoder, self.settings.positive)
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """Puts each text into the positives' template; nothing is drawn."""
-        del random
-        if self._other is None:
-            raise RuntimeError("the templates view was not begun, so it does not know its template")
         tokenizer, frame, longest = self._other
         return [moved_to(text.ids, tokenizer, frame, longest) for text in texts]

@@ -14,7 +14,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.vectors.masking import mask_id
 from opencse.objective.views.base import TokenView, word_numbers
-from opencse.settings import PartSettings
+from opencse.settings import PartSettings, Share
 from opencse.streams import Stream
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
@@ -39,7 +39,7 @@ class Crop(TokenView):
         """Settings of `Crop`; ``rate`` is the share that is left out."""
 
         kind: Literal["crop"] = "crop"
-        rate: float = Field(default=0.1, gt=0, lt=1)
+        rate: Share = 0.1
 
     settings: Settings
 
@@ -80,7 +80,7 @@ class DeleteWords(TokenView):
         """
 
         kind: Literal["delete_words"] = "delete_words"
-        rate: float = Field(default=0.1, gt=0, lt=1)
+        rate: Share = 0.1
         sides: Literal["positives", "anchors", "both"] = "positives"
         draw: Literal["share", "each"] = "share"
 
@@ -161,10 +161,7 @@ class _Repetition(TokenView):
     """What both repetitions share: the generator of their draws."""
 
     settings: _RepetitionSettings
-
-    def __init__(self, settings: _RepetitionSettings | None = None) -> None:
-        super().__init__(settings)
-        self.seed = 0
+    seed = 0
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Stores how long a text may become, and the seed of draws that are made once."""
@@ -316,11 +313,7 @@ class InsertStopwords(TokenView):
         words: tuple[str, ...] | None = Field(default=None, min_length=1)
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self.words = FUNCTION_WORDS if self.settings.words is None else self.settings.words
-        self.pieces: list[Ids] = []
+    pieces: list[Ids]
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Tokenises the stop-words, each as inside a sentence.
@@ -329,7 +322,7 @@ class InsertStopwords(TokenView):
             UserError: if the tokenizer does not know one of them.
         """
         super().begin(encoder, batch_size=batch_size, seed=seed)
-        self.pieces = [_inside(word, encoder.tokenizer) for word in self.words]
+        self.pieces = [_inside(word, encoder.tokenizer) for word in self.settings.words or FUNCTION_WORDS]
 
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
         """(length,) -> (length + ids of the stop-words,)."""
@@ -371,10 +364,7 @@ class InsertWords(TokenView):
         source: Literal["text", "corpus"] = "text"
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self.pieces: list[Ids] = []
+    pieces: list[Ids]
 
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """(M, 2, 2): each row twice; draws the words of the corpus.
@@ -427,10 +417,7 @@ class InsertMask(TokenView):
         rate: float = Field(default=0.32, gt=0, le=1)
 
     settings: Settings
-
-    def __init__(self, settings: Settings | None = None) -> None:
-        super().__init__(settings)
-        self.mask_id = -1
+    mask_id: int
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Looks up the mask token.
