@@ -266,7 +266,6 @@ def test_parts_combined_are_the_loops_of_their_formulas(
     loops = Loops(data, KEYS, still, still)
     for source in made.negatives:
         if isinstance(source, MemoryBank | MomentumQueue):
-            assert source.queue is not None
             source.queue.push(torch.randn(FEW, D, generator=random, dtype=torch.float64), torch.tensor([30, 3, 31, 32]))
             loops.stored[source.kind] = (source.queue.vectors.numpy(), source.queue.keys.tolist())
         elif source.kind == "gaussian":

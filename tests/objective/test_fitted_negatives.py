@@ -88,7 +88,6 @@ def one_step(source: Fitted, encoder: SentenceEncoder, step: int, anchor: Tensor
 
 
 def distribution_of(source: Fitted) -> Distribution:
-    assert source.distribution is not None
     return source.distribution
 
 
@@ -120,7 +119,6 @@ def test_old_steps_are_forgotten(encoder: SentenceEncoder, data: dict[str, Any])
         one_step(source, encoder, step, cloud(step) + 500)
     for step in range(4, 7):
         one_step(source, encoder, step)
-    assert source.store is not None
     assert len(source.store) == 3 * N
     samples = distribution_of(source).sample(500, generator())
     assert float(samples.abs().max()) < 20

@@ -53,15 +53,11 @@ def source(objective: Objective) -> MomentumQueue:
 
 
 def queue_of(objective: Objective) -> VectorQueue:
-    queue = source(objective).queue
-    assert queue is not None
-    return queue
+    return source(objective).queue
 
 
 def average_of(objective: Objective) -> MovingAverage:
-    average = source(objective).average
-    assert average is not None
-    return average
+    return source(objective).average
 
 
 def step_inputs(encoder: SentenceEncoder, texts: list[str], keys: list[int]) -> StepInputs:
@@ -178,7 +174,6 @@ def test_a_size_is_a_number_or_a_multiple_of_the_batch(encoder: SentenceEncoder)
         assert objective.negatives_per_anchor(batch_size, 0) == expected + batch_size - 1
         objective.begin(encoder, batch_size=batch_size, seed=1)
         assert isinstance(source := objective.negatives[-1], MomentumQueue)
-        assert source.queue is not None
         assert source.queue.size == len(source.queue.stored) == expected
         assert objective.negatives_per_anchor(2, 3) == expected + 1  # a queue keeps the size it has
     with pytest.raises(UserError, match=r"size 0\.1x is no sentence at a batch of 4; raise it"):

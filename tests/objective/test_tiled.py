@@ -79,7 +79,6 @@ def objective_of(data: Mapping[str, Any], encoder: SentenceEncoder, tile_bytes: 
         if source.kind == "momentum_queue":
             if source.settings.size != 1_000:
                 assert isinstance(source, MomentumQueue)
-                assert source.queue is not None
                 source.queue.push(earlier.positive, earlier.keys[:, 1])
         else:
             source.after_backward(encoder, [], [earlier])
@@ -248,7 +247,6 @@ def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEnco
     reps = Representations(leaf(n), leaf(n), leaf(n, H), keys, answers, noise_seed=1)
     for source in objective.negatives:
         if isinstance(source, MomentumQueue):
-            assert source.queue is not None
             source.queue.push(reps.positive.detach(), keys[:, 1])
         else:
             source.after_backward(encoder, [], [reps.detached()])

@@ -125,7 +125,6 @@ def some_vectors() -> Tensor:
 def naive_loss(term: ConditionalMLM, encoder: SentenceEncoder, reps: Representations, vectors: Tensor) -> Tensor:
     (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
     copy, reader = reps[request], term.reader
-    assert reader is not None
     labels, losses = copy.labels.tolist(), []
     with torch.no_grad():
         lower = plain_states(encoder.backbone, copy.masked.tokens, need_all=True)[encoder.depth // 2]
@@ -144,23 +143,14 @@ def test_loss_and_gradients_are_those_of_loops(chunks: Chunks, sharp: SentenceEn
     term = conditional(sharp).double().eval()
     vectors = some_vectors()
     reps = conditional_step(term, sharp, tokens, vectors, chunks)
-    results: list[dict[str, Tensor]] = []
-    for loss in (term.loss(reps), naive_loss(term, sharp, reps, vectors)):
-        term.zero_grad()
-        vectors.grad = None
-        torch.autograd.backward([loss])
-        assert vectors.grad is not None
-        grads = {name: p.grad.clone() for name, p in term.named_parameters() if p.grad is not None}
-        results.append({"loss": loss.detach(), "vectors": vectors.grad.clone(), **grads})
-    assert results[0].keys() == results[1].keys()
-    assert len(results[0]) > 25
-    assert not any("lower" in name for name in results[0])
-    for name, one in results[0].items():
-        torch.testing.assert_close(one, results[1][name], atol=1e-10, rtol=1e-10, msg=name)
+    ours, theirs = (
+        gradients(loss, term, vectors) for loss in (term.loss(reps), naive_loss(term, sharp, reps, vectors))
+    )
+    same_gradients(ours, theirs, 25)
+    assert not any("lower" in name for name in ours)
     hidden = reps.computed[term.name][:, 1] > 0
     assert hidden.sum() > 3
-    assert vectors.grad is not None
-    assert (vectors.grad.abs().amax(dim=1)[hidden] > 1e-8).all(), "every text's own vector"
+    assert (ours["vectors"].abs().amax(dim=1)[hidden] > 1e-8).all(), "every text's own vector"
 
 
 def test_the_vectors_that_are_read_are_those_before_the_head(sharp: SentenceEncoder, tokens: Tokens) -> None:
@@ -202,7 +192,6 @@ def naive_logits(network: _Discriminator, ids: list[int], real: int, vector: Ten
 
 
 def naive_replaced(term: ReplacedTokens, tokens: Tokens, ids: Tensor, vectors: Tensor) -> Tensor:
-    assert term.discriminator is not None
     losses = []
     for row, vector in enumerate(vectors):
         real = int(tokens.attention_mask[row].sum())
@@ -214,14 +203,20 @@ def naive_replaced(term: ReplacedTokens, tokens: Tokens, ids: Tensor, vectors: T
     return sum(losses, torch.zeros(())) / len(losses)
 
 
-def gradients(loss: Tensor, term: ReplacedTokens, vectors: Tensor) -> dict[str, Tensor]:
-    assert term.discriminator is not None
-    term.zero_grad()
+def gradients(loss: Tensor, network: nn.Module, vectors: Tensor) -> dict[str, Tensor]:
+    """The loss, and the gradients of the network's weights and of the vectors."""
+    network.zero_grad()
     vectors.grad = None
     torch.autograd.backward([loss])
-    named = {name: p.grad for name, p in term.discriminator.named_parameters() if p.grad is not None}
-    assert vectors.grad is not None
-    return {"loss": loss.detach(), "vectors": vectors.grad.clone(), **{name: g.clone() for name, g in named.items()}}
+    found = {name: p.grad.clone() for name, p in network.named_parameters() if p.grad is not None}
+    return {"loss": loss.detach(), **found, **({} if vectors.grad is None else {"vectors": vectors.grad.clone()})}
+
+
+def same_gradients(ours: dict[str, Tensor], theirs: dict[str, Tensor], at_least: int) -> None:
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > at_least
+    for name, one in ours.items():
+        torch.testing.assert_close(one, theirs[name], atol=1e-10, rtol=1e-10, msg=name)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +239,6 @@ def test_replaced_tokens_are_those_of_loops(
 ) -> None:
     sharp.computation = "packed" if packed else "transformers"
     term = begun(sharp, padding=padding, rate=0.4).double().eval()
-    assert term.discriminator is not None
     assert (term.discriminator.computation == "packed") is (packed and padding == "ignored")
     vectors = torch.randn(2 * N, 32, generator=torch.Generator().manual_seed(1)).double().requires_grad_()
     inputs, reps = step(term, tokens, vectors, chunks)
@@ -252,17 +246,12 @@ def test_replaced_tokens_are_those_of_loops(
     assert 10 < int((ids != tokens.input_ids).sum()) < ids.numel()
     reps = replace(reps, computed={term.name: term.compute(inputs, reps)})
     ours = gradients(term.loss(reps), term, vectors)
-    theirs = gradients(naive_replaced(term, tokens, ids, vectors), term, vectors)
-    assert ours.keys() == theirs.keys()
-    assert len(ours) > 40
-    for name, one in ours.items():
-        torch.testing.assert_close(one, theirs[name], atol=1e-10, rtol=1e-10, msg=name)
+    same_gradients(ours, gradients(naive_replaced(term, tokens, ids, vectors), term, vectors), 40)
     assert ours["vectors"].abs().amax(dim=1).min() > 1e-8, "every text's own vector"
 
 
 def test_the_log_counts_what_is_found(sharp: SentenceEncoder, tokens: Tokens) -> None:
     term = begun(sharp, rate=0.4).eval()
-    assert term.discriminator is not None
     inputs, reps = step(term, tokens, torch.randn(2 * N, 32))
     replaced = (edited(term, inputs, reps) != tokens.input_ids).sum() / tokens.attention_mask.sum()
     with torch.no_grad():
@@ -408,7 +397,6 @@ def test_nothing_beyond_the_vocabulary_is_guessed(sharp: SentenceEncoder) -> Non
     size = sharp.tokenizer.vocabulary_size
     for pick in ("sample", "best"):
         replacer = begun(sharp, pick=pick).replacer
-        assert replacer is not None
         logits = torch.zeros(50, size + 7)
         logits[:, size:] = 90
         assert int(replacer._sample(logits, torch.linspace(0, 0.999, 50)).max()) < size
@@ -504,22 +492,9 @@ def test_a_new_decoder_is_that_of_loops(noise: float, chunks: Chunks, sharp: Sen
     sharp.double()
     term = denoising(sharp, {**NEW, "noise": noise}).double()
     vectors = anchor_vectors()
-    ours = loss_of(term, once, vectors, chunks)
-    theirs = naive_new(term, once, vectors)
-    torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
-    found: list[dict[str, Tensor]] = []
-    for loss in (ours, theirs):
-        term.zero_grad()
-        vectors.grad = None
-        torch.autograd.backward([loss])
-        assert vectors.grad is not None
-        grads = {name: p.grad.clone() for name, p in term.named_parameters() if p.grad is not None}
-        found.append({"vectors": vectors.grad.clone(), **grads})
-    assert found[0].keys() == found[1].keys()
-    assert len(found[0]) > 40
-    for name, one in found[0].items():
-        torch.testing.assert_close(one, found[1][name], atol=1e-10, rtol=1e-10, msg=name)
-    assert found[0]["vectors"].abs().amax(dim=1).min() > 1e-8, "every text's own vector"
+    ours = gradients(loss_of(term, once, vectors, chunks), term, vectors)
+    same_gradients(ours, gradients(naive_new(term, once, vectors), term, vectors), 40)
+    assert ours["vectors"].abs().amax(dim=1).min() > 1e-8, "every text's own vector"
 
 
 @pytest.mark.parametrize("decoder", KINDS, ids=str)
@@ -638,7 +613,6 @@ def local_step(term: LocalGlobal, tokens: Tokens, chunks: Chunks = WHOLE) -> Rep
 
 def naive_local(term: LocalGlobal, tokens: Tokens) -> Tensor:
     network = term.network
-    assert network is not None
     states = plain_states(network.backbone, tokens)[-1]
     local, texts = torch.zeros_like(states), []
     for row in range(len(tokens)):
@@ -659,16 +633,7 @@ def test_local_vectors_are_those_of_loops(
     encoder.computation = "packed" if packed else "transformers"
     encoder.double()
     term = local(encoder).double()
-    results: list[dict[str, Tensor]] = []
-    for loss in (
-        term.loss(local_step(term, local_tokens, chunks)),
-        naive_local(term, local_tokens),
-    ):
-        term.zero_grad()
-        torch.autograd.backward([loss])
-        assert encoder.backbone.get_parameter("encoder.layer.0.output.dense.weight").grad is not None
-        grads = {name: p.grad.clone() for name, p in term.named_parameters() if p.grad is not None}
-        results.append({"loss": loss.detach(), **grads})
-    assert len(results[0]) > 40
-    for name, one in results[0].items():
-        torch.testing.assert_close(one, results[1][name], atol=1e-10, rtol=1e-10, msg=name)
+    none = torch.zeros(0)
+    ours = gradients(term.loss(local_step(term, local_tokens, chunks)), term, none)
+    assert encoder.backbone.get_parameter("encoder.layer.0.output.dense.weight").grad is not None
+    same_gradients(ours, gradients(naive_local(term, local_tokens), term, none), 40)

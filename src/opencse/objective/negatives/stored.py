@@ -253,7 +253,7 @@ class MomentumQueue(NegativeSource):
 
     def count(self, batch_size: int, hard: int) -> int:
         """M, once the queue is full."""
-        return self.settings.sentences(batch_size)
+        return self.queue.size if hasattr(self, "queue") else self.settings.sentences(batch_size)
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K <= M the number of sentences in the queue."""
