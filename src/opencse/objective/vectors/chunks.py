@@ -102,7 +102,8 @@ class Chunks:
             encoded: Encoded = encoder(tokens, layers=layers, masked=only, disturb=change, dropout=dropout)
             return encoded
         draw = self.draw(encoder, encoder.device)
-        sentences, copies = [], []
+        sentences: list[_ChunkPass] = []
+        copies: list[_ChunkPass] = []
         if tokens is not None:
             keep_length = padded or disturb is not None
 
