@@ -49,7 +49,7 @@ def step(
 ) -> tuple[StepInputs, Representations]:
     """A step with these vectors, whatever encoder made them."""
     (request,) = (one for one in term.reads if isinstance(one, MaskedViews))
-    encoder = term.replacer.model  # type: ignore[union-attr]
+    encoder = term.replacer.model
     copy = request.prepare(tokens, encoder.tokenizer, np.random.default_rng(0))
     keys = torch.zeros(N, 2, dtype=torch.int64)
     inputs = StepInputs(tokens, N, keys, {request: copy}, noise_seed=3, chunks=chunks)

@@ -38,7 +38,7 @@ def anchors_of(n: int = N, d: int = D, seed: int = 0, dtype: torch.dtype = torch
     return mixed.to(dtype)
 
 
-def reps_of(anchor: Tensor, noise: int | None = 0, keys: Sequence[int] | None = None) -> Representations:
+def reps_of(anchor: Tensor, noise: int = 0, keys: Sequence[int] | None = None) -> Representations:
     n, d = anchor.shape
     own = torch.arange(n) if keys is None else torch.tensor(keys)
     both = torch.stack([own, own + 1000], dim=1)

@@ -155,7 +155,7 @@ def em(points: Tensor, state: tuple[Tensor, ...], iterations: int) -> tuple[Tens
     weights, means, variances = (one.double() for one in state)
     for _ in range(iterations):
         normal = torch.distributions.Normal(means, variances.sqrt())
-        parts = weights * normal.log_prob(points.unsqueeze(1)).sum(dim=2).exp()  # (points, components)
+        parts = weights * normal.log_prob(points.unsqueeze(1)).sum(dim=2).exp()  # type: ignore[no-untyped-call]  # (points, components)
         shares = parts / parts.sum(dim=1, keepdim=True)
         totals = shares.sum(dim=0)
         weights, means = totals / len(points), shares.T @ points / totals.unsqueeze(1)

@@ -89,7 +89,7 @@ def test_a_kind_that_names_no_part_is_reported_in_one_line(role: PartRole, kind:
 class Quiet(Term):
     """A term of these tests."""
 
-    class Settings(PartSettings):
+    class Settings(Term.Settings):
         """Its weight."""
 
         kind: Literal["quiet"] = "quiet"
@@ -247,7 +247,7 @@ def test_a_part_is_imported_from_its_place(parts: Path) -> None:
     (term,) = Objective.from_settings(settings).terms
     module = sys.modules["parts_of_mine"]
     assert type(term) is module.Zero
-    assert (term.kind, term.weight, term.settings.steepness) == ("zero", 3.0, 2)
+    assert (term.kind, term.weight, vars(term.settings)["steepness"]) == ("zero", 3.0, 2)
     assert term.name == "terms.zero"
     assert find("term", "parts_of_mine:Zero") is module.Zero
     assert find("term", "parts_of_mine:Room.Inside") is module.Room.Inside

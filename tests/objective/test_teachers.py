@@ -206,9 +206,10 @@ def test_the_weighted_mean_of_cosines() -> None:
     random = torch.Generator().manual_seed(0)
     settings = [WeightedTeacherSettings(weight=1.0), WeightedTeacherSettings(pooling=Pooling.CLS, weight=3.0)]
     panel = Panel(settings, "test", "views")
-    taught = [
-        TaughtVectors(*torch.randn(2, N, size, generator=random).unbind(), torch.zeros(N, 0, size)) for size in (3, 5)
-    ]
+    taught = []
+    for size in (3, 5):
+        left, right = torch.randn(2, N, size, generator=random)
+        taught.append(TaughtVectors(left, right, torch.zeros(N, 0, size)))
     reps = replace(
         Representations.of(torch.eye(N), torch.eye(N)), answers=dict(zip(panel.requests, taught, strict=True))
     )

@@ -209,7 +209,7 @@ def _require(role: PartRole, kind: str, part: object) -> type[Part]:
         raise UserError(f"{shortened(kind)} is none of the {_PLURAL[role]}: it does not derive from {base.__name__}")
     if "Settings" not in vars(part) or not get_args(part.Settings.model_fields["kind"].annotation):
         raise UserError(f'{shortened(kind)} has no Settings with a kind of its own: kind: Literal["..."] = "..."')
-    if missing := sorted(part.__abstractmethods__):
+    if missing := sorted(getattr(part, "__abstractmethods__", ())):
         raise UserError(
             f"{shortened(kind)}: a {base.__name__} needs a method {missing[0]}; define it in {part.__qualname__}"
         )

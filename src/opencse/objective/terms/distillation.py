@@ -146,7 +146,8 @@ def turned(taught: Tensor, own: Tensor) -> Tensor:
     if taught.shape[1] > own.shape[1]:
         kept = torch.linalg.eigh(taught.T @ taught).eigenvectors[:, -own.shape[1] :]
     left, _, right = torch.linalg.svd((taught @ kept).T @ own, full_matrices=False)
-    return (kept @ left @ right).float()
+    turn: Tensor = kept @ left @ right
+    return turn.float()
 
 
 def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
