@@ -10,7 +10,7 @@ distribution softmax(cos(x_i, x_j) / .05) over the others of the batch::
     loss = 1 - cos(v, t) + .3 KL(S(t) || S(v))
 
 A batch is groups of 32 texts that the teacher finds near each other, so that the second term is about differences
-between related texts. Every step of the making is kept in OUT and not made again; training goes on after a kill.
+between related texts. Every step of the making is kept in OUT and not made again; training continues after a kill.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def main() -> None:
     parser.add_argument("--dev", type=Path)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--cycles", nargs="+", type=cycle, default=[(2, 8e-4)], metavar="EPOCHS@RATE",
-                        help="the rate falls to 0 in each; a longer list goes on from a shorter one")  # fmt: skip
+                        help="the rate falls to 0 in each; a longer list continues a shorter one")  # fmt: skip
     parser.add_argument("--max-length", type=int, default=160)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--only-teacher", metavar="I/N", help="make the I-th of N parts of the teacher's vectors alone")

@@ -14,7 +14,7 @@ from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.preset_names import ASKED, DOUBLED, LOOSE, RECIPE, WHOLE
 from opencse.adapting.selection import Selector
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
-from opencse.adapting.start_advice import advice_for_builtin, advice_on_words, language_of_documents
+from opencse.adapting.start_advice import advice_for_start, advice_on_words, language_of_documents
 from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.written_questions import WrittenRow, numbers_of_documents
 from opencse.errors import UserError
@@ -88,8 +88,9 @@ def plan_adaptation(
         material = growth.material(new, partial(make, written=of_old), texts.pairs)
         known = known.joined(before)
     progress.say(f"documents  {texts.source}: {material.facts}")
-    if model == BUILTIN:
-        progress.say(advice_for_builtin(language_of_documents(texts.documents)))
+    on_start = advice_for_start(model, language_of_documents(texts.documents))
+    if on_start is not None:
+        progress.say(on_start)
     selector: DevChoice = dev
     if by_text and material.questions is not None:
         on_words = advice_on_words(material.questions)

@@ -12,7 +12,6 @@ from opencse.api.options.checking import CheckOptions
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.encoder.unknown_tokens import UNKNOWN_LIMIT
 from opencse.errors import UserError
-from opencse.model_folder.locate import BUILTIN
 from opencse.progress import Silent
 from opencse.recipes.data_settings import data_settings
 from opencse.text.check import CorpusCheck, check_corpus
@@ -67,7 +66,7 @@ def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
         read_as=sample_of_text.read_as,
         refused_unknown=UNKNOWN_LIMIT,
     )
-    better = advice_for_language(language_of_rows(texts.rows)) if name_of(model) == BUILTIN else None
+    better = advice_for_language(name_of(model), language_of_rows(texts.rows))
     language = [] if better is None else [better]
     return checked.model_copy(update={"advice": [*sample_of_text.advice, *language, *checked.advice]})
 
