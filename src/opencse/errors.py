@@ -125,11 +125,17 @@ def _secrets(source: str) -> list[str]:
 def reason(error: BaseException) -> str:
     """The first line of what another library's ``error`` says, or its kind where it says nothing.
 
+    Two that say nothing to a user are replaced: NumPy's for a full disk, and that of safetensors for a Git LFS pointer.
+
     Example:
-        >>> reason(OSError("896000 requested and 152544 written"))  # NumPy's words for a full disk
+        >>> reason(OSError("896000 requested and 152544 written"))
         'only a part could be written, so the disk may be full'
+        >>> reason(ValueError("Error while deserializing header: header too large"))
+        'not a safetensors file; if Git LFS has left a pointer in its place: git lfs pull'
     """
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    if "header too large" in line:
+        return "not a safetensors file; if Git LFS has left a pointer in its place: git lfs pull"
     return "only a part could be written, so the disk may be full" if _PARTLY.fullmatch(line) else line
 
 
