@@ -190,7 +190,7 @@ class _Attention(torch.autograd.Function):
         size = parts.shape[-1]
         if query is None:
             q, k, v = parts
-            q.mul_(size**-0.5)
+            q.mul_(size**-0.5)  # here rather than on the scores, of which there are more
         else:
             q, (k, v) = query.reshape(rows * heads, 1, size) * size**-0.5, parts
         scores = torch.bmm(q, k.transpose(1, 2)).view(rows, heads, -1, length)

@@ -133,7 +133,7 @@ class Candidates:
             [[3, 8], [8, 3]]
         """
         of_words = (1 - weight) * self.trust
-        share = weight / (weight + of_words) if weight else 0.0
+        share = weight / (weight + of_words) if weight else 0.0  # 0 / 0 for words that nothing has
         scores = share * self.by_vectors + (1 - share) * self.by_words
         order = np.lexsort((self.rows, -self.by_vectors, -scores))
         return self.rows[order], scores[order]
@@ -178,7 +178,7 @@ def candidates_of(
     of_each = (np.maximum.reduceat(of_rows, begins) + of_rows[begins]) / 2
     low, high = float(similarity.scores(query[None], rows.sample).min()), float(of_each.max())
     by_vectors = np.clip((of_each - low) / (high - low), 0, 1) if high > low else np.ones(len(candidates))
-    by_words = words.scores[candidates] / max(float(words.scores.max()), 1e-12)
+    by_words = words.scores[candidates] / max(float(words.scores.max()), 1e-12)  # all are 0 where no word is found
     return Candidates(candidates, by_vectors, by_words, words.trust)
 
 

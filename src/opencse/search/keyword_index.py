@@ -136,7 +136,7 @@ def best_rows(scores: Floats, most: int) -> Integers:
     rows = np.flatnonzero(scores > 0)
     if len(rows) > most:
         least = np.partition(scores[rows], -most)[-most]
-        rows = rows[scores[rows] >= least]
+        rows = rows[scores[rows] >= least]  # with all that tie at the last rank: their order is decided below
     return rows[np.lexsort((rows, -scores[rows]))][:most]
 
 

@@ -190,12 +190,12 @@ class Writer:
         if self._vectors is not None:
             self._vectors.flush()
             os.fsync(self._vectors.fileno())
-        sync(self.folder)
+        sync(self.folder)  # the vectors are on the disk before the database names them
         self._write_checksums()
         self.change(version=self.manifest.version + 1)
         write_manifest(self._db, self.manifest)
         self._db.execute("COMMIT")
-        for name in self._obsolete:
+        for name in self._obsolete:  # not earlier: until the commit these files are the index
             (self.folder / name).unlink(missing_ok=True)
         self._obsolete.clear()
         if begin_next:

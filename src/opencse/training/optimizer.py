@@ -80,7 +80,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
     trained = [p for p in dict.fromkeys(parameters) if p.requires_grad]  # networks may share weights
     if settings.optimizer == "rmsprop":
         return torch.optim.RMSprop(trained, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
-    groups = [
+    groups = [  # as in BERT: decay would pull LayerNorm's scales from 1 to 0
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
@@ -129,7 +129,7 @@ def learning_rate(step: int, steps: int, settings: TrainingSettings) -> float:
     """
     warmup = round(settings.warmup * steps)
     if step < warmup:
-        return settings.learning_rate * (step + 1) / warmup
+        return settings.learning_rate * (step + 1) / warmup  # step + 1: a first step at rate 0 would be lost
     if settings.schedule == "constant":
         reached = [rate for first, rate in settings.rate_changes if first <= step + 1]
         return reached[-1] if reached else settings.learning_rate

@@ -53,6 +53,7 @@ def seconds_per_step(
     set_rate(optimizer, 0.0)
     last = max(0, batches.steps_per_epoch // settings.accumulate - 1)
     spread = np.linspace(0, last, _WARM_UP + _TIMED).astype(int)
+    # in random order: where the time is limited, the first batches must not be all that is timed
     order = np.random.default_rng(settings.seed).permutation(spread)
     worst_case = None if settings.worst_case is None else WorstCase(settings.worst_case, trained_weights(optimizer))
     trial = Step(encoder, objective, precision, worst_case=worst_case)
@@ -67,7 +68,7 @@ def seconds_per_step(
             timed = number - _WARM_UP
             break
         trial.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder, chunks))
-        optimizer.step()
+        optimizer.step()  # at a rate of 0: its time counts, and no weight moves
         optimizer.zero_grad()
     _wait(encoder.device)
     seconds = (time.perf_counter() - started) / timed

@@ -60,10 +60,11 @@ class Update:
         """
         reps, outcome = self.step.gradients(batches)
         figures = _figures(self.step.objective, reps) if diagnose else {}
+        # one norm for encoder and parts: clipped one by one, the step would turn
         norm = nn.utils.clip_grad_norm_(trained_weights(self.optimizer), self.max_norm)
         self.optimizer.step()
         return Updated(reps, StepLosses(outcome.losses, outcome.report | {"gradient_norm": norm} | figures))
 
     def clear(self) -> None:
         """Drops the gradients."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)  # not to zeros: AdamW would decay what no row has reached

@@ -108,13 +108,13 @@ class WorstCase:
         device = self.parameters[0].device
         before = random_state(device)
         first = forward_backward(_watch(watched) if fgsm else None)
-        if self.settings.same_masks:
+        if self.settings.same_masks:  # else other dropout masks would move the loss more than the weights do
             restore(before, device)
         saved = self._ascend()
         for parameter in self.parameters:
             parameter.grad = None
         forward_backward(self._disturb(watched, noise))
-        with torch.no_grad():
+        with torch.no_grad():  # copied back, because w + d - d is not w in floating point
             for parameter, weights in saved:
                 parameter.copy_(weights)
         return first
