@@ -1,4 +1,4 @@
-"""How parts are found: the package's own, those of installed packages, any that is imported; what counts as code."""
+"""How parts are found, their code, and what is wrong with settings: one line that says what is expected."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import importlib
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, Literal
 
 import pytest
+import torch
 from torch import Tensor
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.modules.dense import Dense
+from opencse.objective.context import Context
 from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.hard import Hard
@@ -23,6 +27,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.registry import PartRole, build, built_in, find
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
+from opencse.objective.similarity import pairwise_similarity, rowwise_similarity
 from opencse.objective.terms.base import Term
 from opencse.objective.terms.tokens import MaskedLM
 from opencse.objective.vectors.step import Representations
@@ -423,3 +428,52 @@ def test_guides_teachers_and_generators_count_by_their_files(tiny_folder: Path, 
         (model / "config.json").write_text((model / "config.json").read_text() + "\n")
         after = hash_named_models(recipe)
         assert [file for file in before if before[file] != after[file]] == [f"{model}/config.json"]
+
+
+TERM_ALONE = {"negatives": [], "terms": [{"kind": "cosent"}]}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"negatives": [{"kind": "in_bach"}]}, ["in_bach", "in_batch", "hard"]),
+        ({"negatives": [{"kind": "in_batch", "wieght": 1.0}]}, ["wieght", "did you mean 'weight'"]),
+        ({"temperature": float("nan")}, ["temperature"]),
+        ({"similarity": "euclid"}, ["similarity", "cosine", "dot", "euclid"]),
+        (TERM_ALONE | {"positive": {"copies": 2}}, ["positive.copies is read by a contrast alone"]),
+        (
+            TERM_ALONE | {"mask_duplicates": False},
+            ["mask_duplicates is read", "keep the default: mask_duplicates = True"],
+        ),
+        ({"partition": "joint"}, ["partition = joint is of two directions", "directions = both"]),
+    ],
+    ids=str,
+)
+def test_wrong_settings_are_reported_in_one_line(data: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(UserError) as caught:
+        Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("test.toml: ")
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize("function", [pairwise_similarity, rowwise_similarity])
+def test_an_unknown_similarity_is_not_taken_for_the_dot_product(function: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="unknown similarity 'euclidean'; known: cosine, dot"):
+        function(torch.eye(2), torch.eye(2), "euclidean")
+
+
+def test_layers_and_the_size_of_tokens_are_required_of_a_known_encoder(encoder: SentenceEncoder) -> None:
+    objective = Objective(Dropout(), negatives=[InBatch()])
+    for context in (Context(objective), Context(objective, encoder, "folder")):
+        context.require_layers("the x term needs some")
+        context.require_token_size("the x term compares them")
+    narrow = encoder.twin()
+    narrow.dense.append(Dense(32, 8))
+    with pytest.raises(UserError, match="the x term compares them: 8 dimensions, where tokens have 32; leave"):
+        Context(objective, narrow).require_token_size("the x term compares them")
+    flat = SentenceEncoder.load("opencse-mini", device="cpu")
+    with pytest.raises(UserError, match="opencse-mini: has no layers, and the x term needs some; choose another"):
+        Context(objective, flat, "opencse-mini").require_layers("the x term needs some")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +9,10 @@ from typing import Any, Literal
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.losses import group_whitening, self_guided
@@ -421,31 +418,6 @@ def test_the_first_weights_follow_from_the_seed(encoder: SentenceEncoder) -> Non
 def test_what_is_refused(encoder: SentenceEncoder) -> None:
     with pytest.raises(UserError, match="the data has 1; give rows of at least two classes"):
         classifying(encoder, classes=1)
-
-
-def test_it_is_trained_checkpointed_and_left_out_of_the_saved_encoder(
-    tiny_folder: Path, tmp_path: Path, sentences: list[str]
-) -> None:
-    rows = [(sentences[n], sentences[n + 50], ("no", "yes", "maybe")[n % 3]) for n in range(40)]
-    settings = (
-        "training.max_steps=8",
-        "training.batch_size=8",
-        "training.log_every=1",
-        "training.epochs=9",
-        "data.max_length=32",
-    )
-    job = TrainJob(text=open_texts(rows), recipe="sbert", model=str(tiny_folder), settings=settings, dev=None)
-    with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "run", progress=Stopped(4))
-    saved = load_file(tmp_path / "run" / "checkpoint" / "tensors.safetensors")
-    name = next(name for name in saved if "classifier.weight" in name and name.startswith("objective."))
-    assert saved[name].shape[0] == 3
-    result = job.run(tmp_path / "run", resume=True)
-    assert result.plan is not None
-    assert any(line == "labels     3 classes: maybe, no, yes" for line in result.plan.lines())
-    assert not any("classifier" in name for name in load_file(tmp_path / "run" / "model.safetensors"))
-    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
-    assert all(0 <= line["softmax_accuracy"] <= 1 for line in lines if "loss" in line)
 
 
 def test_margins_in_the_wrong_order_are_refused() -> None:
