@@ -136,7 +136,7 @@ def main() -> None:
     ]
     if arguments.ship:
         encoder = SentenceEncoder.load(nexts[0])
-        card = Path(__file__).parents[1] / "docs" / "opencse-mini.md"
+        card = Path(__file__).parents[1] / "src/opencse/model_folder/opencse-mini/README.md"
         encoder.save(arguments.ship, card=card.read_text(encoding="utf-8"), dtype=torch.float16)
         tokenizer = arguments.ship / "tokenizer.json"
         content = json.loads(tokenizer.read_text(encoding="utf-8"))
