@@ -28,7 +28,7 @@ from opencse.training.settings import TrainingSettings
 
 _RATE = "training.learning_rate"
 _RATE_OF_ADAPTERS = 10
-"""How many times the learning rate of a whole model adapters get, unless the user sets the rate; see docs/guides/train.md."""
+"""How many times the learning rate of a whole model adapters get, unless the user sets it; see docs/guides/train.md."""
 
 
 class Recipe(Settings):
