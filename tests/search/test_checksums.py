@@ -89,23 +89,6 @@ def test_every_kind_of_changed_database_is_refused_in_a_line(folder: Path, mini:
     assert public.check_index(folder).faults == ()
 
 
-def test_an_index_without_checksums_is_answered_and_gets_them(folder: Path, mini: SentenceEncoder) -> None:
-    with contextlib.closing(sqlite3.connect(one(folder, "rows-*.sqlite"))) as db, db:
-        db.execute("DROP TABLE sums")
-        db.execute("ALTER TABLE rows DROP COLUMN crc")
-    assert len(asked(folder, mini)) == 29
-    found = public.check_index(folder)
-    assert found.faults == ()
-    assert "has no checksums" in found.notes[0]
-    with Index.open(folder, encoder=mini) as index:
-        index.add(["More text."])
-        index.delete([f"t{number}" for number in range(6, 20)])
-        index.add([IndexRow("And more.", "z", {"n": 2})])
-    found = public.check_index(folder)
-    assert (found.faults, found.notes) == ((), ())
-    assert len(asked(folder, mini)) == 17
-
-
 @contextlib.contextmanager
 def nothing_can_be_written() -> Iterator[None]:
     """No file can grow, as on a full disk; SQLite hears of it as an error of the disk."""

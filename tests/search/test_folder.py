@@ -49,20 +49,6 @@ def test_only_files_of_the_index_are_deleted(folder: Path, mini: SentenceEncoder
     assert len([name for name in own if name.startswith(("rows-", "vectors-"))]) == 2, "what was its own is gone"
 
 
-@pytest.mark.parametrize("listing", ["notes.md", "../outside.txt", "/etc/hosts", "words-2024/a.txt", "rows-*.sqlite"])
-def test_other_files_in_a_changed_list_are_not_deleted(
-    folder: Path, mini: SentenceEncoder, tmp_path: Path, listing: str
-) -> None:
-    (tmp_path / "outside.txt").write_text("Mine.")
-    with (folder / FILES).open("a") as stream:
-        stream.write(f"{listing}\n")
-    assert listing not in listed(folder)
-    with Index.open(folder, encoder=mini) as index:
-        index.add(["five"])
-    assert {(folder / name).read_text() for name in MINE} == {"Mine."}
-    assert (tmp_path / "outside.txt").exists()
-
-
 @pytest.mark.parametrize("content", ["index.json", "building.json", "files.txt", "words-a", "manifest.json"])
 def test_a_folder_with_other_files_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / content).write_text('{"name": "a web site"}')

@@ -9,18 +9,11 @@ import pytest
 
 from opencse.ranking import nearest_prepared
 from opencse.search.hybrid import Candidates, RowsInMemory, WordScores, candidates_of
-from opencse.search.keyword_index import KeywordIndex, best_rows
+from opencse.search.keyword_index import KeywordIndex
 
 RANDOM = np.random.default_rng(0)
 VECTORS = RANDOM.normal(size=(200, 8)).astype(np.float32)
 VECTORS /= np.linalg.norm(VECTORS, axis=1, keepdims=True)
-WORDS = WordScores(np.where(RANDOM.random(200) < 0.3, RANDOM.random(200), 0.0), covered=0.5)
-
-
-def merged() -> Candidates:
-    rows = RowsInMemory(VECTORS)
-    near, _ = nearest_prepared(VECTORS[:1], VECTORS, 40)
-    return candidates_of(VECTORS[0], near[0], WORDS, rows, depth=40)
 
 
 def test_a_document_is_its_best_passage_and_its_first_one() -> None:
@@ -34,14 +27,6 @@ def test_a_document_is_its_best_passage_and_its_first_one() -> None:
     assert candidates.rows.tolist() == [0, 1, 2, 3]
     assert candidates.by_vectors.tolist() == pytest.approx([(one - low) / (high - low) for one in of_each], abs=1e-6)
     assert candidates.by_words.tolist() == [0, 1, 0.5, 0]
-
-
-def test_the_ends_of_the_weight_are_the_parts() -> None:
-    candidates = merged()
-    near, _ = nearest_prepared(VECTORS[:1], VECTORS, 40)
-    assert candidates.ranking(1.0)[0][:40].tolist() == near[0].tolist()
-    assert candidates.ranking(0.0)[0][:40].tolist() == best_rows(WORDS.scores, 40).tolist()
-    assert candidates.ranking(0.0)[0][:40].tolist() != candidates.ranking(1.0)[0][:40].tolist()
 
 
 TEXTS = ["the kettle boils the water", "the lantern glows in the dark", "the red kettle and the lamp", "a dog barks"]

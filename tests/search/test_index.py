@@ -119,19 +119,6 @@ def test_a_replacement_of_another_model_is_refused(index: Index, mini: SentenceE
                 act()
 
 
-def test_queries_with_known_vectors_are_not_encoded(index: Index, mini: SentenceEncoder) -> None:
-    texts, others = ["A cat sleeps.", "the rain"], ["trains", "a dog"]
-    assert index.search(texts, 3, vectors=mini.encode(others)) == index.search(others, 3) != index.search(texts, 3)
-    both = index.search(texts, 3, hybrid=True, hybrid_weight=1.0, vectors=mini.encode(others))
-    assert both == index.search(others, 3, hybrid=True, hybrid_weight=1.0)
-    for hybrid in (False, True):
-        assert index.search(texts, 3, hybrid=hybrid, vectors=mini.encode(texts)) == index.search(
-            texts, 3, hybrid=hybrid
-        )
-    with pytest.raises(UserError, match="1 for 2 queries"):
-        index.search(texts, vectors=mini.encode(texts[:1]))
-
-
 def test_invalid_arguments_are_refused(index: Index) -> None:
     for where, message in (
         ({"colour": 1}, "unknown column 'colour'"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import opencse
+from helpers import write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
@@ -61,12 +61,9 @@ def test_it_is_saved_and_used_for_what_is_added(short: Index, mini: SentenceEnco
 
 
 def test_an_evaluation_scores_what_the_index_delivers(tmp_path: Path, mini: SentenceEncoder) -> None:
-    data, queries = tmp_path / "data", [text.split()[0] + " " + text.split()[-1] for text in MANY[::6]]
-    (data / "qrels").mkdir(parents=True)
-    for name, texts in (("corpus", MANY), ("queries", queries)):
-        lines = [json.dumps({"_id": f"{name[0]}{row}", "text": text}) for row, text in enumerate(texts)]
-        (data / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (data / "qrels" / "test.tsv").write_text("".join(f"q{row}\tc{6 * row}\t1\n" for row in range(len(queries))))
+    queries = {row: text.split()[0] + " " + text.split()[-1] for row, text in enumerate(MANY[::6])}
+    judged = [(row, 6 * row, 1) for row in queries]
+    data = write_collection(tmp_path / "data", dict(enumerate(MANY)), queries, judged)
     scores = []
     for name, dimensions in (("short", KEPT), ("full", None)):
         opencse.build_index(tmp_path / name, "opencse-mini", data / "corpus.jsonl", dimensions=dimensions, device="cpu")

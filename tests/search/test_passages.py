@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
@@ -17,7 +15,7 @@ from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import unit_rows
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.passages import PassageSplitter, _packed
+from opencse.search.passages import PassageSplitter
 from opencse.text import sample
 from prompted import write_prompted
 
@@ -53,16 +51,6 @@ def test_the_last_words_of_a_long_sentence_are_no_passage(mini: SentenceEncoder,
     lengths = [len(ids) - 2 for ids in mini.tokenizer.encode(passages, None)]
     assert len(lengths) == -(-sum(lengths) // 30)
     assert max(lengths[-2:]) - min(lengths[-2:]) <= 2
-
-
-@given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.integers(10, 25), st.integers(0, 9))
-def test_runs_hold_every_unit_and_fit(lengths: list[int], room: int, overlap: int) -> None:
-    runs = _packed(lengths, room, overlap)
-    assert sorted({unit for first, last in runs for unit in range(first, last)}) == list(range(len(lengths)))
-    for (first, last), (after, end) in itertools.pairwise(runs):
-        assert first < after <= last < end
-        assert sum(lengths[after:last]) <= overlap
-    assert all(sum(lengths[first:last]) <= room for first, last in runs)
 
 
 def test_a_document_is_returned_once_with_its_best_passage(tmp_path: Path, mini: SentenceEncoder) -> None:

@@ -87,15 +87,6 @@ def test_unknown_signs_are_no_other_language_and_unknown_words_are(tokenizer: To
     assert not any("most of them signs" in each for each in found.advice)
 
 
-def test_documents_are_running_text_and_the_sample_says_its_size() -> None:
-    found = check_corpus(texts(PLAIN[:100], [n // 10 for n in range(100)]))
-    assert found.documents == 10
-    assert any("--recipe next-sentence" in line for line in found.advice)
-    assert any("100 examples are few" in line for line in found.advice)
-    many = check_corpus(texts([f"{n} words here" for n in range(25_000)]))
-    assert (many.sampled, many.rows) == (20_000, 25_000)
-
-
 def test_lines_broken_at_a_width_are_recognised(tmp_path: Path) -> None:
     """Each line alone would be half a sentence; in a folder, lines of a paragraph are joined."""
     file = tmp_path / "kettle.txt"

@@ -16,7 +16,6 @@ from opencse.text.documents import (
     read_documents,
 )
 from opencse.text.fields import DocumentFields, choose_fields, suggest_fields
-from opencse.text.files import lines
 from opencse.text.folders import find_corpus
 from opencse.text.readers import Source
 from opencse.text.reading_notes import ReadingNotes
@@ -39,14 +38,6 @@ def test_jsonl_with_and_without_titles(tmp_path: Path) -> None:
     assert read_documents(path) == wanted
     assert read_documents(find_corpus(tmp_path)) == wanted
     assert wanted[0].body == "One. Two."
-
-
-def test_an_object_may_hold_a_long_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = jsonl(tmp_path / "a.jsonl", {"title": "Report", "text": "One sentence of a long report. " * 10_000})
-    assert len(read_documents(path)[0].sentences) == 10_000
-    monkeypatch.setattr(lines, "MAX_RECORD_CHARACTERS", 200_000)
-    with pytest.raises(UserError, match=r"line 1: more than 200,000 characters in one line; split the document"):
-        read_documents(path)
 
 
 def test_a_folder_with_files_that_are_not_read_tables_with_fields_and_prose(tmp_path: Path) -> None:

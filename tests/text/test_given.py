@@ -20,14 +20,6 @@ from opencse.text.in_memory import is_missing
 from opencse.text.lists import read_list
 
 
-def test_the_fingerprint_is_of_the_content() -> None:
-    def made(given: object) -> str:
-        return open_texts(given).fingerprint()
-
-    assert made(["a", "b"]) == made(("a ", "b"))
-    assert len({made(["a", "b"]), made(["b", "a"]), made(["a", "b", "c"]), made([("a", "b")]), made(["a\nb"])}) == 5
-
-
 def test_records_and_texts_of_a_list_are_documents_of_their_sentences(tmp_path: Path) -> None:
     texts = ["It boils. Steam comes out.", "Snow fell. It was cold."]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": one}) + "\n" for one in texts))
@@ -118,7 +110,6 @@ TEXTS = ["how to boil water", "late trains"]
         ("a.txt", "how to boil water\nlate trains\n"),
         ("a.tsv", "id\tquery\n7\thow to boil water\n9\tlate trains\n"),
         ("a.csv", "Question;Anzahl\nhow to boil water;3\nlate trains;4\n"),
-        ("a.jsonl", '{"_id": 1, "text": "how to boil water"}\n{"_id": 2, "text": "late trains"}\n'),
         ("b.csv", "text,query\nan answer,how to boil water\nanother answer,late trains\n"),
     ],
 )
