@@ -108,27 +108,6 @@ def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> Non
     assert "add --pairs" in err
 
 
-def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
-    """Questions that the text asks itself see half the way alone; pairs held out, and queries, see both."""
-    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
-    queries = tmp_path / "queries"
-    (queries / "qrels").mkdir(parents=True)
-    (queries / "corpus.jsonl").write_text("".join(f'{{"_id": "{n}", "text": "{pairs[n][1]}"}}\n' for n in range(9)))
-    (queries / "queries.jsonl").write_text('{"_id": "q", "text": "what is thing 1 made of"}\n')
-    (queries / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
-
-    def shares(settings: Sequence[str] = (), **options: Any) -> tuple[float, ...]:
-        model = str(tiny_folder)
-        preset = planned(text, model=model, **options).preset
-        return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.training.average_with_start
-
-    assert shares() == (0.5,)
-    assert shares(pairs=pairs) == (1.0, 0.5)
-    assert shares(dev=queries) == (1.0, 0.5)
-    assert shares(dev=None, pairs=pairs) == (0.5,)
-    assert shares(pairs=pairs, settings=["training.average_with_start=[0.3]"]) == (0.3,)
-
-
 def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path, text: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 

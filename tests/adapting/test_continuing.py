@@ -46,22 +46,6 @@ def test_a_folder_that_adapt_did_not_write_and_nothing_new_are_refused(tmp_path:
         Growth.of(OLD[:5], KNOWN, "m")
 
 
-def test_a_part_of_the_folder_that_adapt_wrote_names_that_folder(tmp_path: Path) -> None:
-    run = tmp_path / "an adapted model"
-    (run / "last").mkdir(parents=True)
-    for folder in (run, run / "last"):
-        (folder / "config.json").write_text("{}")
-        (folder / "model.safetensors").touch()
-    with pytest.raises(UserError, match=r"to begin with this model, use --model '.*last'$"):
-        KnownDocuments.read(run / "last")
-    KNOWN.write(run)
-    for name in ("run.json", "metrics.jsonl"):
-        (run / name).touch()
-    with pytest.raises(UserError, match=r"it is a part of (.*an adapted model): use --continue '\1'$"):
-        KnownDocuments.read(run / "last")
-    assert KnownDocuments.read(run) == KNOWN
-
-
 def test_the_user_reads_what_is_new_and_what_is_missing() -> None:
     growth = Growth.of([*NEW, *OLD[:400]], KNOWN, "m")
     assert growth.lines("m") == ["continue   m: 600 documents are new, 400 are known, 300 of before are not there"]

@@ -57,23 +57,6 @@ def test_passages_are_paired_with_their_sentences_and_rare_words_and_hold_nothin
     assert not any(sentence in trained for unit in held_out for sentence in documents[unit].sentences)
 
 
-def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:
-    draw = random.Random(5)
-
-    def some(characters: int) -> str:
-        return "".join(chr(draw.randint(0x4E00, 0x5E00)) for _ in range(characters))
-
-    documents = [Document(some(8), tuple(f"{some(14)}。" for _ in range(4))) for _ in range(700)]
-    found = material_of(documents)
-    assert found.kind == "titles"
-    assert found.questions is not None
-    assert len(found.questions.sets[0]) >= 100
-    loose = material_of([Document("", (some(14),)) for _ in range(900)])
-    assert loose.questions is not None
-    assert loose.questions.sets[0].kind == "crops"
-    assert "sentences without order (few documents have several; a .txt file needs blank lines" in loose.facts
-
-
 def test_nothing_is_held_out_where_nothing_asks() -> None:
     documents = collection(900)
     pairs = [(f"question {n} of a user", f"an answer to number {n} of them") for n in range(600)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from helpers import write_collection
 from opencse.adapting.saved_questions import FILE, SavedQuestions, remove_questions
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.adapting.user_queries import UserQueries
@@ -15,12 +15,8 @@ from opencse.ranking import Measure
 
 
 def test_queries_of_a_folder_are_read_again(tmp_path: Path) -> None:
-    folder = tmp_path / "queries"
-    (folder / "qrels").mkdir(parents=True)
-    for name, word in (("corpus", "text"), ("queries", "query")):
-        rows = [json.dumps({"_id": str(n), "text": f"{word} {n}"}) for n in range(5)]
-        (folder / f"{name}.jsonl").write_text("\n".join(rows))
-    (folder / "qrels" / "dev.tsv").write_text("".join(f"{n}\t{n}\t1\n" for n in range(5)))
+    texts, asked = ({n: f"{word} {n}" for n in range(5)} for word in ("text", "query"))
+    folder = write_collection(tmp_path / "queries", texts, asked, [(n, n, 1) for n in range(5)], "dev")
     queries = UserQueries.read(folder, Measure.parse("recall@3"), keep_identical_ids=True)
     queries, _ = queries.without(TrainedTexts.among([("Query 3",)], queries.forbidden_texts()))
     saved = SavedQuestions.of(queries, folder)

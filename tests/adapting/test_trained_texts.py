@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from helpers import Heard
+from helpers import Heard, write_collection
 from opencse import UserError
 from opencse.adapting.dev_choice import load_selector, without_trained
 from opencse.adapting.guard import Guard
@@ -69,14 +68,9 @@ def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: 
 
 
 def beir(folder: Path, queries: list[str]) -> Path:
-    (folder / "qrels").mkdir(parents=True)
-    documents = [{"_id": f"d{n}", "text": f"Document number {n} tells of things."} for n in range(len(queries))]
-    asked = [{"_id": f"q{n}", "text": query} for n, query in enumerate(queries)]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents))
-    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(len(queries)))
-    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-    return folder
+    documents = {f"d{n}": f"Document number {n} tells of things." for n in range(len(queries))}
+    asked = {f"q{n}": query for n, query in enumerate(queries)}
+    return write_collection(folder, documents, asked, zip(asked, documents, [1] * len(asked), strict=True), "dev")
 
 
 def test_queries_that_are_trained_on_do_not_choose(tmp_path: Path) -> None:

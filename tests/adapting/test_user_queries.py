@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
+from helpers import write_collection
 from opencse import SentenceEncoder
 from opencse.adapting.dev_choice import load_selector
 from opencse.adapting.selection_by_questions import QuestionSelector
@@ -22,14 +22,9 @@ from opencse.text.readers import Source
 @pytest.fixture
 def beir(tmp_path: Path) -> Path:
     lines = [line for line in sample.TRAIN.read_text().splitlines() if line][:200]
-    documents = [{"_id": f"d{n}", "title": "", "text": line} for n, line in enumerate(lines)]
-    queries = [{"_id": f"q{n}", "text": " ".join(lines[n].split()[:4])} for n in range(0, 200, 5)]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(d) + "\n" for d in documents))
-    (tmp_path / "queries.jsonl").write_text("".join(json.dumps(q) + "\n" for q in queries))
-    (tmp_path / "qrels").mkdir()
-    judged = "".join(f"q{n}\td{n}\t1\nq{n}\td{n + 1}\t2\n" for n in range(0, 200, 5))
-    (tmp_path / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
-    return tmp_path
+    queries = {f"q{n}": " ".join(lines[n].split()[:4]) for n in range(0, 200, 5)}
+    judged = [(f"q{n}", f"d{n + more}", 1 + more) for n in range(0, 200, 5) for more in (0, 1)]
+    return write_collection(tmp_path, {f"d{n}": line for n, line in enumerate(lines)}, queries, judged)
 
 
 @pytest.mark.slow

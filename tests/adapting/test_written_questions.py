@@ -61,19 +61,6 @@ def test_questions_about_held_out_documents_select_and_no_other_row_has_them() -
     assert "written questions" in material.facts
 
 
-def test_a_small_corpus_is_selected_by_written_questions_alone() -> None:
-    documents = corpus(80)
-    assert material_of(documents).questions is None
-    material = material_of(documents, written=about(documents, each=10))
-    assert material.questions is not None
-    (one,) = material.questions.sets
-    assert one.kind == "written"
-    assert not {row[0] for row in material.rows} & set(one.queries)
-    few = material_of(documents, written=about(documents, each=1))
-    assert few.questions is None
-    assert sum(row[0].startswith("question ") for row in few.rows) >= 80, "too few to select by: all are trained on"
-
-
 def test_the_file_of_the_command_is_read(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     row = {"question": "Why?", "answer": "So.", "document": "7", "passage": 1, "model": "m", "ranks": {"words": None}}

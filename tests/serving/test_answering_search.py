@@ -11,9 +11,7 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.similarity import unit_rows
 from opencse.search.index import Index
-from opencse.serving.app import create_app
 from opencse.serving.limits import Limits
-from opencse.serving.service import Service
 from serving.conftest import Serve
 from serving.harness import short, to
 
@@ -104,20 +102,3 @@ async def test_the_map_shows_the_index(serve: Serve, offline: SentenceEncoder, s
         some = (await client.get("/map")).json()
         assert some["rows"] == 120
         assert len(some["points"]) == 40
-
-
-async def test_a_replacement_by_an_index_of_another_model_is_answered_503(
-    model: SentenceEncoder, tiny_folder: Path, tmp_path: Path
-) -> None:
-    """No request is at fault, so a client may come back when the server was started again."""
-    other = SentenceEncoder.load(tiny_folder, device="cpu")
-    with Index.build(tmp_path / "index", ["Snow fell.", "Tea?"], model) as index:
-        service = Service({"tiny": model}, {"tiny": index})
-        async with to(create_app(service)) as client:
-            assert (await client.post("/search", json={"query": "snow"})).status_code == 200
-            Index.build(tmp_path / "index", ["Snow fell."], other, overwrite=True).close()
-            for answer in (await client.post("/search", json={"query": "snow"}), await client.get("/info")):
-                assert (answer.status_code, answer.json()["error"]["code"]) == (503, "index_outdated")
-                assert "is missing, damaged or replaced" in answer.json()["error"]["message"]
-            assert (await client.post("/v1/embeddings", json={"input": "snow"})).status_code == 200
-        service.close()

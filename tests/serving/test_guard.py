@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
 
-import httpx
 import pytest
 from torch import Tensor
 
@@ -14,7 +12,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.serving.limits import Limits
 from opencse.text.tokenizer import Tokens
 from serving.conftest import Serve
-from serving.harness import live, to
+from serving.harness import to
 
 pytestmark = pytest.mark.anyio
 
@@ -98,34 +96,3 @@ async def test_too_many_waiting_texts_are_answered_503(serve: Serve, go: threadi
         assert {task.status_code for task in await asyncio.gather(*first)} <= {200, 503}
         assert 200 in {(await task).status_code for task in first}
         assert (await client.post("/v1/embeddings", json={"input": ["after"]})).status_code == 200
-
-
-async def refused_meanwhile(
-    client: httpx.AsyncClient, first: asyncio.Task[httpx.Response], go: Callable[[], None]
-) -> None:
-    """A second long body is refused while the first is held; nothing is held after it."""
-    async with asyncio.timeout(20):
-        while "opencse_held_bytes 0.0" in (await client.get("/metrics")).text:
-            await asyncio.sleep(0.01)
-    assert (await client.post("/v1/embeddings", json={"input": ["snow " * 600]})).status_code == 503
-    go()
-    assert (await first).status_code == 200
-    assert "opencse_held_bytes 0.0" in (await client.get("/metrics")).text
-
-
-async def test_bodies_are_held_while_they_arrive(serve: Serve) -> None:
-    arrived, more = asyncio.Event(), asyncio.Event()
-
-    async def slow() -> AsyncIterator[bytes]:
-        yield b'{"input": ["' + b"snow " * 600
-        arrived.set()
-        await more.wait()
-        yield b'"]}'
-
-    kind = {"Content-Type": "application/json"}
-    app = serve(limits=Limits(held_bytes=5_000))
-    with live(app) as where:
-        async with httpx.AsyncClient(base_url=where) as client:
-            first = asyncio.create_task(client.post("/v1/embeddings", content=slow(), headers=kind))
-            await arrived.wait()
-            await refused_meanwhile(client, first, more.set)

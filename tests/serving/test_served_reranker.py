@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import opencse as library
 from cross_encoders import write_cross_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.progress import Count
 from opencse.reranking.cross_encoder import CrossEncoder
 from opencse.reranking.second_stage import SecondStage
 from opencse.search.index import Index
-from opencse.search.result import Hit
 from opencse.serving.app import create_app
-from opencse.serving.errors import ApiError
 from opencse.serving.limits import Limits
-from opencse.serving.metrics import Metrics
-from opencse.serving.served_reranker import ServedReranker
 from opencse.serving.service import Service
 from serving.harness import to
 
@@ -86,42 +76,6 @@ async def test_search_is_reranked_unless_the_request_says_otherwise(
         assert f'opencse_reranked_texts_total{{model="encoder"}} {2 * (5 * 15 + 7)}.0' in text
         assert 'opencse_waiting_reranked_texts{model="encoder"} 0.0' in text
         assert "opencse_rerank_seconds_total" in text
-
-
-@dataclass
-class Slow:
-    """Scores when it may."""
-
-    allowed: Event
-    name: str = "slow"
-
-    def scores(
-        self, pairs: Sequence[tuple[str, str]], *, logits: bool = False, progress: Count | None = None
-    ) -> NDArray[np.float32]:
-        self.allowed.wait(20)
-        return np.arange(len(pairs), dtype=np.float32)
-
-
-async def test_waiting_requests_are_counted_cancelled_and_refused() -> None:
-    allowed = Event()
-    reranker = ServedReranker(SecondStage(Slow(allowed), 2), Limits(waiting_texts=3), Metrics())
-    hits = [Hit("a", 0.9, "A."), Hit("b", 0.8, "B.")]
-    assert reranker.hits(1, 1, None) == 2
-    running = asyncio.create_task(reranker.rerank(["q"], [hits], 2, None))
-    cancelled = asyncio.create_task(reranker.rerank(["q", "r"], [hits, hits], 2, None))
-    await asyncio.sleep(0.05)
-    with pytest.raises(ApiError, match="6 texts wait for the cross-encoder"):
-        reranker.hits(1, 1, None)
-    cancelled.cancel()
-    await asyncio.sleep(0)
-    allowed.set()
-    assert [hit.id for hit in (await running)[0]] == ["b", "a"]
-    with pytest.raises(asyncio.CancelledError):
-        await cancelled
-    assert reranker.hits(1, 1, None) == 2
-    assert await reranker.rerank(["q"], [[]], 2, None) == [[]]
-    assert reranker.alive
-    reranker.close()
 
 
 def test_reranking_needs_an_index(folder: Path) -> None:

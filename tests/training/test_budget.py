@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from helpers import write_tiny_bert
-from opencse.errors import UserError
 from opencse.kernels.precision import choose_precision
-from opencse.processes import ALONE, Processes, started
+from opencse.processes import ALONE
 from opencse.training import budget
 from steps import prepared
 
@@ -47,17 +46,3 @@ def test_auto_takes_what_fits(
     assert torch.equal(torch.get_rng_state(), before)
     monkeypatch.undo()
     assert 2**20 < budget.free_memory(torch.device("cpu")) < 2**50
-
-
-def test_memory_is_shared_by_the_processes_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "free_memory", lambda device: 1_000)
-    four = Processes(1, 8, 1, 4)
-    assert [budget._own_share(torch.device(kind), four) for kind in ("cpu", "cuda")] == [250, 1_000]
-    for name, value in {"WORLD_SIZE": "8", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}.items():
-        monkeypatch.setenv(name, value)
-    assert started() == four
-    monkeypatch.delenv("LOCAL_WORLD_SIZE")
-    assert started().on_machine == 8
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")
-    with pytest.raises(UserError, match="torchrun would not set"):
-        started()

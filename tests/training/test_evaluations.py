@@ -21,12 +21,11 @@ from opencse.objective.settings import ObjectiveSettings
 from opencse.processes import ALONE
 from opencse.runs.job import TrainJob
 from opencse.runs.record import RunRecord
-from opencse.runs.report import series
 from opencse.text.readers import Source
 from opencse.training.averages import average, points_between
 from opencse.training.callbacks import Callback
 from opencse.training.evaluations import Evaluations
-from opencse.training.metrics import AVERAGE_OF, MetricsLog
+from opencse.training.metrics import MetricsLog
 from opencse.training.settings import TrainingSettings
 
 
@@ -102,17 +101,6 @@ def test_the_point_between_that_scores_best_is_kept(run: Callable[..., Heard], t
     last = SentenceEncoder.load(tmp_path / "out" / "last", device="cpu").state_dict()
     unchanged = SentenceEncoder.load(tmp_path / "full" / "last", device="cpu").state_dict()
     assert all(torch.equal(last[name], unchanged[name]) for name in unchanged), "the last weights are not averaged"
-
-
-def test_the_log_has_every_average_once(run: Callable[..., Heard], tmp_path: Path) -> None:
-    settings = ("training.averages_at_end=[0.75,0.5]", "training.evaluate_every=4", "training.checkpoint_every=1")
-    run(Distance(best_at=1e6), "out", *settings)
-    log = MetricsLog(tmp_path / "out" / "metrics.jsonl")
-    averages = [line for line in log.read() if AVERAGE_OF in line]
-    assert [(line["step"], line["dev_share"]) for line in averages] == [(4, 0.75), (4, 0.5)]
-    assert [*series(log.read(), "dev")] == [0, 4]
-    log.rewind(4)
-    assert not [line for line in log.read() if AVERAGE_OF in line], "they are evaluated again when the run is resumed"
 
 
 PATIENCE_SETTINGS = (

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from opencse.progress import Silent
-from opencse.recipes.recipe import load_recipe
 from opencse.training.checkpoint import optimizer_tensors, restore_optimizer
-from opencse.training.optimizer import build_optimizer, learning_rate
+from opencse.training.optimizer import build_optimizer
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import step_inputs
 from opencse.training.update import Update
@@ -87,13 +86,6 @@ def test_rmsprop_against_loops() -> None:
         weights.grad = torch.tensor([gradient_of(step, i) for i in range(3)], dtype=torch.float64)
         optimizer.step()
     assert weights.tolist() == pytest.approx(expected, rel=1e-12)
-
-
-def test_rates_that_change_at_steps() -> None:
-    settings = load_recipe("ct:rmsprop").training
-    rates = [learning_rate(step, 5_000, settings) for step in (0, 500, 501, 1000, 1001, 1501, 2000, 2001, 4_999)]
-    assert rates == [1e-5, 1e-5, 8e-6, 8e-6, 6e-6, 4e-6, 4e-6, 2e-6, 2e-6]  # as PiecewiseConstantDecay
-    assert settings.optimizer == "rmsprop"
 
 
 @pytest.mark.parametrize("kind", [{"optimizer": "rmsprop"}, {"adamw": "transformers", "weight_decay": 0.1}], ids=str)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +9,6 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError, train
-from opencse.kernels import processor
-from opencse.kernels.precision import choose_precision
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
@@ -77,20 +73,6 @@ def test_a_loss_that_is_not_a_number_stops_the_run(tiny_folder: Path, tmp_path: 
         engine.run(resume=False)
 
 
-def test_precision_is_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    for units, maker, name, reason in (
-        ((), "GenuineIntel", "float32", "no bf16 unit"),
-        (("avx512_bf16",), "AuthenticAMD", "bf16", "has avx512_bf16"),
-        (("avx512_bf16",), "GenuineIntel", "float32", "without AMX"),
-        (("avx512_bf16", "amx_bf16"), "GenuineIntel", "bf16", "has amx_bf16"),
-    ):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda units=units: dict.fromkeys(units, True))
-        monkeypatch.setattr(processor, "maker", lambda maker=maker: maker)
-        chosen = choose_precision("auto", torch.device("cpu"))
-        assert (chosen.name, reason in chosen.reason) == (name, True)
-    assert choose_precision("bf16", torch.device("cpu")).bf16
-
-
 def test_the_published_settings_are_in_the_recipes() -> None:
     """Table A.1 of SimCSE."""
     rates = {
@@ -106,32 +88,3 @@ def test_the_published_settings_are_in_the_recipes() -> None:
         recipe = load_recipe("simcse-supervised", preset=preset)
         assert (recipe.training.batch_size, recipe.training.learning_rate, recipe.training.epochs) == (512, rate, 3)
         assert recipe.encoder.head.keep
-
-
-@pytest.fixture
-def dry_folder(tiny_folder: Path, tmp_path: Path) -> Path:
-    """The tiny model, its own dropout rates 0."""
-    folder = tmp_path / "dry"
-    shutil.copytree(tiny_folder, folder)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.mark.slow
-def test_equal_views_only_for_who_asks_for_them(dry_folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
-    """A model without dropout is refused under the dropout view, unless a rate, 0 included, was set."""
-    with pytest.raises(UserError) as caught:
-        trainer(tmp_path / "a", dry_folder)
-    message = str(caught.value)
-    assert message.startswith(f"{dry_folder}: this backbone has no dropout, so both views of a sentence would be equal")
-    assert "--set encoder.dropout=0.1 (or 0, to train on equal views all the same)" in message
-    assert "\n" not in message
-    for model in (dry_folder, tiny_folder):
-        equal = trainer(tmp_path / "b" / model.name, model, "encoder.dropout=0")
-        assert not equal.encoder.has_dropout
-        assert float(equal._make_step(0).report["positive_similarity"]) == pytest.approx(1.0, abs=1e-6)
-    assert trainer(tmp_path / "c", dry_folder, "encoder.dropout=0.1").encoder.has_dropout
-    terms = ("objective.negatives=[]", 'objective.terms=[{kind="mlm"}]')
-    assert not trainer(tmp_path / "d", dry_folder, *terms).encoder.has_dropout, "no contrast, no need"

@@ -14,7 +14,6 @@ from opencse.kernels.precision import choose_precision
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
-from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
@@ -203,15 +202,6 @@ def job(model: Path, text: Path, *settings: str) -> TrainJob:
         settings=(*ACCUMULATED, *settings),
         dev=None,
     )
-
-
-@pytest.mark.slow
-def test_a_run_reads_every_example_once_and_says_so(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
-    made = job(tiny_folder, text, "training.accumulate=3").prepare(Silent())
-    assert (made.plan.steps, made.plan.negatives_per_anchor) == (2, 3)
-    assert any("batch 4 x 3, each contrasted separately" in line for line in made.plan.lines())
-    assert sorted(row for number in range(6) for row in made.batches.batch(number).tolist()) == list(range(24))
-    assert job(tiny_folder, text, "training.accumulate=4", "training.epochs=2").prepare(Silent()).plan.steps == 3
 
 
 @pytest.mark.parametrize("kind", ["sam", "awp"])
