@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
 
 from opencse.analysis.bias import pair_bias
-from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
 
 Floats = NDArray[np.float64]
@@ -78,9 +77,3 @@ def test_bins_hold_the_means_of_their_pairs() -> None:
                 assert bin_.mean_gold == pytest.approx(np.mean(pairs.scores[inside]))
                 assert bin_.mean_shift == pytest.approx(np.mean(shift[inside]), abs=1e-12)
         assert sum(bin_.n > 5 for bin_ in measured.bins) >= 3
-
-
-def test_wrong_input_is_refused() -> None:
-    blank = ScoredPairs("blank", np.array([1.0, 2]), ["a", " "], ["b", ""])
-    with pytest.raises(UserError, match="blank, pair 2: neither text holds a word; drop the pair"):
-        pair_bias(np.zeros(2), blank)

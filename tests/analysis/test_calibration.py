@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from scipy.stats import gaussian_kde
 from fuzzing import examples
 from opencse.analysis.calibration import Calibration, calibrate, labels
 from opencse.analysis.densities import densities
-from opencse.analysis.random_pairs import PERCENTS, random_pairs
+from opencse.analysis.random_pairs import random_pairs
 from opencse.analysis.thresholds import at_precision, best_f1
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
@@ -73,20 +72,6 @@ def test_it_is_kept_in_the_folder_and_refused_for_another_model(
         made.save(tmp_path / "nowhere")
 
 
-def test_a_spoilt_file_is_refused(encoder: SentenceEncoder, sentences: list[str], tmp_path: Path) -> None:
-    calibrate(encoder, sentences[:5]).save(tmp_path)
-    file = tmp_path / "calibration.json"
-    good = json.loads(file.read_text())
-    for spoilt, told in (
-        ("{", "cannot be read"),
-        (json.dumps({**good, "more": 1}), "unknown key 'more'"),
-        (json.dumps({**good, "random_pairs": {**good["random_pairs"], "cosines": [0.1]}}), "must be of one length"),
-    ):
-        file.write_text(spoilt)
-        with pytest.raises(UserError, match=f"calibration.json: .*{told}"):
-            Calibration.load(tmp_path, encoder)
-
-
 def test_labels_are_zeros_and_ones_or_scores_with_a_cut(pairs: ScoredPairs) -> None:
     binary = ScoredPairs("b", np.array([0.0, 1, 1]), ["a"] * 3, ["b"] * 3)
     assert labels(binary).tolist() == [False, True, True]
@@ -98,38 +83,6 @@ def test_labels_are_zeros_and_ones_or_scores_with_a_cut(pairs: ScoredPairs) -> N
     for cut in (0.0, 3.6):
         with pytest.raises(UserError, match=r"leaves pairs of one kind \(scores are 0 to 3.5\)"):
             labels(graded, cut)
-
-
-Vectors = NDArray[np.float32]
-
-
-def some(n: int, dimension: int = 8) -> Vectors:
-    return np.asarray(np.random.default_rng(0).normal(0.5, 1, size=(n, dimension)), dtype=np.float32)
-
-
-def cosines_of(vectors: Vectors) -> list[float]:
-    rows = vectors.astype(np.float64)
-    return [
-        float(rows[i] @ rows[j] / np.sqrt((rows[i] @ rows[i]) * (rows[j] @ rows[j])))
-        for i in range(len(rows))
-        for j in range(i + 1, len(rows))
-    ]
-
-
-def test_few_texts_have_all_their_pairs() -> None:
-    vectors = some(25)
-    found = random_pairs(vectors, pairs=300)
-    cosines = cosines_of(vectors)
-    assert (found.texts, found.pairs, found.exact) == (25, 300, True)
-    assert len(found.percents) == 120 == len(set(PERCENTS))
-    for percent in (0, 1, 5, 25, 50, 75, 95, 99, 99.9, 100):
-        assert found.quantile(percent) == pytest.approx(np.quantile(cosines, percent / 100), abs=1e-12)
-    assert list(found.quantiles_by_percent()) == [1, 5, 25, 50, 75, 95, 99, 99.9]
-    for value in (*cosines[:20], -0.3, 0.2, 0.7):
-        lower = 100 * sum(other < value for other in cosines) / 300
-        assert found.percentile_of(value) == pytest.approx(lower, abs=0.7), "a step is a third of a percent"
-    assert found.percentile_of(min(cosines) - 0.01) == found.percentile_of(-1.0) == 0
-    assert found.percentile_of(max(cosines) + 0.01) == 100
 
 
 def graded(n: int = 300) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -232,13 +185,3 @@ def test_any_labels(n: int, seed: int, wanted: float) -> None:
         hits, called = counts(*rows, found.cosine)
         assert (found.precision, found.recall) == pytest.approx((hits / called, hits / alike.sum()))
         assert found.precision >= wanted
-
-
-def test_wrong_input_is_refused_of_thresholds() -> None:
-    cosines, alike = labelled(6)
-    for kind in (np.zeros(6, bool), np.ones(6, bool)):
-        with pytest.raises(UserError, match="of 6 labelled pairs are similar; a threshold needs both kinds"):
-            best_f1(cosines, kind)
-    for precision in (0.0, 1.1):
-        with pytest.raises(UserError, match="above 0 and at most 1"):
-            at_precision(cosines, alike, precision)

@@ -73,20 +73,6 @@ def test_a_figure(name: str) -> None:
     assert [text for text in drawn if re.search(r"[$^{}]|mathdefault", text)] == [], "matplotlib's own formulas"
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        ([1.0, 1e-3, 1e-6], ["10⁻⁶", "10⁻²", "1"]),
-        ([1.0, 0.5, 0.3], ["0.3", "0.6", "1"]),
-        ([1.0, 1.0], ["1"]),
-    ],
-)
-def test_powers_of_ten_are_read_as_such(values: list[float], labels: list[str]) -> None:
-    told = [one.text for one in ElementTree.fromstring(spectra({"m": values})).iter() if one.tag.endswith("}text")]
-    assert [label for label in labels if label not in told] == []
-    assert not [text for text in told if text and re.search(r"[$^{}]|math", text)]
-
-
 def test_names_in_the_plane_cover_neither_points_nor_each_other() -> None:
     names = ["one model", "another model", "a third", "far away"]
     places = [(100.0, 100.0), (103.0, 101.0), (108.0, 99.0), (300.0, 20.0)]
@@ -101,15 +87,3 @@ def test_names_in_the_plane_cover_neither_points_nor_each_other() -> None:
         assert not any(_overlap(box, other) for other in [*dots, *boxes[:number]])
     crowded = _label_offsets(["the same"] * 40, [(0.0, 0.0)] * 40)
     assert crowded[-1] == OFFSETS[0], "no place is left"
-
-
-def test_dollar_signs_and_letters_without_a_glyph_are_drawn_as_they_are(recwarn: pytest.WarningsRecorder) -> None:
-    """A token or the name of a folder may hold what matplotlib would read as a formula."""
-    from opencse.analysis.figures.lines import lines
-
-    drawn = lines(
-        {"m_$a_$": [(0.0, 1.0), (1.0, 2.0)], "$$": [(0.0, 2.0), (1.0, 1.0)]}, "$x", "pay $$", "猫", ticks=["$$", "$a$"]
-    )
-    for words in ("m_$a_$", "$x", "pay $$", "$a$"):
-        assert f">{words}<" in drawn
-    assert not [one for one in recwarn.list if "Glyph" in str(one.message)]

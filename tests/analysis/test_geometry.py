@@ -8,16 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from opencse.analysis import tiles
 from opencse.analysis.alignment import alignment, all_pairs, positive_sides, uniformity
 from opencse.analysis.geometry import Geometry, geometry
-from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
-from opencse.errors import UserError
+from opencse.analysis.spectrum import effective_rank, moments
 from opencse.evaluation import Encode, ScoredPairs, distinct, embed
-from opencse.objective.terms.dimensions import rank_of_products, unit_columns
 
 Vectors = NDArray[np.float32]
 
@@ -114,20 +111,6 @@ def test_mean_cosine_and_sum_of_gram_are_those_of_all_pairs(n: int) -> None:
     assert mean_cosine(vectors) == pytest.approx(sum(distinct) / len(distinct), rel=1e-11)
 
 
-def test_wrong_vectors_are_refused_by_row() -> None:
-    vectors = uneven(9)
-    vectors[6] = 0
-    with pytest.raises(UserError, match=r"^vector 6 \(from 0\) is all zeros and has no direction; leave its text out$"):
-        mean_cosine(vectors)
-    vectors[6, 2] = np.nan
-    with pytest.raises(UserError, match=r"vector 6 .* NaN or infinite"):
-        uniformity(vectors)
-    with pytest.raises(UserError, match=r"1 vector.* at least 2"):
-        uniformity(uneven(1))
-    with pytest.raises(UserError, match="t of uniformity"):
-        uniformity(uneven(3), 0.0)
-
-
 Doubles = NDArray[np.float64]
 
 
@@ -185,15 +168,3 @@ def test_shares_of_variance_are_about_the_mean() -> None:
     assert singular_values(vectors)[0] ** 2 / 60 > 0.9, "the mean itself would be nearly all"
     assert found is not None
     assert found[1] < 0.8
-
-
-@pytest.mark.parametrize(("n", "dimension"), [(6, 20), (21, 20), (2, 4)])
-def test_rank_is_the_one_that_barlow_twins_logs(n: int, dimension: int) -> None:
-    rng = np.random.default_rng(1)
-    first = rng.normal(size=(n, dimension))
-    second = first + 0.1 * rng.normal(size=(n, dimension))
-    first[:, 2] = 0.3  # a constant dimension
-    one, two = (unit_columns(torch.from_numpy(side)) for side in (first, second))
-    expected = int(rank_of_products(one, two))
-    assert correlation_rank(first, second) == expected
-    assert expected == min(n, dimension)

@@ -17,7 +17,6 @@ from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import EmbeddingModel, load_sts, read_scored_pairs
 from opencse.evaluation.embedding import distinct
-from opencse.evaluation.table import short_names
 from opencse.records import read_record, save_json
 from opencse.text import sample
 from scores import spearman_of
@@ -90,19 +89,6 @@ def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_p
     assert "lengths <b>" not in page
     save_json(tmp_path / "f.json", found.model_dump(mode="json"))
     assert read_record(Findings, tmp_path / "f.json") == found
-
-
-@pytest.mark.slow
-def test_short_names_tell_models_apart() -> None:
-    assert short_names(["runs/a", "b"]) == ["a", "b"]
-    assert short_names(["runs/a/last", "runs/b/last"]) == ["a/last", "b/last"]
-    assert short_names(["runs/a/last"]) == ["a/last"]
-    assert short_names(["x/a/m", "y/a/m", "n"]) == ["x/a/m", "y/a/m", "n"]
-    assert short_names(["START", "OUT/runs/s/simcse/1/last"]) == ["START", "simcse, s, seed 1, last"]
-    assert short_names([f"OUT/runs/s/{one}" for one in ("sscl/1", "sscl/2/last", "sscl/data-1-dropout-2")]) == [
-        "sscl, s, seed 1", "sscl, s, seed 2, last", "sscl, s, data-1-dropout-2",
-    ]  # fmt: skip
-    assert short_names(["A/runs/s/sscl/1", "B/runs/s/sscl/1"]) == ["A/runs/s/sscl/1", "B/runs/s/sscl/1"]
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ import opencse
 from helpers import Heard, write_small_sts
 from opencse.encoder import measured_precision as module
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.measured_precision import measured_precision
 from opencse.errors import UserError
 
 TEXTS = ["A dog barks.", "It rains.", "The sun is warm."]
@@ -76,22 +75,6 @@ FAST = "opencse.kernels.processor.fast_bf16"
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FAST, lambda: (True, "this CPU is fast"))
-
-
-@pytest.mark.usefixtures("fast")
-def test_bf16_is_chosen_where_it_is_fast_and_near(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LEAST_COSINE", 0.99)
-    chosen = measured_precision("auto", encoder, FOUR_TEXTS)
-    assert chosen.name == "bf16"
-    exact, near = encoder.encode(FOUR_TEXTS), encoder.encode(FOUR_TEXTS, precision="bf16")
-    cosines = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
-    assert f"the smallest cosine to float32 in 4 of the texts is {cosines.min():.6f}" in chosen.reason
-    assert chosen.line.startswith("precision  bf16 (auto: this CPU is fast, and the smallest")
-    monkeypatch.setattr(module, "LEAST_COSINE", 0.9999999)
-    refused = measured_precision("auto", encoder, FOUR_TEXTS)
-    assert refused.name == "float32"
-    assert refused.reason.endswith("not above 0.9999999")
-    assert measured_precision("auto", encoder, []).name == "bf16"
 
 
 @pytest.mark.usefixtures("fast")

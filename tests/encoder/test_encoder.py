@@ -6,7 +6,6 @@ import random
 import shutil
 from itertools import pairwise
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,9 @@ from opencse.encoder.batches import (
     token_batches,
 )
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.encoding import prefetched
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
-from opencse.modules.dense import Dense, Projection
+from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 
 
@@ -164,17 +162,6 @@ def test_what_is_not_text_is_refused(encoder: SentenceEncoder, texts: Any, messa
     assert str(caught.value).startswith(message)
 
 
-def test_texts_in_any_order_of_things(encoder: SentenceEncoder) -> None:
-    expected = encoder.encode(["a cat", "two dogs"])
-    assert np.array_equal(encoder.encode(np.array(["a cat", "two dogs"])), expected)
-    assert np.array_equal(encoder.encode(text for text in ("a cat", "two dogs")), expected)
-    assert np.array_equal(encoder.encode(("a cat", "two dogs")), expected)
-    empty: list[Any] = [[], (), np.array([], dtype=str)]
-    for nothing in empty:
-        assert encoder.encode(nothing).shape == (0, 32)
-        assert encoder.encode(nothing, normalize_embeddings=True).dtype == np.float32
-
-
 # The training forward.
 
 
@@ -208,32 +195,7 @@ def test_forward_gives_projected_sentence_and_layers(tiny_folder: Path, pooling:
         torch.testing.assert_close(vectors, expected[layer], atol=1e-6, rtol=0)
 
 
-def test_the_next_is_made_while_the_last_is_used() -> None:
-    started = [0, 1, 2, 3]
-    began = [Event() for _ in started]
-
-    def make(number: int) -> int:
-        began[number].set()
-        return number * 10
-
-    results = prefetched(make, started, in_thread=True)
-    assert next(results) == 0
-    assert began[1].wait(10), "nobody has requested it"
-    assert not began[2].wait(0.1), "no more than one is held ready"
-    assert [*results] == [10, 20, 30]
-    assert [*prefetched(make, started, in_thread=False)] == [0, 10, 20, 30]
-    assert [*prefetched(make, [], in_thread=True)] == []
-
-
 TWO_TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun."]
-
-
-def test_dimensions_count_dense_layers_and_the_training_head(encoder: SentenceEncoder) -> None:
-    assert (encoder.depth, encoder.dimension, encoder.training_dimension) == (3, 32, 32)
-    encoder.dense.append(Dense(32, 8))
-    encoder.projection = Projection(8, torch.Generator().manual_seed(0), 5)
-    assert (encoder.dimension, encoder.training_dimension) == (8, 5)
-    assert encoder.batch_heads == [encoder.projection]
 
 
 @pytest.mark.parametrize(
@@ -269,19 +231,6 @@ def test_texts_against_a_loop(encoder: SentenceEncoder) -> None:
             assert scores[i, j] == pytest.approx(float(a @ b) / (float(a @ a) * float(b @ b)) ** 0.5, abs=1e-6)
     assert scores[0, 0] == pytest.approx(1, abs=1e-6)
     assert scores[0, 1] < 0.999
-
-
-@pytest.mark.parametrize(
-    ("a", "message"),
-    [
-        (np.zeros((2, 3, 4)), "of shape \\(2, 3, 4\\)"),
-        (np.zeros((2, 7)), "vectors of 7 and of 32 dimensions"),
-        (np.array(["a dog"]), "of numbers, not <U5"),
-    ],
-)
-def test_wrong_arrays_are_named(encoder: SentenceEncoder, a: Any, message: str) -> None:  # any array
-    with pytest.raises(UserError, match=message):
-        encoder.similarity(a, B)
 
 
 def test_an_encoder_without_torch_compares_as_the_other_does() -> None:

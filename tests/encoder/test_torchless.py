@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 
 from helpers import filled
 from layout_folders import write
@@ -23,7 +22,6 @@ from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.export.distil import DistilSettings, distil
-from opencse.model_folder.layout import TOKEN_WEIGHTS_TENSOR
 from opencse.model_folder.locate import builtin_folder
 from opencse.modules.prompts import Prompts
 from opencse.progress import Silent
@@ -152,29 +150,3 @@ def test_another_pooling(pooling: str, tmp_path: Path) -> None:
     assert seen == [(2, 6), (4, 6), (6, 6)]
     assert light.fingerprint() == full.fingerprint()
     assert open_bert(folder, pooling="max") is None
-
-
-@pytest.mark.parametrize(
-    "pooling",
-    [
-        None,
-        "cls",
-        "top2",
-    ],
-)
-def test_tokens_count_by_their_weights_in_a_mean(pooling: str | None, tmp_path: Path) -> None:
-    """As in the folder of every adapted network; a text whose tokens all weigh nothing has the zero vector."""
-    folder = write(READ["WordWeights"], tmp_path / "model")
-    full, file = SentenceEncoder.load(folder, pooling=pooling, device="cpu"), folder / "1_WordWeights/model.safetensors"
-    weights = load_file(file)
-    for text in full.tokenize(["It rains."]):
-        weights[TOKEN_WEIGHTS_TENSOR][text] = 0
-    save_file(weights, file)
-    light, full = open_bert(folder, pooling=pooling), SentenceEncoder.load(folder, pooling=pooling, device="cpu")
-    assert light is not None
-    np.testing.assert_allclose(light.encode(ODD_TEXTS), full.encode(ODD_TEXTS), rtol=0, atol=1e-5)
-    assert (np.abs(light.encode("It rains.")).max() == 0) == (pooling != "cls")
-    assert light.fingerprint() == full.fingerprint()
-    unweighted = open_bert(write(READ["all-MiniLM"], tmp_path / "other"), pooling="mean")
-    assert unweighted is not None
-    assert unweighted.token_weights is None

@@ -104,19 +104,6 @@ def make(tiny_folder: Path, bpe_tokenizer: Path, tmp_path_factory: pytest.TempPa
     return folder_of
 
 
-@pytest.mark.parametrize("architecture", ["bert-masked-lm", "electra"])
-def test_loading_twice_is_bit_equal_and_leaves_no_random_weights(architecture: str, make: Any) -> None:
-    torch.manual_seed(1)
-    first = SentenceEncoder.load(make(architecture), device="cpu")
-    torch.manual_seed(2)
-    second = SentenceEncoder.load(make(architecture), device="cpu")
-    assert first.state_dict().keys() == second.state_dict().keys()
-    assert not [name for name in first.state_dict() if "pooler" in name]
-    for name, tensor in first.state_dict().items():
-        assert torch.equal(tensor, second.state_dict()[name]), name
-    assert np.array_equal(first.encode(TEXTS), second.encode(TEXTS))
-
-
 # Longest input.
 
 
@@ -182,18 +169,6 @@ def test_vectors_are_the_mean_of_the_hidden_states_of_a_layer(architecture: str,
         assert np.abs(rows[0] - rows[1]).max() > 1e-3
         assert np.abs(encoder.encode(TEXTS) - np.stack(rows)).max() < 1e-6
     assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), encoder.encode(TEXTS))
-
-
-def test_arguments_that_do_not_fit_are_refused(make: Any) -> None:
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"layers": 3}, "3 layers cannot be kept of a model that has 2"),
-        ({"max_length": 2}, "max_length 2 leaves no room for text next to the 2 special tokens"),
-        ({"dropout": -0.1}, "dropout is a rate from 0 to below 1"),
-        ({"dropout": 1.0}, "dropout is a rate from 0 to below 1"),
-    ]
-    for options, message in refused:
-        with pytest.raises(UserError, match=message):
-            SentenceEncoder.load(make("bert"), device="cpu", **options)
 
 
 @pytest.mark.parametrize(

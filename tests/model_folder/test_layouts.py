@@ -14,8 +14,6 @@ from layout_folders import write
 from layouts import READ, REFUSED, page
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search.building import BuildSettings
-from opencse.search.index import Index
 
 TEXTS = [
     "The kettle boils.",
@@ -67,24 +65,6 @@ def test_the_vectors_are_those_of_sentence_transformers_before_and_after_a_save(
     encoder.save(tmp_path / "saved")
     assert difference(ours(tmp_path / "saved"), expected) < TOLERANCE
     assert difference(theirs(tmp_path / "saved"), expected) < TOLERANCE
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "dot product",
-        "WordWeights",
-    ],
-)
-def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
-    model = SentenceTransformer(str(folders[name]), device="cpu")
-    expected = np.asarray(model.similarity(model.encode_query(TEXTS[:2]), model.encode_document(TEXTS)))
-    encoder = SentenceEncoder.load(folders[name], device="cpu")
-    with Index.build(tmp_path / "index", TEXTS, encoder, how=BuildSettings(cut=False)) as index:
-        for row, hits in zip(expected, index.search(TEXTS[:2], len(TEXTS)), strict=True):
-            assert len(hits) == len(TEXTS)
-            scores = [row[TEXTS.index(hit.text)] for hit in hits]
-            assert np.abs(np.array(scores) - [hit.score for hit in hits]).max() < TOLERANCE * max(1, np.abs(row).max())
 
 
 @pytest.mark.slow

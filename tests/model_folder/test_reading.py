@@ -358,13 +358,6 @@ def test_weights_that_are_missing_or_do_not_fit_are_named(bert_copy: Path) -> No
     assert "no transformers model can be loaded" in refused_by_name(bert_copy)
 
 
-def test_poolings_that_the_model_cannot_have() -> None:
-    with pytest.raises(UserError, match=r"unknown pooling 'meen' \(did you mean 'mean'\?\); known: cls, mean"):
-        SentenceEncoder.load("nobody/no-such-model", pooling="meen", device="cpu")
-    with pytest.raises(UserError, match="opencse-mini: pooling top2 needs more layers"):
-        SentenceEncoder.load(pooling="top2", device="cpu")
-
-
 @pytest.fixture
 def tiny_copy(tiny_folder: Path, tmp_path: Path) -> Path:
     return shutil.copytree(tiny_folder, tmp_path / "model")

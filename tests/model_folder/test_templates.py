@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +9,6 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
-from opencse.model_folder.layout import SENTENCE_CONFIG
 
 TWO_MASKS = 'the text "{text}" is {mask}, so it is {mask}.'
 
@@ -55,14 +52,3 @@ def test_sentence_transformers_gives_the_same_vectors(
     assert np.abs(theirs - templated.encode(texts)).max() < 1e-5
     plain = SentenceEncoder(saved, pooling="mean", device="cpu").encode(texts)
     assert np.abs(theirs - plain).max() > 1e-3
-
-
-def test_a_template_without_slot_in_a_folder_is_refused(saved: Path, tmp_path: Path) -> None:
-    import shutil
-
-    folder = shutil.copytree(saved, tmp_path / "model")
-    config = json.loads((folder / SENTENCE_CONFIG).read_text())
-    config["template"]["text"] = "no slot"
-    (folder / SENTENCE_CONFIG).write_text(json.dumps(config))
-    with pytest.raises(UserError, match=f"{SENTENCE_CONFIG}: template: .*write {{text}} once"):
-        SentenceEncoder(folder, device="cpu")

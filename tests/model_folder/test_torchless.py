@@ -151,25 +151,6 @@ def test_what_needs_more_is_left_to_the_complete_reader(unusual: str, copy: Path
     assert read_static(copy) is None
 
 
-def test_settings_are_read(copy: Path) -> None:
-    change_static(copy, "sentence_bert_config.json", {"max_seq_length": 7})
-    stated = {
-        "prompts": {"query": "q: "},
-        "similarity_fn_name": "dot",
-        "hybrid_search": {"weight": 0.25, "source": "x"},
-    }
-    change_static(copy, "config_sentence_transformers.json", stated)
-    parts = read_static(copy, pooling="mean")
-    assert parts is not None
-    common = parts.common
-    assert (common.max_length, common.prompts.texts["query"], common.similarity_fn_name) == (7, "q: ", "dot")
-    assert common.hybrid_weight is not None
-    assert common.hybrid_weight.value == 0.25
-    assert read_static(copy, pooling="cls") is None
-    with pytest.raises(UserError, match="no such folder"):
-        read_static(copy / "missing")
-
-
 DTYPES = [
     getattr(torch, name) for name in ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8")
 ]
@@ -185,12 +166,6 @@ def test_every_format_is_read_as_the_library_does(tmp_path: Path) -> None:
     for name, tensor in load_torch(file).items():
         np.testing.assert_array_equal(arrays[name], tensor.numpy())
         assert arrays[name].dtype == tensor.numpy().dtype
-
-
-def test_a_format_that_numpy_lacks_is_refused_and_not_left_out(tmp_path: Path) -> None:
-    save_torch({"embeddings": torch.ones(2, 2), "weights": torch.ones(2, dtype=torch.bfloat16)}, tmp_path / "model")
-    with pytest.raises(UserError, match="weights is in BF16"):
-        map_tensors(tmp_path / "model")
 
 
 def written(header: object, data: bytes = bytes(16), size: int | None = None) -> bytes:

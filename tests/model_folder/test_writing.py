@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from opencse.model_folder.hybrid_weight import write_hybrid_weight
 from opencse.model_folder.mapped_tensors import map_tensors
 from opencse.modules.dense import Dense
 from opencse.modules.hybrid_weight import HybridWeight
-from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 
 TEXTS = ["A dog.", "A cat sits there.", ""]
@@ -145,49 +143,6 @@ def test_files_that_opencse_did_not_write_are_not_replaced(encoder: SentenceEnco
         encoder.save(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name.split("/")[0]]
     assert (tmp_path / name).read_text() == "mine"
-
-
-def table_of(words: str, seed: int) -> SentenceEncoder:
-    from tokenizers import Tokenizer, models, pre_tokenizers
-
-    from opencse.model_folder.table import bare_tokenizer, new_table
-
-    known = {"[UNK]": 0, **{word: number for number, word in enumerate(words.split(), start=1)}}
-    backend = Tokenizer(models.WordLevel(known, unk_token="[UNK]"))
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = bare_tokenizer(backend)
-    rows = torch.randn(len(tokenizer.hf), 8, generator=torch.Generator().manual_seed(seed))
-    return SentenceEncoder.from_parts(Parts(new_table(rows), tokenizer, pooling=Pooling.MEAN, max_length=64))
-
-
-def test_a_table_killed_in_the_move_is_never_half_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It opens without config.json, so the new vectors would meet the old words."""
-    old, new = table_of("cat dog sun", 0), table_of("sun dog cat", 1)
-    replace, opened = Path.replace, []
-    for kill_at in range(1, 30):
-        folder, steps = tmp_path / str(kill_at), 0
-        old.save(folder)
-
-        def replaced(self: Path, target: Path) -> Path:
-            nonlocal steps
-            steps += 1
-            if steps == kill_at:  # noqa: B023
-                raise Killed
-            return replace(self, target)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", replaced)
-            try:
-                new.save(folder)
-                break
-            except Killed:
-                pass
-        with suppress(UserError):
-            opened.append(SentenceEncoder.load(folder, device="cpu").encode("cat"))
-    assert kill_at > 4
-    whole = [one.encode("cat") for one in (old, new)]
-    assert all(any(np.array_equal(found, one) for one in whole) for found in opened)
-    assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode("cat"), new.encode("cat"))
 
 
 def test_saving_over_a_folder_never_writes_into_the_files_that_others_have_open(

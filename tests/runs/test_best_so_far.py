@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +18,6 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
 from opencse.outputs import LOCK
-from opencse.progress import Silent
 from opencse.runs import lock
 from opencse.runs.best_so_far import choose_so_far
 from opencse.runs.finish import TrainResult
@@ -155,20 +150,6 @@ def test_finish_makes_a_model_of_a_killed_run_which_still_continues(
     assert "this run has finished already" in err
 
 
-@pytest.mark.slow
-def test_a_start_that_is_gone_or_changed_is_named(job: TrainJob, tmp_path: Path) -> None:
-    start = tmp_path / "start"
-    shutil.copytree(job.model, start)
-    moved = TrainJob(text=job.text, model=str(start), settings=SETTINGS, dev=None, device="cpu")
-    stopped(moved, tmp_path / "run", 3)
-    (start / "config.json").write_text((start / "config.json").read_text() + "\n")
-    with pytest.raises(UserError, match="which has changed since"):
-        opencse.finish(tmp_path / "run")
-    shutil.rmtree(start)
-    with pytest.raises(UserError, match="cannot be opened from here"):
-        opencse.finish(tmp_path / "run")
-
-
 def test_what_holds_no_run_is_refused(tmp_path: Path, tiny_folder: Path, opencse: Run) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("a")
@@ -196,43 +177,6 @@ def test_a_run_before_its_first_checkpoint_and_one_that_goes_on_are_refused(job:
         opencse.finish(tmp_path / "run")
     with lock.held(tmp_path / "run" / LOCK), pytest.raises(UserError, match=r"still running.*in use by another"):
         opencse.finish(tmp_path / "run")
-
-
-class Interrupting(Silent):
-    """Presses Ctrl-C when a line with a certain beginning is said."""
-
-    def __init__(self, beginning: str) -> None:
-        self.beginning = re.compile(beginning)
-
-    def say(self, line: str) -> None:
-        if self.beginning.match(line):
-            signal.raise_signal(signal.SIGINT)  # to this thread, whichever others the process has
-
-
-@pytest.fixture
-def heeding_ctrl_c() -> Iterator[None]:
-    """SIGINT raises KeyboardInterrupt; a shell script's background commands are started with SIGINT ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("text ", "stopped before training began; run the same command again"),
-        ("the best|training did", "model in .* is complete"),
-    ],
-)
-@pytest.mark.usefixtures("heeding_ctrl_c")
-def test_ctrl_c_outside_the_steps_says_what_is_left(job: TrainJob, tmp_path: Path, line: str, told: str) -> None:
-    with pytest.raises(InterruptedRunError, match=told):
-        job.run(tmp_path / "run", progress=Interrupting(line))
-    whole = job.run(tmp_path / "whole")
-    again = job.run(tmp_path / "run", resume=True)
-    assert again.verdict == whole.verdict
-    assert files(tmp_path / "run") == files(tmp_path / "whole")
 
 
 QUICK = [

@@ -134,24 +134,6 @@ def test_the_start_is_never_written_over(
 
 
 @pytest.mark.slow
-def test_a_second_process_is_refused_before_any_work(
-    opencse: Run, finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished, run)
-    for folder in (tmp_path / "new", run):
-        folder.mkdir(exist_ok=True)
-        with held(folder / LOCK):
-            before = contents(folder)
-            for option in ((), ("--resume",), ("--overwrite",), ("--dry-run",)):
-                code, _, err = opencse("train", text, "-o", folder, "-m", tiny_folder, *option)
-                assert code == 2
-                assert f"{folder}: in use by another process (host " in err
-                assert f"process {os.getpid()}, since " in err
-            assert contents(folder) == before
-
-
-@pytest.mark.slow
 def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
     finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:

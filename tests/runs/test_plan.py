@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.vectors.chunks import random_state, restore, seeded
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs import job as job_module
@@ -23,7 +21,6 @@ from opencse.runs.opened import longest_text
 from opencse.runs.plan import Plan
 from opencse.text import sample
 from opencse.text.given import GivenTexts
-from opencse.training.checkpoint import random_states, restore_random_states
 from opencse.training.settings import TrainingSettings
 
 SETTINGS = ("training.max_steps=2", "training.batch_size=4", "training.precision=float32")
@@ -154,25 +151,3 @@ def test_a_model_that_cannot_be_written_says_what_resume_does(
             job.run(tmp_path / "run")
     job.run(tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "model.safetensors").is_file()
-
-
-def test_the_generators_of_apples_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropout on mps draws from mps's own generator: asked for, put back, seeded and kept in checkpoints."""
-    held = torch.Generator().manual_seed(1)
-    monkeypatch.setattr(torch.mps, "get_rng_state", held.get_state)
-    monkeypatch.setattr(torch.mps, "set_rng_state", held.set_state)
-    monkeypatch.setattr(torch.mps, "manual_seed", held.manual_seed)
-    device = torch.device("mps")
-    before, own = random_state(device), torch.get_rng_state()
-    assert torch.equal(before, torch.Generator().manual_seed(1).get_state())
-    with seeded(5, device):
-        assert torch.equal(held.get_state(), torch.Generator().manual_seed(5).get_state())
-    assert torch.equal(held.get_state(), before)
-    kept = random_states(device)
-    torch.rand(3, generator=held)
-    restore_random_states(kept, device)
-    assert torch.equal(held.get_state(), before)
-    restore(torch.Generator().manual_seed(2).get_state(), device)
-    assert not torch.equal(held.get_state(), before)
-    assert torch.equal(torch.get_rng_state(), own)
-    assert set(random_states(torch.device("cpu"))) == {"cpu"}, "no GPU is looked at"

@@ -18,7 +18,7 @@ import opencse
 from helpers import Broken, Stopped
 from opencse.cli.app import app
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import InterruptedRunError
 from opencse.model_folder.layout import THIS_FOLDER
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
@@ -254,16 +254,3 @@ def test_callbacks_and_tensorboard(tiny_folder: Path, sentences: list[str], tmp_
     assert losses == pytest.approx({line["step"]: line["loss"] for line in lines if "loss" in line}, rel=1e-6)
     dev = {event.step: event.value for event in events.Scalars("dev/dev")}
     assert dev == pytest.approx({line["step"]: line["dev"] for line in lines if "dev" in line}, rel=1e-6)
-
-
-def test_what_is_no_callback_or_tracker(tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import importlib.util
-
-    with pytest.raises(TypeError, match="callbacks is a list"):
-        opencse.train(["a", "b"], tmp_path / "x", callbacks=[print])  # type: ignore[list-item]
-    with pytest.raises(UserError, match="unknown tracker 'tensorbord'"):
-        opencse.train(["a", "b"], tmp_path / "x", track="tensorbord")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None)
-    with pytest.raises(UserError, match="pip install wandb"):
-        opencse.train(["a", "b"], tmp_path / "x", track="wandb")
-    assert not (tmp_path / "x").exists()
