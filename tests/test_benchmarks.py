@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,49 +46,6 @@ def test_the_table_of_peers_is_up_to_date(page: Any, name: str) -> None:
 
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-
-
-ROWS = ("step", "encode", "layers", "loss", "start_up", "first_answer", "loading")
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The benchmark, its work replaced by a clock that goes on: both sides take 50 ms, and as much is stored."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    quick: Any = importlib.import_module("quick")
-    paired: Any = importlib.import_module("rows").paired
-
-    now = 0.0
-
-    def work(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    def timed(name: str) -> Callable[..., Any]:
-        def ours(turn: int) -> None:
-            work(seconds.get(name, 0.05))
-
-        return lambda *_: paired(name, ours, lambda turn: work(0.05), size=1, unit="", turns=3, clock=lambda: now)
-
-    seconds: dict[str, float] = {}
-    for name in ROWS:
-        monkeypatch.setattr(quick, name, timed(name))
-    monkeypatch.setattr(quick, "shaped", lambda shape, folder: str(folder))
-    monkeypatch.setattr(quick, "STORED", tmp_path / "quick.json")
-    monkeypatch.setattr(quick.torch, "set_num_threads", lambda threads: None)
-    monkeypatch.setattr(sys, "argv", ["quick.py"])
-    quick.STORED.write_text(json.dumps(dict.fromkeys(ROWS, 1.0)))
-    return quick, seconds
-
-
-def test_what_got_slower_is_named(quick: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    quick[1]["encode"] = 0.15
-    with pytest.raises(SystemExit) as ended:
-        quick[0].main()
-    assert ended.value.code == 1
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slower")]
-    assert len(told) == 1
-    assert told[0].startswith("slower: encode: 0.")
 
 
 def test_every_measured_row_has_a_stored_ratio() -> None:

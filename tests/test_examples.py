@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers import Stopped
 from opencse.errors import InterruptedRunError
 from opencse.objective.registry import find
-from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe, to_toml
 from opencse.runs.job import TrainJob
 from opencse.text import sample
@@ -45,17 +45,6 @@ def installed(site: Path) -> Iterator[Path]:
     importlib.invalidate_caches()
 
 
-class StopAt(Silent):
-    """Stops a run after so many steps, as Ctrl-C does."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done >= self.step:
-            raise InterruptedRunError("stopped")
-
-
 def job(model: Path, recipe: str = str(EXAMPLE / "between.toml")) -> TrainJob:
     return TrainJob(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
 
@@ -65,7 +54,7 @@ def test_parts_of_an_installed_package_train_and_resume(installed: Path, tiny_fo
     assert str(installed) in str(sys.modules["more_parts"].__file__)
     job(tiny_folder).run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job(tiny_folder).run(tmp_path / "broken", progress=StopAt(6))
+        job(tiny_folder).run(tmp_path / "broken", progress=Stopped(6))
     job(tiny_folder).run(tmp_path / "broken", resume=True)
     whole, broken = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
     assert all(torch.equal(whole[name], broken[name]) for name in whole)

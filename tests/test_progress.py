@@ -15,34 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opencse.errors import UserError
-from opencse.progress import Counted, Silent, Terminal, wrapped
+from opencse.progress import Terminal, wrapped
 from opencse.streams import Stream, seed_of
 from opencse.workers import started
-
-
-class Noted(Silent):
-    """Notes every call."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[object, ...]] = []
-
-    def start(self, title: str, total: int, done: int = 0) -> None:
-        self.calls.append(("start", title, total, done))
-
-    def advance(self, done: int, note: str = "") -> None:
-        self.calls.append(("advance", done))
-
-    def finish(self) -> None:
-        self.calls.append(("finish",))
-
-
-def test_a_count_is_a_bar_from_its_first_report_on() -> None:
-    progress = Noted()
-    count = Counted(progress, "encoding")
-    assert progress.calls == []
-    count(1, 2)
-    count(2, 2)
-    assert progress.calls == [("start", "encoding", 2, 1), ("advance", 1), ("advance", 2), ("finish",)]
 
 
 def test_without_a_terminal_a_line_every_few_minutes_tells_pace_and_time_left(

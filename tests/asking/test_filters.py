@@ -44,13 +44,6 @@ def test_repeats_are_found_whatever_their_punctuation_and_case() -> None:
     assert [keep.fault(question, PASSAGE) for question in questions] == [None, "repeat", "repeat", None]
 
 
-def test_a_question_that_was_dropped_is_no_reason_to_drop_another() -> None:
-    keep = QuestionFilter(longest=4)
-    assert keep.fault("how to clean a kettle", PASSAGE) == "long"
-    keep.longest = 40
-    assert keep.fault("how to clean a kettle", PASSAGE) is None
-
-
 def test_a_question_that_is_clearly_in_another_language_is_dropped() -> None:
     german, english = "Wie kann ich den Kalk aus dem Kessel entfernen?", "How can I get the lime out of the kettle?"
     assert QuestionFilter(language="german").fault(english, PASSAGE) == "language"

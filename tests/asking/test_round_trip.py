@@ -46,13 +46,6 @@ def test_vectors_agree_with_a_naive_loop(mini: SentenceEncoder) -> None:
         assert rank.vectors == 1 + sum(score > best[row] for score in best)
 
 
-def test_either_search_is_enough() -> None:
-    assert DocumentRanks(words=3, vectors=40).within(3)
-    assert DocumentRanks(words=None, vectors=3).within(3)
-    assert not DocumentRanks(words=4, vectors=4).within(3)
-    assert not DocumentRanks(words=None, vectors=4).within(3)
-
-
 def test_of_a_large_collection_the_documents_asked_about_are_always_searched(
     mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

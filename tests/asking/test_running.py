@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chat_servers import ChatRule, broken, busy, refusing
+from chat_servers import ChatRule, broken, refusing
 from opencse.asking.chat_server import ChatServer
 from opencse.asking.journal import AnswerJournal, read_replies
 from opencse.asking.plan import RequestPlan, plan_requests
@@ -111,8 +111,3 @@ def test_a_fault_of_the_user_ends_it_at_once(rule_of_echo: ChatRule, tmp_path: P
         sent(rule_of_echo, tmp_path / "a.jsonl", Lines(), workers=1)
     assert len(rule_of_echo.prompts) <= 2
     assert not (tmp_path / "a.jsonl").exists()
-
-
-def test_a_busy_server_is_waited_for(rule_of_echo: ChatRule, tmp_path: Path) -> None:
-    rule_of_echo.failures = [busy("0.1"), busy("0.1"), broken]
-    assert sent(rule_of_echo, tmp_path / "a.jsonl", Lines(), count=6, workers=1) == 0

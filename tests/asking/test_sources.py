@@ -28,10 +28,6 @@ def test_a_draw_is_spread_and_a_larger_one_includes_it(count: int, size: int) ->
     assert max(gaps) <= 3 * size / count + 1
 
 
-def test_other_seeds_draw_others() -> None:
-    assert spread(10, 1000, seed=1) != spread(10, 1000, seed=2)
-
-
 def test_passages_are_those_of_an_index(tmp_path: Path) -> None:
     given = [("Valves", LONG), ("Kettles", "Fill it with water and switch it on.")]
     encoder = SentenceEncoder.load(device="cpu")

@@ -40,8 +40,8 @@ def test_without_weights_or_reduction_a_word_has_the_encoders_vector(encoder: Se
     """All dimensions, no weights: cosines of centred single words are the encoder's own."""
     scattered(encoder)
     made = opencse.export_static(encoder, tmp_path, settings=DistilSettings(dimension=None, sif=float("inf")))
-    words = [w for w in encoder.tokenizer.hf.get_vocab() if w.isalpha() and len(w) > 3][:40]
     everything = encoder.tokenizer.hf.get_vocab()
+    words = [w for w in everything if w.isalpha() and len(w) > 3][:40]
     special = set(encoder.tokenizer.hf.all_special_tokens)
     ids = [[2, number, 3] for word, number in everything.items() if word not in special]
     first, *_, last = encoder.tokenizer.encode(["a"], None)[0]

@@ -64,11 +64,3 @@ def test_an_export_of_other_files_is_left_alone(exported: Path, tmp_path: Path) 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     (folder / "config.json").write_text(json.dumps(config | {"layer_norm_eps": 0.1}), encoding="utf-8")
     assert open_export(folder) is None
-
-
-def test_a_description_that_is_none_is_left_alone(exported: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(exported, tmp_path / "model")
-    shutil.copytree(exported.with_name("model-onnx"), folder / "onnx")
-    for text in ("[]", "3", "{", "{}"):
-        (folder / "onnx" / "export.json").write_text(text, encoding="utf-8")
-        assert open_export(folder) is None

@@ -136,51 +136,6 @@ def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("opencse.kernels.linear.float32_kernel", lambda: request.param)
 
 
-@pytest.mark.usefixtures("products")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("width", "out"), [(64, 256), (256, 64), (64, 1024), (1024, 64)])
-def test_map_and_gradients(dtype: torch.dtype, width: int, out: int) -> None:
-    torch.manual_seed(0)
-    x, weight, bias, above = torch.randn(50, width), torch.randn(out, width), torch.randn(out), torch.randn(50, out)
-    x, above = x.to(dtype).float(), above.to(dtype).float()
-    exact = [x.clone().requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
-    torch.autograd.backward((functional.linear(*exact) * above).sum())
-    ours = [x.to(dtype).requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
-    made = linear(ours[0], [ours[1]], [ours[2]])
-    assert made.dtype == dtype
-    torch.autograd.backward((made * above.to(dtype)).sum())
-    rough = 1e-5 if dtype == torch.float32 else 2e-2
-    torch.testing.assert_close(made.detach().float(), functional.linear(x, weight, bias), rtol=rough, atol=50 * rough)
-    for one, other in zip(ours, exact, strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
-        assert one.grad.dtype == one.dtype
-        error = (one.grad.float() - other.grad).norm() / other.grad.norm()
-        assert float(error) < rough
-
-
-@pytest.mark.usefixtures("products")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_several_maps_are_each_by_itself(dtype: torch.dtype) -> None:
-    """Side by side in one product they give what each gives alone, and each weight has its own gradient."""
-    torch.manual_seed(0)
-    x = torch.randn(50, 64).to(dtype)
-    weights = [torch.randn(out, 64, requires_grad=True) for out in (32, 8, 16)]
-    biases = [torch.randn(out, requires_grad=True) for out in (32, 8, 16)]
-    above = torch.randn(50, 56).to(dtype)
-    together = linear(x, weights, biases)
-    torch.autograd.backward((together * above).sum())
-    found = [leaf.grad for leaf in (*weights, *biases)]
-    for leaf in (*weights, *biases):
-        leaf.grad = None
-    alone = torch.cat([linear(x, [w], [b]) for w, b in zip(weights, biases, strict=True)], dim=1)
-    torch.autograd.backward((alone * above).sum())
-    rough = 1e-5 if dtype == torch.float32 else 2e-2
-    torch.testing.assert_close(together, alone, rtol=rough, atol=rough)
-    for leaf, one in zip((*weights, *biases), found, strict=True):
-        torch.testing.assert_close(one, leaf.grad, rtol=rough, atol=50 * rough)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_the_states_of_all_layers(dtype: torch.dtype) -> None:
     config = BertConfig(
@@ -281,12 +236,6 @@ def test_the_memory_of_a_text_of_millions_of_tokens_is_bounded() -> None:
 CPU = torch.device("cpu")
 
 
-def test_a_request_is_followed() -> None:
-    assert choose_precision("bf16", CPU).name == "bf16"
-    assert choose_precision("float32", CPU).name == "float32"
-    assert choose_precision("float32", CPU).reason == "requested"
-
-
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_takes_bf16_where_it_is_fast(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opencse.kernels.processor.fast_bf16", lambda: (fast, "as measured"))
@@ -320,3 +269,28 @@ def test_bf16_is_fast_by_unit_and_maker(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
     monkeypatch.setattr(processor, "maker", lambda: maker)
     assert processor.fast_bf16()[0] is fast
+
+
+@pytest.mark.usefixtures("products")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("width", "outs"), [(64, [256]), (64, [32, 8, 16]), (64, [1024]), (1024, [64])])
+def test_maps_and_gradients(dtype: torch.dtype, width: int, outs: list[int]) -> None:
+    """Side by side in one product, several maps give what each gives alone."""
+    torch.manual_seed(0)
+    x, above = torch.randn(50, width).to(dtype).float(), torch.randn(50, sum(outs)).to(dtype).float()
+    weights, biases = [torch.randn(out, width) for out in outs], [torch.randn(out) for out in outs]
+    exact, ours = ([leaf.clone().requires_grad_() for leaf in (x, *weights, *biases)] for _ in range(2))
+    ours[0] = x.to(dtype).requires_grad_()
+    pairs = zip(exact[1 : 1 + len(outs)], exact[1 + len(outs) :], strict=True)
+    wanted = torch.cat([functional.linear(exact[0], weight, bias) for weight, bias in pairs], dim=1)
+    torch.autograd.backward((wanted * above).sum())
+    made = linear(ours[0], ours[1 : 1 + len(outs)], ours[1 + len(outs) :])
+    assert made.dtype == dtype
+    torch.autograd.backward((made * above.to(dtype)).sum())
+    rough = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(made.detach().float(), wanted.detach(), rtol=rough, atol=50 * rough)
+    for one, other in zip(ours, exact, strict=True):
+        assert one.grad is not None
+        assert other.grad is not None
+        assert one.grad.dtype == one.dtype
+        assert float((one.grad.float() - other.grad).norm() / other.grad.norm()) < rough

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ from opencse.errors import InterruptedRunError, UserError
 from opencse.kernels import groups
 from opencse.kernels.inference import InferenceForward
 from opencse.kernels.packed import Masks, pack
-from opencse.kernels.padded import MULTIPLE, padded_states, unfit_for_fusing, unfit_for_triton
-from opencse.kernels.states import ON_GPU, embedding_module, inference_computation, plain_states, trained_states
+from opencse.kernels.padded import MULTIPLE, padded_states
+from opencse.kernels.states import ON_GPU, inference_computation
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -364,37 +363,7 @@ def test_dropout_is_drawn_at_the_models_rates_and_again_each_time() -> None:
     assert 0.24 < float((dropped == 0).float().mean()) < 0.26
 
 
-def test_what_cannot_be_fused_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert unfit_for_fusing(padded_backbone("bert")) is None
-    assert unfit_for_fusing(padded_backbone("mpnet")) == "attention with relative positions"
-    assert unfit_for_fusing(padded_backbone("bert", hidden_size=144, num_attention_heads=2)) == (
-        "heads of 72 dimensions, more than 64"
-    )
-    monkeypatch.setitem(sys.modules, "opencse.kernels.triton_rows", None)
-    why = unfit_for_triton.__wrapped__(DEVICE)
-    assert why is not None
-    assert why.startswith("Triton does not run: import of opencse.kernels.triton_rows halted")
-
-
 TEXTS = ["A dog runs.", "The cat sleeps on the mat in the sun."]
-
-
-def test_leading_vectors_replace_the_first_token_in_both(encoder: SentenceEncoder) -> None:
-    tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS))
-    leading = torch.randn(2, 32)
-    (plain,) = plain_states(encoder.backbone, tokens, leading=leading)
-    (packed,) = trained_states(encoder.backbone, tokens, [3], "packed", leading=leading)
-    mask = tokens.attention_mask.bool()
-    assert (packed[mask] - plain[mask]).abs().max() < 1e-5
-    with pytest.raises(UserError, match="vectors of 5 dimensions cannot replace"):
-        plain_states(encoder.backbone, tokens, leading=torch.randn(2, 5))
-
-
-def test_a_backbone_without_embeddings_module_is_refused(encoder: SentenceEncoder) -> None:
-    assert embedding_module(encoder.backbone) is encoder.backbone.embeddings
-    del encoder.backbone.embeddings
-    with pytest.raises(UserError, match="no module called embeddings"):
-        embedding_module(encoder.backbone)
 
 
 def test_without_a_gpu_or_bf16_transformers_computes_what_the_fast_forward_does_not(encoder: SentenceEncoder) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.labelling.documents import LONGEST, documents_with_ids, json_line, write_corpus
+from opencse.labelling.documents import LONGEST, documents_with_ids, write_corpus
 from opencse.progress import Silent
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.rows import IndexRow, exported_id
-
-IDS = ["7", "007", "docs/a b.html", "a\tb", "a\nb", "a%09b", "escaped:a%09b", '"quoted"', "ü\u2028é", "a\rb", "a\x85b"]
+from opencse.search.rows import IndexRow
 
 
 def corpus(index: Index, path: Path, ids: tuple[str, ...] = (), digests: tuple[str, ...] = ()) -> list[dict[str, str]]:
@@ -24,16 +21,6 @@ def corpus(index: Index, path: Path, ids: tuple[str, ...] = (), digests: tuple[s
     assert survey.documents == len(lines)
     assert path.read_text(encoding="utf-8").splitlines() == lines, "a reader that splits at other line ends"
     return [json.loads(line) for line in lines]
-
-
-def test_different_ids_stay_different_in_a_table_of_tabs(tmp_path: Path) -> None:
-    names = [exported_id(one) for one in IDS]
-    assert names[:3] == IDS[:3]
-    assert len(set(names)) == len(IDS)
-    file = tmp_path / "qrels.tsv"
-    file.write_text("".join(f"q\t{name}\t1\n" for name in names), encoding="utf-8")
-    with file.open(newline="", encoding="utf-8") as stream:
-        assert [row[1] for row in csv.reader(stream, delimiter="\t")] == names
 
 
 def test_all_documents_once_with_their_whole_text(tmp_path: Path, encoder: SentenceEncoder) -> None:
@@ -68,10 +55,3 @@ def test_huge_texts_are_shortened_so_that_they_can_be_read(tmp_path: Path, encod
             survey = write_corpus(snapshot, tmp_path / "corpus.jsonl", [], [], Silent())
         assert (survey.documents, survey.shortened) == (2, 1)
     assert max(map(len, (tmp_path / "corpus.jsonl").read_text().splitlines())) < 10_000_000
-
-
-def test_a_line_of_json_is_one_line() -> None:
-    value = {"_id": "a", "text": "x\ny\u2028z\x85ü"}
-    line = json_line(value)
-    assert json.loads(line) == value
-    assert line.splitlines() == [line[:-1]]

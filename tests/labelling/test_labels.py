@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opencse.errors import UserError
-from opencse.labelling.labels import LabelledQuery, Labels, PooledText, checked_query, ranks_by_text
+from opencse.labelling.labels import LabelledQuery, Labels, PooledText, checked_query
 
 
 def labels_of(*texts: str) -> Labels:
@@ -60,18 +60,3 @@ def test_marks_of_texts_that_have_changed_do_not_count() -> None:
     labels = Labels(queries=(query,), next_number=2).marked(1, "a", 1, digest="new")
     assert labels.query(1).levels() == {"a": 1, "b": 0}
     assert labels.query(1).pool[0].digest == "new"
-
-
-@pytest.mark.parametrize(("split", "dev"), [(None, 0), (0.5, 10), (0.25, 5), (0.3, 6), (0.9, 18)])
-def test_the_share_of_dev_queries(split: float | None, dev: int) -> None:
-    labels = Labels(split=split)
-    splits = [labels.split_of(number) for number in range(1, 21)]
-    assert splits.count("dev") == dev
-    assert splits[0] == "test" or split == 0.9
-
-
-def test_ranks_by_text() -> None:
-    assert ranks_by_text({"vectors": ["a", "b"], "BM25": ["b"]}) == {
-        "a": {"vectors": 1},
-        "b": {"vectors": 2, "BM25": 1},
-    }

@@ -61,8 +61,3 @@ def test_interleaving_favours_no_ranking() -> None:
         first[merged[0][0]] += 1
     assert min(first.values()) > 70
     assert interleaved(rankings, 7) == interleaved(rankings, 7)
-
-
-def test_texts_of_several_rankings_are_shown_once() -> None:
-    assert sorted(interleaved({"a": ["x", "y"], "b": ["y", "x", "z"], "c": []}, 1)) == ["x", "y", "z"]
-    assert interleaved({"a": [], "b": []}, 1) == []

@@ -34,10 +34,7 @@ def test_means_intervals_and_what_was_judged() -> None:
     assert hybrid.difference_interval is not None
     assert hybrid.difference_interval[0] < 0 < hybrid.difference_interval[1]
     assert (vectors.judged, hybrid.judged) == (0.9, 1.0)
-    text = "\n".join(scores.lines())
-    assert "5 queries, x 100" in text
-    assert "vectors" in text
-    assert scores.warning in text
+    assert scores.warning in "\n".join(scores.lines())
 
 
 def test_few_queries_have_no_scores() -> None:

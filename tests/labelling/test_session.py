@@ -18,7 +18,6 @@ from opencse.labelling.labels import PooledText
 from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import SHOWN, LabelSession, followed, score_labels
 from opencse.modules.hybrid_weight import HybridWeight
-from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 
@@ -140,13 +139,9 @@ def test_a_text_that_was_shown_is_marked_also_where_another_one_has_its_number_b
             session.text_of(third.id, third.digest)
         session.mark(1, third.id, 2, third.digest)
         assert judged(task_in(tmp_path)) == {"water number 3": {texts[3]: 2}}
-        session.mark(1, third.id, None, third.digest)
-        assert session.labels.answered == []
-        session.mark(1, third.id, 1, third.digest)
         deleted = by_text[texts[7]]
         with pytest.raises(UserError, match=r"was deleted from the index|the index has changed"):
             session.mark(1, deleted.id, 2, deleted.digest)
-        assert judged(task_in(tmp_path)) == {"water number 3": {texts[3]: 1}}
 
 
 def test_labels_of_another_index(tmp_path: Path, encoder: SentenceEncoder, water: Index) -> None:
@@ -168,22 +163,6 @@ def test_labels_of_another_index(tmp_path: Path, encoder: SentenceEncoder, water
     assert (tmp_path / "out" / "corpus.jsonl").read_bytes() == before
     with Index.open(tmp_path / "other", encoder=encoder) as other, pytest.raises(UserError, match="of another index"):
         score_labels(PooledIndexes({"index": other}), labels)
-
-
-def test_an_index_that_splits_texts_otherwise_has_the_same_texts(tmp_path: Path, encoder: SentenceEncoder) -> None:
-    rows = [IndexRow("Title\n" + " ".join(f"Water {i} of  {name}." for i in range(40)), name) for name in ("a", "b")]
-    for number, length in enumerate((None, 40)):
-        how = BuildSettings(cut=length is not None, max_length=length)
-        with (
-            Index.build(tmp_path / str(number), rows, encoder, how=how) as index,
-            session_in(tmp_path, index) as session,
-        ):
-            if not session.labels.queries:
-                session.add("water of a")
-                session.open_query(1)
-                session.mark(1, "a", 2)
-            assert [text.level for text in session.open_query(1)[1] if text.id == "a"] == [2]
-            assert len(session.labels.answered) == 1
 
 
 def test_marks_follow_their_texts() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from counted_words import SMALL, Array, D, cosines, static_encoder, table
+from counted_words import SMALL, Array, D, static_encoder, table
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
@@ -75,7 +75,7 @@ def piece_vectors(words: Words, size: int) -> Array:
 
 @pytest.mark.slow
 def test_vectors_of_sentences_are_the_whitened_weighted_average(
-    made: Static, words: Words, vectors: Array, source: Source, tokenizer: Tokenizer
+    words: Words, vectors: Array, tokenizer: Tokenizer
 ) -> None:
     """The method written out, one sentence after another.
 
@@ -95,31 +95,12 @@ def test_vectors_of_sentences_are_the_whitened_weighted_average(
     np.testing.assert_allclose(products[whole, whole] / scale, expected[whole, whole], atol=0.02)
     assert expected[whole, whole].std() > 1
 
-    # The same of what `encode` gives: LayerNorm takes off the mean over coordinates, the rest keeps its direction.
-    texts = [row[0] for row in source.read().rows][whole]
-    centred = ours - ours.mean(axis=1, keepdims=True)
-    same = cosines(made.encoder.encode(texts).astype(np.float64), centred[whole])
-    assert np.median(same) > 0.999
-    assert same.min() > 0.99
-
 
 def test_whitening_does_not_blow_up_an_empty_direction() -> None:
     vectors = np.random.default_rng(0).standard_normal((200, 3)) * [1.0, 0.5, 0.0]
     mean, whitener = whitening(vectors)
     assert np.abs(whitener).max() < 150
     assert np.allclose(((vectors - mean) @ whitener)[:, 0], 0, atol=1e-9)
-
-
-def test_pieces_without_a_neighbour_have_the_zero_vector(
-    made: Static, words: Words, vectors: Array, tokenizer: Tokenizer
-) -> None:
-    met = {i for row in words.rows if len(row) > 1 for i in row}
-    for piece in range(len(vectors)):
-        assert vectors[piece].any() == (piece in met), tokenizer.hf.convert_ids_to_tokens(piece)
-    assert words.special.isdisjoint(met)
-    assert set(words.times) - met, "a piece that was seen, but alone"
-    assert len(vectors) - len(words.special) > len(words.times), "a piece that was never seen"
-    assert made.pieces == len(met)
 
 
 @pytest.mark.slow
@@ -147,36 +128,25 @@ def test_leading_vectors_are_numpys() -> None:
     np.testing.assert_array_equal(found, again)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_settings_that_do_not_fit(source: Source, tokenizer: Tokenizer) -> None:
+    for changes, message in (
         ({"heads": 3}, "heads 3 does not divide dimension 16; take heads 2"),
-        ({"dimension": 6400}, "dimension 6400 is above the"),
         ({"positions": 3}, "positions 3 leaves no room for two pieces and 2 special tokens"),
-    ],
-)
-def test_settings_that_do_not_fit(source: Source, tokenizer: Tokenizer, changes: dict[str, int], message: str) -> None:
-    settings = StaticSettings(**(SMALL.model_dump() | changes))
-    with pytest.raises(UserError, match=message) as told:
-        static_encoder(source, tokenizer, settings)
-    assert "\n" not in str(told.value)
+    ):
+        with pytest.raises(UserError, match=message):
+            static_encoder(source, tokenizer, StaticSettings(**(SMALL.model_dump() | changes)))
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a b c\n" * 100, r"too little text \(3 different pieces, where at least 16 are needed\); give more"),
-        ("a b c d e f g h i j k l m n o p q r\n", r"\(1 texts with words, where at least 17"),
-        ("".join(f"{letter}\n" for letter in "abcdefghijklmnopqrstuvwxyz"), r"\(0 independent word vectors"),
-    ],
-)
-def test_too_little_text(text: str, message: str, tmp_path: Path, tokenizer: Tokenizer) -> None:
+def test_too_little_text(tmp_path: Path, tokenizer: Tokenizer) -> None:
     path = tmp_path / "little.txt"
-    path.write_text(text)
-    with pytest.raises(UserError, match=message) as told:
-        static_encoder(Source(str(path)), tokenizer, SMALL)
-    assert str(told.value).startswith(str(path))
-    assert "\n" not in str(told.value)
+    for text, message in (
+        ("a b c\n" * 100, r"too little text \(3 different pieces, where at least 16 are needed\); give more"),
+        ("\n".join("abcdefghijklmnopqrstuvwxyz"), r"\(0 independent word vectors"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UserError, match=message) as told:
+            static_encoder(Source(str(path)), tokenizer, SMALL)
+        assert str(told.value).startswith(str(path))
 
 
 def test_plain_average_has_the_factors_themselves_as_word_vectors(corpus: Corpus, tokenizer: Tokenizer) -> None:
@@ -235,67 +205,24 @@ def texts() -> list[list[int]]:
     return made
 
 
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        1,
-        17,
-        10_000,
-    ],
-)
+@pytest.mark.parametrize("chunk", [1, 17, 10_000])
 def test_chunks_change_nothing(texts: list[list[int]], chunk: int) -> None:
-    told: list[tuple[int, int]] = []
     corpus = corpus_of(texts)
-    counts = count_pairs(corpus, REAL, window=5, chunk=chunk, progress=lambda *step: told.append(step))
+    counts = count_pairs(corpus, REAL, window=5, chunk=chunk)
     np.testing.assert_allclose(counts.toarray(), naive(texts, 5), rtol=1e-5)
-    assert told[-1] == (len(corpus.ids), len(corpus.ids))
-    assert told == sorted(set(told))
-    assert (len(told) == 1) == (chunk >= len(corpus.ids))
     np.testing.assert_array_equal(count_pieces(corpus, REAL, chunk=chunk), count_pieces(corpus, REAL))
 
 
-def test_pairs_of_the_largest_vocabulary_that_fits_32_bits() -> None:
-    real = np.arange(2**16) > UNK
-    corpus = corpus_of([[65_535, 65_535, 65_534]])
-    corpus = replace(corpus, ids=corpus.ids.astype(np.uint16))  # as they are on disk
-    counts = count_pairs(corpus, real, window=1).todok()
-    assert dict(counts.items()) == {(65_535, 65_535): 2.0, (65_535, 65_534): 1.0, (65_534, 65_535): 1.0}
-
-
-@pytest.mark.parametrize(
-    "smoothing",
-    [
-        0.75,
-    ],
-)
-def test_ppmi_equals_a_loop(texts: list[list[int]], smoothing: float) -> None:
+def test_ppmi_equals_a_loop(texts: list[list[int]]) -> None:
     counts = naive(texts, 3)
     rows = [float(counts[a].sum()) for a in range(V)]
-    whole = sum(r**smoothing for r in rows)
+    whole = sum(r**0.75 for r in rows)
     expected = np.zeros((V, V))
-    for a in range(V):
-        for b in range(V):
-            if counts[a, b]:
-                expected[a, b] = max(0.0, math.log(counts[a, b] / (rows[a] * rows[b] ** smoothing / whole)))
-    made = ppmi(count_pairs(corpus_of(texts), REAL, window=3), smoothing)
-    assert made.dtype == np.float32
+    for a, b in zip(*np.nonzero(counts), strict=True):
+        expected[a, b] = max(0.0, math.log(counts[a, b] / (rows[a] * rows[b] ** 0.75 / whole)))
+    made = ppmi(count_pairs(corpus_of(texts), REAL, window=3), 0.75)
     np.testing.assert_allclose(made.toarray(), expected, atol=1e-5)
     assert made.nnz == (expected > 0).sum() < (counts > 0).sum()
-
-
-def test_ppmi_works_through_more_rows_than_one_block() -> None:
-    generator = np.random.default_rng(0)
-    size = 700
-    dense = np.triu(generator.random((size, size)) * (generator.random((size, size)) < 0.05))
-    dense = dense + dense.T
-    dense[300:600] = dense[:, 300:600] = 0
-    rows = dense.sum(axis=1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        expected = np.log(dense / (rows[:, None] * rows**0.75 / (rows**0.75).sum()))
-    expected = np.where(dense > 0, np.maximum(expected, 0), 0)
-    made = ppmi(csr_array(dense.astype(np.float32)), 0.75).toarray()
-    assert expected.any()
-    np.testing.assert_allclose(made, expected, atol=1e-4)
 
 
 def test_the_bert_computes_the_closed_form(source: Source, tokenizer: Tokenizer, corpus: Corpus) -> None:
@@ -343,11 +270,3 @@ def test_it_loads_with_the_same_vectors(made: Static, source: Source, tmp_path: 
         states = plain.eval()(**batch).last_hidden_state
     mask = batch["attention_mask"][:, :, None]
     np.testing.assert_allclose((states * mask).sum(1) / mask.sum(1), expected, atol=1e-6)
-
-
-def test_the_bert_has_the_requested_sizes(corpus: Corpus, tokenizer: Tokenizer) -> None:
-    settings = SMALL.model_copy(update={"layers": 2, "heads": 4, "dropout": 0.2})
-    config = build(corpus, tokenizer, settings).encoder.backbone.config
-    assert (config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (2, 4, 24)
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.2)
-    assert (config.hidden_size, config.max_position_embeddings, config.layer_norm_eps) == (D, 32, 0.5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,9 @@ from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
 from opencse.model_folder.locate import builtin_folder
 from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.model_folder.table import new_table
-from opencse.modules.hybrid_weight import DEFAULT_WEIGHT, HybridWeight
 from opencse.modules.lower_case import lower_casing
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.modules.modes import evaluating
-from opencse.modules.pooling import Pooling
 from opencse.modules.table_model import Table, TableConfig
 from opencse.objective.terms.tokens import masked_lm
 from opencse.text.tokenizer import Tokenizer
@@ -138,18 +134,6 @@ def test_half_precision_weights_are_saved_with_their_head(tiny_folder: Path, tmp
     check_against_transformers(tmp_path)
 
 
-def test_head_of_a_transformer_in_a_subfolder(tiny_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(tiny_folder, tmp_path / "0_Transformer")
-    (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
-    listing = [
-        {"idx": i, "name": str(i), "path": f"{i}_{name}", "type": f"sentence_transformers.models.{name}"}
-        for i, name in enumerate(("Transformer", "Pooling"))
-    ]
-    (tmp_path / "modules.json").write_text(json.dumps(listing))
-    assert with_head(tmp_path).lm_head is not None
-
-
 def small_head() -> MaskedLMHead:
     model = BertForMaskedLM(
         BertConfig(vocab_size=60, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2)
@@ -207,26 +191,6 @@ def test_every_part_gets_its_mode_back_even_after_an_error() -> None:
     assert (network.training, first.training, second.training) == (True, True, False)
 
 
-def test_excepted_parts_keep_their_mode() -> None:
-    head = nn.Sequential(nn.Dropout()).train()
-    network = nn.Sequential(nn.Dropout(), head).train()
-    with evaluating(network, but=[head]):
-        assert head.training
-        assert head[0].training
-        assert not network[0].training
-
-
-def test_layers_are_those_of_the_pooling(encoder: SentenceEncoder) -> None:
-    parts = encoder.parts
-    assert (parts.depth, parts.pooled_layers) == (3, (3,))
-    assert replace(parts, pooling=Pooling.FIRST_LAST_1).pooled_layers == (1, 3)
-
-
-def test_a_table_of_word_vectors_is_recognised(encoder: SentenceEncoder) -> None:
-    assert not encoder.parts.is_table
-    assert replace(encoder.parts, backbone=new_table(torch.zeros(9, 4))).is_table
-
-
 def test_states_are_rows_with_dropout_in_training_alone() -> None:
     table = Table(TableConfig(vocab_size=9, hidden_size=4, hidden_dropout_prob=0.5))
     table.train(False)
@@ -237,11 +201,6 @@ def test_states_are_rows_with_dropout_in_training_alone() -> None:
     assert len(output.hidden_states) == 1
     assert torch.equal(table(inputs_embeds=rows[ids]).last_hidden_state, rows[ids])
     assert not torch.equal(table.train()(ids).last_hidden_state, rows[ids])
-
-
-def test_without_a_fit_it_is_the_default_and_says_so() -> None:
-    assert HybridWeight() == HybridWeight(DEFAULT_WEIGHT, "the default")
-    assert str(HybridWeight()) == "0.50 (the default)"
 
 
 def test_no_block_holds_more_logits_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:

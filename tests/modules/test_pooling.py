@@ -17,7 +17,6 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
 from opencse.modules.denoising import Slot, TemplatesAlone
-from opencse.modules.first_dimensions import first_of, require_dimensions
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
 from opencse.objective.vectors.rewritten import moved_to
@@ -174,13 +173,6 @@ def test_a_saved_folder_opens_here_and_in_sentence_transformers(encoder: Sentenc
     assert "tokens weighed" in (tmp_path / "README.md").read_text()
 
 
-def test_weights_by_word_as_older_releases_wrote_them(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    vectors = weighed(encoder).encode(TEXTS)
-    encoder.save(tmp_path)
-    (tmp_path / "1_WordWeights" / "model.safetensors").unlink()
-    assert np.abs(SentenceEncoder.load(tmp_path).encode(TEXTS) - vectors).max() < 1e-6
-
-
 def rewritten(module: Path, key: str, value: object) -> None:
     (module / "model.safetensors").unlink()
     config = json.loads((module / "config.json").read_text())
@@ -273,26 +265,3 @@ def test_the_two_slots_differ_and_gradients_reach_the_templates(templated: Sente
     for a, b in ((0, 1), (0, 2), (1, 2)):
         assert not torch.allclose(vectors[a], vectors[b], atol=1e-4)
         assert not torch.allclose(gradients[a], gradients[b], atol=1e-4)
-
-
-def test_inference_subtracts_nothing(templated: SentenceEncoder) -> None:
-    own = templated.tokenizer.frame
-    assert own is not None
-    before = templated.encode(["a dog runs"])
-    templated.alone = TemplatesAlone("skipped", [own])
-    after = templated.encode(["a dog runs"])
-    templated.alone = None
-    assert (before == after).all()
-
-
-@pytest.mark.parametrize("dimensions", [1, 2, 3, None])
-def test_the_first_dimensions_are_kept(dimensions: int | None) -> None:
-    require_dimensions(dimensions, 3)
-    vectors = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert np.array_equal(first_of(vectors, dimensions), vectors[:, : dimensions or 3])
-
-
-@pytest.mark.parametrize("dimensions", [-1, 0, 4])
-def test_more_than_there_are_and_none_are_refused(dimensions: int) -> None:
-    with pytest.raises(UserError, match=rf"^dimensions is from 1 to the 3 of mini, not {dimensions}$"):
-        require_dimensions(dimensions, 3, "mini")

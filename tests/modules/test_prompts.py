@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.model_folder.layout import SENTENCE_CONFIG
 from opencse.modules.prompts import Prompts, Role
-from opencse.modules.token_weights import TokenWeights
-from opencse.runs.start import weigh_tokens
 from prompted import BGE, LAYOUTS, prompts_in, write_prompted
 
 TEXTS = ["A dog runs over the grass.", "What is the valve for?", "a", "", "two words " * 40]
@@ -65,38 +63,12 @@ def test_vectors_equal_those_of_sentence_transformers_before_and_after_a_save(
     assert fingerprint(SentenceEncoder.load(tmp_path, device="cpu")) == fingerprint(encoder)
 
 
-@pytest.mark.slow
-def test_a_prompt_that_pooling_leaves_out_changes_the_vector_by_attention_alone(folders: dict[str, Path]) -> None:
-    with_it = SentenceEncoder.load(folders["instruction-default"], device="cpu")
-    without = SentenceEncoder.load(folders["without"], device="cpu")
-    assert np.abs(with_it.encode(TEXTS) - without.encode(TEXTS)).max() > 1e-2
-    np.testing.assert_array_equal(with_it.encode(TEXTS, prompt=""), without.encode(TEXTS, prompt=""))
-    assert fingerprint(with_it) != fingerprint(without)
-
-
-def test_what_is_left_out_of_another_pooling_or_weighed_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    without = SentenceEncoder.load(folders["without"], pooling="mean", device="cpu")
-    assert not without.pool_prompt, "the same pooling, asked for by name"
-    with pytest.raises(UserError, match=r"encoder\.token_weights: this encoder has a mean that leaves out the prompt"):
-        weigh_tokens(without, [np.arange(5)], explicit=True)
-    assert weigh_tokens(without, [np.arange(5)], explicit=False) is None
-    assert SentenceEncoder.load(folders["without"], pooling="cls", device="cpu").pool_prompt
-    without.token_weights = TokenWeights(torch.ones(without.tokenizer.vocabulary_size))
-    without.save(tmp_path)
-    with pytest.raises(
-        UserError, match="include_prompt is false: pooling that leaves out the prompt and weighs tokens"
-    ):
-        SentenceEncoder.load(tmp_path, device="cpu")
-
-
 def test_a_wrong_choice_of_prompt_is_refused(folders: dict[str, Path]) -> None:
     encoder = SentenceEncoder.load(folders["nomic"], device="cpu")
     with pytest.raises(UserError, match=r"no prompt 'clusters' \(did you mean 'clustering'\?\); it has query, docum"):
         encoder.encode("a", prompt_name="clusters")
     with pytest.raises(UserError, match="a prompt or a prompt_name, not both"):
         encoder.encode_query("a", prompt_name="query", prompt="b")
-    with pytest.raises(TypeError, match="prompt is a string, not int"):
-        encoder.encode("a", prompt=3)  # type: ignore[call-overload]
     with pytest.raises(UserError, match="surrogate"):
         encoder.encode("a", prompt="\ud800")
 
@@ -105,23 +77,17 @@ def test_a_wrong_choice_of_prompt_is_refused(folders: dict[str, Path]) -> None:
     ("config", "message"),
     [
         ({"prompts": {"query": "q", "other": 3}}, "other is 3; a string was expected"),
-        ({"prompts": {"query": "q"}, "default_prompt_name": ""}, "default_prompt_name: the default prompt '' is not"),
         ({"prompts": {"query": "q"}, "default_prompt_name": "doc"}, "the default prompt 'doc' is not among"),
-        ({"prompts": {"query": "\ud800"}}, "prompts: 'query' holds half of a surrogate pair"),
     ],
 )
 def test_a_prompt_that_cannot_be_is_refused_by_file_and_key(
-    config: dict[str, Any], message: str, folders: dict[str, Path]
+    config: dict[str, Any], message: str, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    file = folders["none"] / SENTENCE_CONFIG
-    before = file.read_text()
-    try:
-        file.write_text(json.dumps(config))
-        with pytest.raises(UserError, match=message) as caught:
-            SentenceEncoder.load(folders["none"], device="cpu")
-        assert str(file) in str(caught.value)
-    finally:
-        file.write_text(before)
+    folder = shutil.copytree(folders["none"], tmp_path / "copy")
+    (folder / SENTENCE_CONFIG).write_text(json.dumps(config))
+    with pytest.raises(UserError, match=message) as caught:
+        SentenceEncoder.load(folder, device="cpu")
+    assert str(folder / SENTENCE_CONFIG) in str(caught.value)
 
 
 def test_what_a_model_reads_before_each_kind_of_text() -> None:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import opencse
+from helpers import write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.sentence_config import read_similarity
@@ -127,13 +128,6 @@ def test_duplicates_reach_the_threshold(vectors: Vectors, function: Similarity) 
     assert equal[0][1] == pytest.approx(scores[0, 0], abs=1e-5)
 
 
-def test_thresholds_that_no_score_can_have() -> None:
-    rows = np.ones((2, 3), dtype=np.float32)
-    for function, threshold in ((Similarity.COSINE, 2.0), (Similarity.EUCLIDEAN, 0.5), (Similarity.DOT, float("nan"))):
-        with pytest.raises(UserError, match="the threshold is a"):
-            duplicate_documents(rows, ["a", "b"], [[0], [1]], threshold, similarity=function)
-
-
 def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
     function = read_similarity(model)
     query = "Snow fell on the kettle."
@@ -176,15 +170,9 @@ def test_it_is_kept_by_every_save(model: Path, tmp_path: Path) -> None:
 
 
 def test_retrieval_ranks_by_it(model: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "retrieval" / "set"
-    (folder / "qrels").mkdir(parents=True)
     query = "Snow fell on the kettle."
-    answer = expected_order(model, query)[0]
-    corpus = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": text}) + "\n" for n, text in enumerate(TEXTS))
-    (folder / "corpus.jsonl").write_text(corpus)
-    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": query}) + "\n")
-    judged = f"query-id\tcorpus-id\tscore\nq\td{TEXTS.index(answer)}\t1\n"
-    (folder / "qrels" / "test.tsv").write_text(judged)
+    answer = TEXTS.index(expected_order(model, query)[0])
+    write_collection(tmp_path / "retrieval" / "set", dict(enumerate(TEXTS)), {"q": query}, [("q", answer, 1)])
     result = opencse.evaluate(str(model), tmp_path, "retrieval")
     assert result.similarity is read_similarity(model)
     assert result.values()["retrieval.set.mrr_at_10"] == 100

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fuzzing import examples
 from opencse.errors import UserError
 from opencse.recipes.overrides import (
     Change,
@@ -19,7 +16,7 @@ from opencse.recipes.overrides import (
     parse_override,
     require_set_once,
 )
-from opencse.recipes.recipe import load_recipe, resolve_recipe
+from opencse.recipes.recipe import load_recipe
 
 TREE: dict[str, Any] = {"a": {"b": 1, "c": [{"kind": "x", "w": 1}, {"kind": "y"}]}, "d": 2}
 
@@ -64,64 +61,11 @@ def test_keys_that_lead_nowhere(key: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-OVERRIDES = [
-    "objective.negatives.1.size=64",
-    "objective.view.rate=0.2",
-    "objective.view.kind=crop",
-    'objective.negatives=[{ kind = "in_batch" }, { kind = "momentum_queue" }]',
-    "training.batch_size=16",
-]
-
-
-@pytest.mark.slow
-@examples(30)
-@given(st.permutations(OVERRIDES))
-def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:
-    recipe = load_recipe("simcse", overrides=order)
-    assert recipe == load_recipe("simcse", overrides=OVERRIDES)
-    assert recipe.objective.view.model_dump() == {"kind": "crop", "rate": 0.2}
-    assert recipe.objective.negatives[1].size == 64  # type: ignore[attr-defined]
-
-
-WRONG = ["training.batch_size=-5", "encoder.rat=1", "training.epochs=nan", "objective.temperature=0", "data.x=1"]
-
-
-@pytest.mark.parametrize(("first", "second"), list(itertools.pairwise(WRONG)))
-def test_of_two_wrong_overrides_the_first_given_is_blamed_with_its_own_fault(first: str, second: str) -> None:
-    key = first.split("=")[0].rsplit(".", 1)[-1]
-    with pytest.raises(UserError) as caught:
-        load_recipe("simcse", overrides=["objective.label_smoothing=0.1", first, "training.warmup=0.1", second])
-    blamed, _, fault = str(caught.value).partition(": ")
-    assert blamed == f"--set {first}"
-    assert key in fault
-
-
-def test_a_number_beyond_what_python_reads_is_refused_in_short() -> None:
-    key = "data.max_length"
-    with pytest.raises(UserError) as caught:
-        load_recipe("simcse", overrides=[f"{key}={'9' * 5_000}"])
-    assert str(caught.value).startswith(f"--set {key}=999")
-    assert len(str(caught.value)) < 400
-
-
 def test_two_settings_that_do_not_go_together_are_both_named() -> None:
     wrong = ["training.batch_tokens=130", "data.max_length=140"]
     with pytest.raises(UserError) as caught:
         load_recipe("pretrain", overrides=["training.epochs=2", *wrong])
     assert str(caught.value).startswith("--set training.batch_tokens=130 and --set data.max_length=140: ")
-
-
-def test_a_wrong_preset_is_blamed_by_name_and_not_the_overrides(tmp_path: Any) -> None:
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        'name = "mine"\ntitle = "t"\n[presets]\nbad = { settings = { "training.epochs" = -1 } }\n'
-        'worse = { settings = { "data.max_length.x" = 1 } }\n'
-    )
-    with pytest.raises(UserError, match=r"mine\.toml:bad: training\.epochs: "):
-        load_recipe(f"{path}:bad", overrides=["training.batch_size=8"])
-    with pytest.raises(UserError, match=r"mine\.toml:worse: .*plain value"):
-        load_recipe(f"{path}:worse")
-    assert resolve_recipe(f"{path}:bad", overrides=["training.epochs=1"]).recipe.training.epochs == 1
 
 
 # Parts by their kind
@@ -144,11 +88,11 @@ def test_a_part_of_a_list_is_reached_by_its_kind() -> None:
     assert by_kind("n.x.kind", "v")[0] == {"kind": "v"}, "its settings were of the old kind"
 
 
-@pytest.mark.parametrize("step", ["z", "x#3", "x#0", "3", ""])
-def test_a_kind_that_is_not_there_is_told_with_those_that_are(step: str) -> None:
-    with pytest.raises(UserError) as caught:
-        by_kind(f"n.{step}.w", 1)
-    assert str(caught.value) == f"--set: {step!r} is not a position in a list of 3; there are: x, y, x#2"
+def test_a_kind_that_is_not_there_is_told_with_those_that_are() -> None:
+    for step in ("z", "x#3", "3"):
+        with pytest.raises(UserError) as caught:
+            by_kind(f"n.{step}.w", 1)
+        assert str(caught.value) == f"--set: {step!r} is not a position in a list of 3; there are: x, y, x#2"
 
 
 TWO = 'objective.negatives=[{ kind = "in_batch" }, { kind = "gaussian" }, { kind = "gaussian", count = 2 }]'
@@ -162,9 +106,6 @@ def test_kinds_and_positions_make_the_same_recipe() -> None:
         assert load_recipe("simcse", overrides=order) == load_recipe("simcse", overrides=by_position)
     plain = load_recipe("simcse", overrides=["objective.negatives.in_batch.of.kind=clean"])
     assert plain.objective.negatives[0].model_dump()["of"] == {"kind": "clean"}
-    assert resolve_recipe("simcse", overrides=[TWO, "objective.negatives.gaussian.weight=2"]).explicit >= {
-        "objective.negatives.gaussian.weight"
-    }
 
 
 @pytest.mark.parametrize(
@@ -189,11 +130,8 @@ def test_a_whole_part_of_a_new_kind_is_added_to_a_list() -> None:
     tree = {"terms": [{"kind": "x", "w": 1}]}
     added = changed(tree, [Change("--set", "terms.y", {"kind": "y", "w": 2}), Change("--set", "terms.y.w", 3)])
     assert added == {"terms": [{"kind": "x", "w": 1}, {"kind": "y", "w": 3}]}
-    assert changed(tree, [Change("--set", "terms.x", {"kind": "x"})]) == {"terms": [{"kind": "x"}]}
-    assert changed({"terms": []}, [Change("--set", "terms.y", {"kind": "y"})]) == {"terms": [{"kind": "y"}]}
-    for value in ({"kind": "z"}, {"w": 2}, 3):
-        with pytest.raises(UserError, match="'y' is not a position in a list of 1; there are: x"):
-            changed(tree, [Change("--set", "terms.y", value)])
+    with pytest.raises(UserError, match="'y' is not a position in a list of 1; there are: x"):
+        changed(tree, [Change("--set", "terms.y", {"kind": "z"})])
 
 
 def test_settings_are_a_list() -> None:
@@ -208,17 +146,13 @@ def test_settings_of_a_dictionary_are_those_that_are_typed() -> None:
     tables = {
         "training": {"max_steps": np.int64(7), "learning_rate": 1e-5},
         "objective.terms": terms,
-        "encoder": {"head": {"kind": "none"}, "freeze_embeddings": True},
         "title": 'A "title" of \\ and ☕',
     }
     written = as_overrides(tables)
-    read = dict(map(parse_override, written))
-    assert read == {
+    assert dict(map(parse_override, written)) == {
         "training.max_steps": 7,
         "training.learning_rate": 1e-5,
         "objective.terms": terms,
-        "encoder.head.kind": "none",
-        "encoder.freeze_embeddings": True,
         "title": 'A "title" of \\ and ☕',
     }
     assert load_recipe("simcse", overrides=tables) == load_recipe("simcse", overrides=written)

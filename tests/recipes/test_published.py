@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from functools import cache
-from pathlib import Path
 from statistics import mean
 
 import pytest
 
-from helpers import script
 from opencse.model_folder.locate import BUILTIN
 from opencse.objective.objective import Objective
 from opencse.recipes.recipe import Recipe, load_recipe, to_toml
@@ -182,12 +180,3 @@ def test_the_optimizer_of_the_authors_code() -> None:
         assert code.eps == uncorrected.get(name, 1e-6 if name == "sg-opt" else 1e-8)
     assert {load_recipe(name).training.weight_decay for name in (*uncorrected, "sg-opt", "sbert")} == {0.01}
     assert load_recipe("is-bert").training.learning_rate == 2e-6
-
-
-def test_the_page_of_recipes_is_up_to_date() -> None:
-    page = Path(__file__).parents[2] / "docs" / "build_recipes.py"
-    module = script(page)
-    written = page.with_name("recipes.md").read_text(encoding="utf-8")
-    assert written == module.page(), "run python docs/build_recipes.py"
-    for name, preset in ROWS:
-        assert f"| `{preset}` |" in written.partition(f"## {name}\n")[2].partition("\n## ")[0]

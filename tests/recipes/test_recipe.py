@@ -10,12 +10,10 @@ from pydantic import ValidationError
 
 from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
-from opencse.recipes.backbones import backbones, completed
 from opencse.recipes.data_settings import DataSettings, data_settings
 from opencse.recipes.encoder_settings import EncoderSettings
-from opencse.recipes.presets import Preset, choose, preset_changes, preset_for
 from opencse.recipes.recipe import Recipe, load_recipe, resolve_recipe, to_toml
-from opencse.recipes.recipe_files import read_recipe, recipe_names, recipe_text, split_name
+from opencse.recipes.recipe_files import recipe_names, split_name
 from opencse.recipes.summary import differences
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
@@ -177,61 +175,6 @@ def test_adapters_get_ten_times_the_rate_of_a_whole_model_unless_it_is_set(
     assert all(f"learning_rate = {rate:g} (10 times" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("more", "preset", "rate"),
-    [
-        ("[encoder.lora]\nrank = 2\n[training]\nlearning_rate = 1e-3\n", None, 1e-3),
-        ('[presets]\nslim = { settings = { "encoder.lora.rank" = 2 } }\n', "slim", 3e-4),
-    ],
-)
-def test_the_rate_that_a_file_or_a_preset_sets_for_adapters_is_kept(
-    more: str, preset: str | None, rate: float, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('name = "mine"\ntitle = "A recipe"\n' + more, encoding="utf-8")
-    resolved = resolve_recipe(str(file), preset=preset).recipe
-    assert resolved.training.learning_rate == rate
-    written = tmp_path / "written.toml"
-    written.write_text(to_toml(resolved), encoding="utf-8")
-    assert load_recipe(str(written)) == resolved.model_copy(update={"presets": {}}), "the rate is not raised again"
-
-
-KNOWN = {
-    "bert-base": Preset(model="google-bert/bert-base-uncased", settings={"a": 1}, reference={"b": 2}),
-    "reference": Preset(settings={"c": 3}),
-    "short": Preset(settings={"d": 4}),
-}
-
-
-def test_a_model_has_the_preset_of_its_exact_name() -> None:
-    assert preset_for("bert-base", KNOWN) == preset_for("google-bert/bert-base-uncased", KNOWN) == "bert-base"
-    assert preset_for("someone/bert-base", KNOWN) is None
-    assert preset_for("short", KNOWN) is None, "an ablation is for any model"
-
-
-def test_the_backbone_comes_first_and_what_reference_adds_comes_with_reference() -> None:
-    applied = choose(KNOWN, "mine", ["short", "reference"], "bert-base")
-    assert applied == ["bert-base", "reference", "short"]
-    assert [(one.where, one.key) for one in preset_changes(KNOWN, "mine", applied)] == [
-        ("mine:bert-base", "a"), ("mine:reference", "c"), ("mine:bert-base", "b"), ("mine:short", "d"),
-    ]  # fmt: skip
-    assert [one.key for one in preset_changes(KNOWN, "mine", ["bert-base"])] == ["a"]
-    with pytest.raises(UserError, match=r"mine: no preset 'shrt' \(did you mean 'short'"):
-        choose(KNOWN, "mine", ["shrt"], None)
-
-
-def test_a_preset_with_the_name_of_a_backbone_has_its_model_and_settings() -> None:
-    mini = backbones()["opencse-mini"]
-    presets = completed({"presets": {"opencse-mini": {"more": {"training.epochs": 3}}, "bert-base": {}}})["presets"]
-    assert presets["opencse-mini"]["settings"] == {**mini["settings"], "training.epochs": 3}
-    assert presets["bert-base"] == {"model": "google-bert/bert-base-uncased", "settings": {}}
-
-
-def test_every_backbone_is_used_by_a_recipe() -> None:
-    used = {name for recipe in recipe_names() for name in load_recipe(recipe).presets}
-    assert set(backbones()) <= used
-
-
 def test_a_table_has_an_objective_a_weight_and_a_batch_size_of_its_own() -> None:
     recipe = load_recipe("simcse-joint")
     assert recipe.datasets is not None
@@ -242,13 +185,6 @@ def test_a_table_has_an_objective_a_weight_and_a_batch_size_of_its_own() -> None
     again = Recipe.model_validate(tomllib.loads(to_toml(recipe)))
     assert again.datasets == recipe.datasets
     assert load_recipe("simcse-joint:turns").mixing == "round_robin"
-
-
-def test_lengths() -> None:
-    assert DataSettings.model_validate({"max_length": "auto"}).max_length == "auto"
-    for wrong in (2, "long"):
-        with pytest.raises(ValidationError):
-            DataSettings.model_validate({"max_length": wrong})
 
 
 @pytest.mark.parametrize("model", [None, "roberta-large"])
@@ -293,20 +229,6 @@ def test_presets_follow_the_recipe_and_colons_of_a_path_are_the_paths(name: str,
     assert split_name(name) == split
 
 
-@pytest.mark.parametrize("name", ["simcse::bert-base", "mine.toml:one:"])
-def test_an_empty_preset_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match="preset's name is missing"):
-        split_name(name)
-
-
-def test_a_recipe_is_read_by_name_or_path(tmp_path: Path) -> None:
-    copy = tmp_path / "copy.toml"
-    copy.write_text(recipe_text("simcse"), encoding="utf-8")
-    assert read_recipe(str(copy)) == read_recipe("simcse")
-    assert "simcse" in recipe_names()
-    assert "backbones" not in recipe_names()
-
-
 BASED = """
 base = "simcse"
 [objective]
@@ -320,13 +242,6 @@ def write(folder: Path, text: str) -> str:
     path = folder / "more.toml"
     path.write_text(text)
     return str(path)
-
-
-def test_a_file_without_name_and_title_is_called_after_itself(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path, '[encoder]\npooling = "cls"\n'))
-    assert (recipe.name, recipe.title) == ("more", "more")
-    named = load_recipe(write(tmp_path, 'name = "mine"\ntitle = "My recipe"\nbase = "simcse"\n'))
-    assert (named.name, named.title) == ("mine", "My recipe")
 
 
 def test_a_file_differs_from_its_base_in_what_it_sets(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from opencse.recipes.comparing import OtherSetting, other_setting
 from opencse.recipes.outline import FAMILIES, Outline, outlines
 from opencse.recipes.recipe import load_recipe
 from opencse.recipes.recipe_files import recipe_names
-from opencse.recipes.summary import SettingDifference, differences, made_of, setting_text, short_paper
+from opencse.recipes.summary import SettingDifference, differences, made_of
 from opencse.training.settings import TrainingSettings
 
 
@@ -24,18 +24,6 @@ from opencse.training.settings import TrainingSettings
 )
 def test_made_of(recipe: str, parts: str) -> None:
     assert made_of(load_recipe(recipe)) == parts
-
-
-@pytest.mark.parametrize(
-    ("paper", "short"),
-    [
-        ("Gao, Yao, Chen 2021. SimCSE: Simple. arXiv:1", "Gao et al. 2021"),
-        ("Li, Wu 2020. Title.", "Li and Wu 2020"),
-        ("our own; the objective is SimCSE's (Gao 2021. A)", "our own"),
-    ],
-)
-def test_short_paper(paper: str, short: str) -> None:
-    assert short_paper(paper) == short
 
 
 class TestDifferences:
@@ -60,19 +48,6 @@ class TestDifferences:
         assert added.b.startswith("layers(layers=[-2]")
         (removed,) = differences(more, one)
         assert (removed.a, removed.b) == (added.b, "")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ({"kind": "crop", "rate": 0.1, "x": None}, "crop(rate=0.1)"),
-        (list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 20 in all]"),
-        (True, "true"),
-        (None, "unset"),
-    ],
-)
-def test_shown(value: object, text: str) -> None:
-    assert setting_text(value) == text
 
 
 def test_an_outline_has_the_values_of_the_recipe() -> None:
@@ -112,10 +87,3 @@ def test_a_setting_that_this_version_does_not_know_is_another_one() -> None:
     before = {**now, "training": {**now["training"], "removed": 1}}
     del before["training"]["patience"]
     assert other_setting(before, now) == OtherSetting("training.removed", 1, None)
-
-
-def test_settings_within_a_list_of_parts_have_defaults_too() -> None:
-    now = settings_of_recipe("tsdae")
-    assert other_setting({**now, "objective": {**now["objective"], "terms": [{"kind": "denoising"}]}}, now) is None
-    other = {**now, "objective": {**now["objective"], "terms": [{"kind": "denoising", "weight": 2.0}]}}
-    assert str(other_setting(other, now)).startswith("another objective.terms")

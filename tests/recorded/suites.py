@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import opencse
-from helpers import filled, write_small_sts
+from helpers import filled, write_collection, write_small_sts
 from opencse.text import sample
 
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -109,9 +108,6 @@ def _retrieval(folder: Path) -> None:
     """Sentences to be found by their own second halves, and by their neighbours' with a lower grade."""
     sentences = filled(sample.TRAIN)[2200:2320]
     halves = [" ".join(words[len(words) // 2 :]) for words in (sentence.split() for sentence in sentences[:40])]
-    corpus = [{"_id": f"d{i}", "title": "", "text": text} for i, text in enumerate(sentences)]
-    queries = [{"_id": f"q{i}", "text": text} for i, text in enumerate(halves)]
-    qrels = [f"q{i}\td{i + step}\t{2 - step}" for i in range(len(halves)) for step in (0, 1)]
-    _write(folder / "corpus.jsonl", [json.dumps(one) for one in corpus])
-    _write(folder / "queries.jsonl", [json.dumps(one) for one in queries])
-    _write(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *qrels])
+    corpus, queries = ({f"{k}{i}": text for i, text in enumerate(s)} for k, s in (("d", sentences), ("q", halves)))
+    judged = [(f"q{i}", f"d{i + step}", 2 - step) for i in range(len(halves)) for step in (0, 1)]
+    write_collection(folder, corpus, queries, judged)

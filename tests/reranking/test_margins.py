@@ -15,7 +15,6 @@ import opencse as library
 from cross_encoders import write_cross_encoder
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.progress import Count
 from opencse.reranking.cross_encoder import CrossEncoder
 from opencse.reranking.margins import MarginTeacher
@@ -140,10 +139,3 @@ def test_a_command_writes_margins(folder: Path, teacher: Path, tmp_path: Path, o
     assert (code, error.count("\n")) == (2, 1)
     assert "--least-margin needs --teacher" in error
     assert not out.exists()
-
-
-def test_margins_that_cannot_be_are_refused(folder: Path, teacher: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="or lower the least margin"):
-        library.index_negatives(folder, PAIRS, tmp_path / "o.jsonl", teacher=teacher, least_margin=1e9, device="cpu")
-    with pytest.raises(UserError, match="least_margin is a number, not nan"):
-        MarginTeacher(Numbers(), float("nan")).select([], 1)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
-from opencse.errors import UserError
 from opencse.progress import Count
 from opencse.reranking.second_stage import SecondStage
 
@@ -44,8 +42,3 @@ def test_reranking_matches_a_plain_loop() -> None:
     assert ties > 5
     assert len(scorer.pairs) == sum(min(len(texts), 6) for texts in rankings)
     assert SecondStage(scorer).reranked([], []) == []
-
-
-def test_a_depth_below_one_is_refused() -> None:
-    with pytest.raises(UserError, match="at least 1, not 0"):
-        SecondStage(Counted(), depth=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -19,44 +20,16 @@ def array(values: list[float]) -> Floats:
 
 
 @pytest.mark.parametrize("correlate", [spearman, pearson])
-def test_constant_side_is_zero_without_a_warning(correlate: object) -> None:
-    assert callable(correlate)
+def test_constant_side_is_zero_without_a_warning(correlate: Callable[[Floats, Floats], float]) -> None:
     gold = array([1.0, 2.0, 3.0])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert correlate(np.full(3, 0.7), gold) == 0.0
-        assert correlate(gold, np.full(3, 0.7)) == 0.0
-        assert correlate(gold[:2], gold[:2]) == pytest.approx(1.0)
-
-
-def test_pearson_of_a_side_constant_up_to_rounding_is_zero_without_a_warning() -> None:
-    almost = array([0.7, 0.7 + 1.2e-16, 0.7, 0.7])
-    assert len(set(almost.tolist())) == 2
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert pearson(almost, array([1.0, 2.0, 3.0, 4.0])) == 0.0
-
-
-def test_pearson_of_huge_and_tiny_values() -> None:
-    x = array([1.0, 2.0, 4.0])
-    y = array([3.0, 1.0, 2.0])
-    assert pearson(x * 2.0**1000, y * 2.0**-1000) == pearson(x, y)
-
-
-@pytest.mark.parametrize("correlate", [spearman, pearson])
-@pytest.mark.parametrize(
-    ("x", "y"),
-    [
-        ([1.0], [1.0]),
-        ([1.0, 2.0], [1.0, 2.0, 3.0]),
-        ([1.0, math.nan], [1.0, 2.0]),
-        ([1.0, 2.0], [math.inf, 2.0]),
-    ],
-)
-def test_undefined_correlations_are_refused(correlate: object, x: list[float], y: list[float]) -> None:
-    assert callable(correlate)
-    with pytest.raises(ValueError, match=r"expected|undefined"):
-        correlate(array(x), array(y))
+        assert correlate(np.full(3, 0.7), gold) == correlate(gold, np.full(3, 0.7)) == 0.0
+        assert pearson(array([0.7, 0.7 + 1.2e-16, 0.7]), gold) == 0.0, "constant up to rounding"
+    assert pearson(gold * 2.0**1000, gold[[2, 0, 1]] * 2.0**-1000) == pearson(gold, gold[[2, 0, 1]])
+    for x, y in (([1.0], [1.0]), ([1.0, 2.0], [1.0, 2.0, 3.0]), ([1.0, math.nan], [1.0, 2.0])):
+        with pytest.raises(ValueError, match=r"expected|undefined"):
+            correlate(array(x), array(y))
 
 
 def test_cosine_equals_the_naive_loop() -> None:
@@ -72,20 +45,12 @@ def test_cosine_equals_the_naive_loop() -> None:
 
 
 def test_cosine_neither_overflows_nor_underflows() -> None:
-    u = np.array([[3.0, 4.0], [3.0, 4.0], [3.0, 4.0]])
-    v = np.array([[4.0, 3.0], [4.0, 3.0], [4.0, 3.0]])
+    u, v = np.array([[3.0, 4.0]] * 3), np.array([[4.0, 3.0]] * 3)
     scales = np.array([[1e300], [1e-300], [1.0]])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_allclose(cosine_of_rows(u * scales, v * scales[::-1]), 0.96, atol=1e-14)
-
-
-def test_zero_vector_has_cosine_zero_without_a_warning() -> None:
-    u = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]])
-    v = np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 0.0]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert cosine_of_rows(u, v).tolist() == [0.0, 0.0, 1.0]
+        assert cosine_of_rows(0 * u, v).tolist() == [0.0] * 3
 
 
 def test_equal_rows_tie_at_exactly_one() -> None:
@@ -94,11 +59,10 @@ def test_equal_rows_tie_at_exactly_one() -> None:
     assert set(cosine_of_rows(rows, -rows).tolist()) == {-1.0}
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_vectors_that_are_not_finite_are_reported(bad: float) -> None:
+def test_vectors_that_are_not_finite_are_reported() -> None:
     u = np.ones((4, 3), dtype=np.float32)
     v = u.copy()
-    v[2, 1] = bad
+    v[2, 1] = math.nan
     with pytest.raises(UserError, match=r"1 of 4 sentence vectors hold NaN or infinite values \(first: row 2"):
         cosine_of_rows(u, v)
 
@@ -123,6 +87,3 @@ def test_pairs_of_one_matrix_are_its_rows() -> None:
     first, second = numbers.integers(0, 40, 5_000), numbers.integers(0, 40, 5_000)
     cosines = cosine_of_pairs(vectors, first, second)
     assert np.array_equal(cosines, cosine_of_rows(vectors[first], vectors[second]))
-    vectors[3, 2] = np.nan
-    with pytest.raises(UserError, match="1 of 40 sentence vectors"):
-        cosine_of_pairs(vectors, first, second)

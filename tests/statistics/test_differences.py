@@ -18,8 +18,6 @@ from opencse.evaluation import spearman
 from opencse.statistics import (
     AfterHolm,
     Difference,
-    PairedBootstrap,
-    PairedBootstrapTasks,
     after_holm,
     bootstrap,
     brief,
@@ -92,14 +90,6 @@ def test_the_whole_bootstrap_equals_naive_loops() -> None:
     assert len({round(d, 6) for d in differences}) > 90
 
 
-def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    gold, a, b = judged(37, 0, ties=True)
-    whole = paired_bootstrap(gold, a, b, resamples=50)
-    for block in (1, 38, 37 * 7):
-        monkeypatch.setattr(bootstrap, "BLOCK", block)
-        assert paired_bootstrap(gold, a, b, resamples=50) == whole
-
-
 def tasks() -> dict[str, Triple]:
     return {"sts12": judged(60, 7, ties=False), "sickr": judged(25, 8, ties=True), "stsb": judged(40, 9, ties=False)}
 
@@ -129,22 +119,6 @@ def test_tasks_are_averaged_and_resampled_within_themselves() -> None:
     assert all(found.interval != part.interval for part in found.tasks.values())
 
 
-def test_faults() -> None:
-    gold, a, b = judged(5, 0, ties=False)
-    with pytest.raises(ValueError, match=r"three \(n,\) arrays of one length"):
-        paired_bootstrap(gold, a[:4], b)
-    with pytest.raises(ValueError, match="three"):
-        paired_bootstrap(gold[:1], a[:1], b[:1])
-    with pytest.raises(ValueError, match="NaN"):
-        paired_bootstrap(gold, a, np.full(5, np.nan))
-    with pytest.raises(ValueError, match="resamples is 0"):
-        paired_bootstrap(gold, a, b, resamples=0)
-    with pytest.raises(ValueError, match="same tasks"):
-        paired_bootstrap_tasks({"x": gold}, {"x": a}, {"y": b})
-    with pytest.raises(ValueError, match="same tasks"):
-        paired_bootstrap_tasks({}, {}, {})
-
-
 class Plain(Difference):
     def over(self) -> str:
         return "something"
@@ -158,23 +132,7 @@ def test_holm_by_hand() -> None:
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005}) == pytest.approx(
         {"a": 0.03, "b": 0.06, "c": 0.06, "d": 0.02}
     )
-    # The example of pingouin's documentation.
-    assert list(holm(dict(zip("abcde", [0.5, 0.003, 0.32, 0.054, 0.0003], strict=True))).values()) == pytest.approx(
-        [0.64, 0.012, 0.64, 0.162, 0.0015]
-    )
-
-
-def test_holm_leaves_out_none_and_its_place_in_the_family() -> None:
     assert holm({"a": None, "b": 0.02, "c": None, "d": 0.04}) == pytest.approx({"b": 0.04, "d": 0.04})
-    assert holm({"a": None}) == {}
-    assert holm({"only": 0.03}) == {"only": 0.03}
-    assert list(holm({"z": 0.2, "y": 0.9, "x": 0.1})) == ["z", "y", "x"]
-
-
-@pytest.mark.parametrize("p", [-0.1, 1.1, float("nan")])
-def test_holm_refuses_what_is_no_p(p: float) -> None:
-    with pytest.raises(ValueError, match="b: p is"):
-        holm({"a": 0.5, "b": p})
 
 
 def test_after_holm_keeps_the_comparisons_and_adds_the_adjusted_p() -> None:
@@ -182,11 +140,9 @@ def test_after_holm_keeps_the_comparisons_and_adds_the_adjusted_p() -> None:
     found = after_holm(family)
     assert list(found) == ["one", "none", "two"]
     assert found["none"] == family["none"]
-    assert found["one"].p == 0.01
     assert found["one"].holm == AfterHolm(p=0.02, comparisons=2)
     assert found["two"].holm == AfterHolm(p=0.04, comparisons=2)
     assert family["one"].holm is None
-    assert after_holm({}) == {}
 
 
 def test_verdict_of_a_system_that_is_better() -> None:
@@ -217,13 +173,6 @@ def test_two_seeds_give_no_verdict_however_small_their_p() -> None:
     assert family["three"].direction() == "better"
 
 
-def test_in_brief() -> None:
-    better = paired_seeds({1: 76.2, 2: 76.9, 3: 77.4, 4: 75.9, 5: 76.4}, {1: 74.8, 2: 75.3, 3: 75.2, 4: 75.1, 5: 75.0})
-    assert brief(better) == "+1.48 ± 0.62 (p = .003)"
-    assert brief(after_holm({"x": better, "y": plain(0.5)})["x"]) == "+1.48 ± 0.62 (p = .005)"
-    assert brief(paired_seeds({1: 50.0}, {1: 51.0})) == "-1.00"
-
-
 def test_verdict_where_nothing_can_be_told() -> None:
     three = paired_seeds({1: 76.0, 2: 75.0, 3: 74.0}, {1: 74.0, 2: 75.5, 3: 74.9})
     assert verdict(three) == (
@@ -238,31 +187,6 @@ def test_verdict_where_nothing_can_be_told() -> None:
     assert verdict(williams(0.5, -0.5, -1.0, 50)) == (
         "+100.00 over 50 pairs (Williams test): the test is not defined for these correlations"
     )
-
-
-def test_verdict_over_pairs() -> None:
-    pairs = PairedBootstrap(difference=-0.004, interval=(-0.5, 0.4), p=0.97, n=1379, resamples=9, seed=0)
-    assert verdict(pairs) == "+0.00 (95% interval -0.50 to +0.40) over 1,379 pairs; p = .970: no difference shown"
-    tasks = PairedBootstrapTasks(
-        difference=1, interval=(0.4, 1.5), p=0.0001, n=18850, resamples=9999, seed=0, tasks={"a": pairs, "b": pairs}
-    )
-    assert verdict(tasks) == "+1.00 (95% interval +0.40 to +1.50) over 18,850 pairs of 2 tasks; p < .001: better"
-    assert verdict(williams(0.5, 0.4, 0.9, 1379)).startswith("+10.00 over 1,379 pairs (Williams test); p < .001: b")
-
-
-@pytest.mark.parametrize(
-    ("p", "text"),
-    [
-        (0.0009999, "< .001"),
-        (0.001, "= .001"),
-        (0.0496, "= .0496"),
-        (0.05, "= .0500"),
-        (0.0503, "= .0503"),
-        (0.9999, "= 1.000"),
-    ],
-)
-def test_p_is_shown_so_that_the_level_is_visible(p: float, text: str) -> None:
-    assert verdict(plain(p)) == f"+1.00 over something; p {text}: {'better' if p < 0.05 else 'no difference shown'}"
 
 
 SYSTEM = {1: 76.2, 2: 75.1, 3: 77.4, 4: 76.0, 5: 75.9}
@@ -306,12 +230,6 @@ def test_only_common_seeds_are_used_and_the_others_named() -> None:
     assert found.model_copy(update={"left_out": ()}) == plain
 
 
-def test_one_seed_has_neither_interval_nor_p() -> None:
-    found = paired_seeds({1: 76.0}, {1: 75.0})
-    assert (found.difference, found.sd, found.interval, found.p, found.sign_flip_p) == (1.0, None, None, None, None)
-    assert found.over() == "1 paired seed"
-
-
 @pytest.mark.parametrize("shift", [0.0, -1.1])
 def test_differences_that_do_not_vary_have_no_t_test(shift: float) -> None:
     # 75.3 - 75.0 and the like differ in their last bits; that is rounding, not spread.
@@ -320,23 +238,6 @@ def test_differences_that_do_not_vary_have_no_t_test(shift: float) -> None:
     assert found.difference == pytest.approx(shift, abs=1e-9)
     assert (found.sd, found.interval, found.p) == (0.0, None, None)
     assert found.sign_flip_p == (1.0 if shift == 0 else 2 / 16)
-
-
-@pytest.mark.parametrize("unit", [5e-324, 1e-160])
-def test_differences_too_small_to_be_squared_have_no_t_test(unit: float) -> None:
-    found = paired_seeds({1: unit, 2: 3 * unit, 3: 2 * unit}, {1: 0.0, 2: 0.0, 3: 0.0})
-    assert (found.difference, found.sd, found.interval, found.p) == (0.0, 0.0, None, None)
-    assert summary([unit, 3 * unit]).interval is None
-    assert "no difference shown" in found.undecided()
-
-
-@pytest.mark.parametrize("unit", [1e-140, 1e140])
-def test_the_t_test_does_not_depend_on_the_unit(unit: float) -> None:
-    found = paired_seeds({seed: score * unit for seed, score in SYSTEM.items()}, dict.fromkeys(SYSTEM, 0.0))
-    plain = paired_seeds(SYSTEM, dict.fromkeys(SYSTEM, 0.0))
-    assert found.p == pytest.approx(plain.p, rel=1e-9)
-    assert found.p is not None
-    assert found.sd == pytest.approx(unit * (plain.sd or 0.0), rel=1e-9)
 
 
 @given(st.lists(st.integers(-5, 5), min_size=2, max_size=9))
@@ -361,13 +262,8 @@ def test_faults_are_told_in_one_line() -> None:
         paired_seeds({2: 1.0, 1: 2.0}, {3: 1.0})
     with pytest.raises(UserError, match="the baseline, seed 4: the score is nan; a finite number is expected"):
         paired_seeds({3: 1.0}, {3: 1.0, 4: math.nan})
-    with pytest.raises(UserError, match="the scores, value 1: the score is inf"):
-        summary([1.0, math.inf])
-    with pytest.raises(UserError, match=r"the scores, value 1: the score is 1e\+200; at most 1e\+150 is expected"):
-        summary([1.0, 1e200])
-    for empty in (lambda: summary([]), lambda: paired_seeds({}, {1: 1.0})):
-        with pytest.raises(UserError, match="no score is there"):
-            empty()
+    with pytest.raises(UserError, match="no score is there"):
+        summary([])
 
 
 def test_intervals_and_tests_are_those_of_scipy() -> None:
@@ -383,32 +279,11 @@ def test_intervals_and_tests_are_those_of_scipy() -> None:
         assert single == pytest.approx((max(0, low), min(100, high)))
 
 
-def test_an_interval_stays_within_the_measure() -> None:
-    assert intervals_of_means({"x": np.array([0.0, 0.0, 100.0])}) == {"x": (0.0, 100.0)}
-
-
 def test_equal_systems_are_not_told_apart() -> None:
     values = np.random.default_rng(0).normal(size=40)
     difference = paired_queries(values, values)
     assert (difference.difference, difference.interval, difference.p, difference.direction()) == (0, None, None, None)
     assert verdict(difference) == "+0.00 over 40 queries: no difference shown"
-
-
-def test_few_queries_decide_nothing() -> None:
-    for n in (2, 7, 19):
-        difference = paired_queries(np.linspace(60, 70, n), np.full(n, 50.0))
-        assert difference.interval is not None
-        assert difference.direction() is None
-        assert verdict(difference).endswith(f"over {n} queries: too few queries to tell, at least 20 are needed")
-    assert paired_queries(np.linspace(60, 70, 20), np.full(20, 50.0)).direction() == "better"
-
-
-def test_a_single_query_has_no_interval() -> None:
-    assert intervals_of_means({"ndcg": np.array([50.0])}) == {"ndcg": None}
-    difference = paired_queries(np.array([50.0]), np.array([20.0]))
-    assert (difference.difference, difference.interval, difference.p) == (30, None, None)
-    with pytest.raises(ValueError, match="one length"):
-        paired_queries(np.ones(2), np.ones(3))
 
 
 def test_williams_equals_published_values() -> None:
@@ -427,37 +302,10 @@ def test_williams_equals_published_values() -> None:
         assert found.difference == pytest.approx(100 * (r_ga - r_gb))
 
 
-def test_it_equals_the_formula_written_out() -> None:
-    a, b, c, n = 0.71, 0.64, 0.83, 40
-    determinant = float(np.linalg.det(np.array([[1, a, b], [a, 1, c], [b, c, 1]])))
-    mean = (a + b) / 2
-    t = (a - b) * math.sqrt((n - 1) * (1 + c) / (2 * (n - 1) / (n - 3) * determinant + mean**2 * (1 - c) ** 3))
-    assert williams(a, b, c, n).statistic == pytest.approx(t, rel=1e-12)
-
-
 def test_equal_correlations_have_p_one_even_where_the_formula_is_zero_by_zero() -> None:
     for r, r_ab in [(0.6, 0.3), (0.6, 1.0), (1.0, 1.0), (0.0, -1.0), (0.0, 0.0)]:
         found = williams(r, r, r_ab, 50)
         assert (found.difference, found.statistic, found.p) == (0.0, 0.0, 1.0)
-
-
-def test_extremes_without_a_test_have_none() -> None:
-    opposite = williams(0.5, -0.5, -1.0, 50)
-    assert (opposite.statistic, opposite.p, opposite.difference) == (None, None, 100.0)
-    assert opposite.undecided() == "the test is not defined for these correlations"
-    still = williams(1.0, 0.5, 0.5, 50).statistic
-    assert still == pytest.approx(0.5 * math.sqrt(49 * 1.5 / (0.75**2 * 0.5**3)))
-
-
-def test_what_williams_refuses() -> None:
-    with pytest.raises(ValueError, match="3 pairs; the test needs at least 4"):
-        williams(0.5, 0.4, 0.3, 3)
-    with pytest.raises(ValueError, match=r"no three variables have the correlations 0\.9, -0\.9 and 0\.9"):
-        williams(0.9, -0.9, 0.9, 50)
-    with pytest.raises(ValueError, match="no three variables"):
-        williams(1.1, 1.1, 0.9, 50)
-    with pytest.raises(ValueError, match="no three variables"):
-        williams(math.nan, 0.5, 0.9, 50)
 
 
 def test_the_components_are_those_of_naive_loops() -> None:
@@ -541,3 +389,12 @@ def test_few_queries_claim_little_that_is_noise(n: int) -> None:
         differences = np.where(rng.random(n) < 0.35, 0, rng.normal(0, 25, n))
         claims += paired_queries(differences, np.zeros(n)).direction() is not None
     assert claims <= 0.09 * DRAWS
+
+
+def test_a_single_query_has_no_interval_and_few_decide_nothing() -> None:
+    assert intervals_of_means({"ndcg": np.array([50.0])}) == {"ndcg": None}
+    one = paired_queries(np.array([50.0]), np.array([20.0]))
+    assert (one.difference, one.interval, one.p) == (30, None, None)
+    few, enough = (paired_queries(np.linspace(60, 70, n), np.full(n, 50.0)) for n in (19, 20))
+    assert (few.direction(), enough.direction()) == (None, "better")
+    assert verdict(few).endswith("over 19 queries: too few queries to tell, at least 20 are needed")

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from rich.console import Console
 from scipy import stats
 
 from opencse.environment import Environment
@@ -19,8 +17,8 @@ from opencse.runs.record import Outcome
 from opencse.statistics import holm, paired_seeds
 from opencse.studies.comparison import compare
 from opencse.studies.grid import find_baseline, parse_grid, variants
-from opencse.studies.record import RECORD, StudyRecord
-from opencse.studies.tables import Grid, columns, comparison_table, expected_table, headlines, markdown
+from opencse.studies.record import StudyRecord
+from opencse.studies.tables import columns, comparison_table, expected_table, headlines, markdown
 
 SCORES = {
     "simcse": {1: 60.0, 2: 61.0, 3: 59.5, 4: 60.5, 5: 60.2},
@@ -107,23 +105,6 @@ def test_every_recipe_stands_beside_its_start(records: list[StudyRecord]) -> Non
     assert [cells[5] for cells in headlines(other, "difference").rows[1:]] == ["-"] * 3
 
 
-@pytest.mark.slow
-def test_each_start_has_its_own_baseline() -> None:
-    runs = [
-        record(recipe, seed, {"sts.average": score + shift}, start)
-        for start, shift in (("a", 0.0), ("b", 20.0))
-        for recipe, scores in SCORES.items()
-        for seed, score in scores.items()
-    ]
-    found = compare(runs, "simcse")
-    assert len(found.rows) == 6
-    differences = {(r.start, r.recipe): r.against_baseline.difference for r in found.rows if r.against_baseline}
-    assert differences["a", "esimcse"] == pytest.approx(differences["b", "esimcse"])
-    assert all(
-        r.against_baseline.holm.comparisons == 4 for r in found.rows if r.against_baseline and r.against_baseline.holm
-    )
-
-
 def test_metric_and_baseline_are_checked(records: list[StudyRecord]) -> None:
     assert compare(records, "simcse", metric="transfer.average").metric == "transfer.average"
     with pytest.raises(UserError, match=r"not every run has the score 'sts.stsbb' .did you mean 'sts.stsb'"):
@@ -144,9 +125,7 @@ def test_over_pairs_agrees_with_the_pairs(records: list[StudyRecord]) -> None:
         found = {f"{task}.gold": values for task, values in gold.items()}
         return found | {f"{task}.cosine": v + noise * mixed.standard_normal(len(v)) for task, v in gold.items()}
 
-    seen: list[tuple[int, int]] = []
-    found = compare(records, "simcse", arrays=arrays, resamples=200, progress=lambda *at: seen.append(at))
-    assert seen == [(1, 2), (2, 2)]
+    found = compare(records, "simcse", arrays=arrays, resamples=200)
     base, better, same = found.rows
     assert not base.over_pairs
     assert set(better.over_pairs) == {1, 2, 3, 4, 5}
@@ -163,7 +142,6 @@ def test_over_pairs_agrees_with_the_pairs(records: list[StudyRecord]) -> None:
     assert "| a | esimcse | 5 | 0 | 0 |" in text
     assert "200 bootstrap samples" in text
     assert len(same.over_pairs) == 5
-    assert not compare(records, "simcse", arrays=arrays, resamples=0).rows[1].over_pairs
 
 
 def test_tables(records: list[StudyRecord]) -> None:
@@ -205,11 +183,8 @@ def test_starts_that_were_kept_are_counted_and_said() -> None:
     text = markdown(found, [start, *runs], "x")
     assert "| start kept in 2 of 2 | baseline |" in text
     assert "The start was kept in 4 of 4 runs. These scores say nothing about the recipes" in text
-    assert "start was kept in 4 of 4" in str(comparison_table(found).caption)
     last = [r.model_copy(update={"judged": "last"}) for r in [start, *runs]]
-    found = compare(last, "simcse")
-    assert [row.starts_kept for row in found.rows] == [0, 0], "the last encoder is none of them"
-    assert "Scored: the encoder of each run's last step." in markdown(found, last, "x")
+    assert [row.starts_kept for row in compare(last, "simcse").rows] == [0, 0], "the last encoder is none of them"
 
 
 def test_data_order_and_dropout_are_separated() -> None:
@@ -235,25 +210,6 @@ def test_data_order_and_dropout_are_separated() -> None:
     assert f"| {base.two_way.variance_of_data:.3f} | {base.two_way.variance_of_dropout:.3f} |" in text
 
 
-NAMES = ["retrieval.manuals.ndcg_at_10", "retrieval.questions.ndcg_at_10", "retrieval.average", "sts.average"]
-
-
-@pytest.mark.parametrize("width", [80, 200])
-def test_every_name_of_a_score_is_shown_whole(width: int) -> None:
-    head = ["start", "recipe", "seeds", *NAMES, "against the start", "difference"]
-    cells = ["simcse", "3", *["40.12 \u00b1 0.30"] * 4, "+0.5 \u00b1 0.1", "+0.20 (p = .03)"]
-    grid = Grid(head, [["mini", *cells], ["other", *cells]])
-    console = Console(width=width, force_terminal=False)
-    with console.capture() as capture:
-        console.print(grid.rich("scores"))
-    lines = capture.get().splitlines()
-    assert all(len(line) <= width for line in lines)
-    text = "\n".join(lines)
-    for name in NAMES:
-        assert f" {name} " in text
-    assert text.count(" 40.12 \u00b1 0.30 ") == 2 * len(NAMES)
-
-
 def test_values_are_split_outside_brackets_and_quotes() -> None:
     grid = parse_grid(["a.b=1, 2", 'c="x,y",z', "d={ kind = 'k', n = 1 },[1,[2,3]]"])
     assert grid == {"a.b": ["1", "2"], "c": ['"x,y"', "z"], "d": ["{ kind = 'k', n = 1 }", "[1,[2,3]]"]}
@@ -263,14 +219,8 @@ def test_values_are_split_outside_brackets_and_quotes() -> None:
     ("grid", "message"),
     [
         (["training.batch_size"], r"--grid training\.batch_size: key\.path=value,value is expected"),
-        (["training.batch_size=64,64"], "a value is there twice"),
         (["training.batch_siz=64,128"], r"--grid training\.batch_siz=64: .*did you mean '(training\.)?batch_size'"),
-        (
-            ["training.learning_rate=3e-5,0.00003"],
-            r"simcse \(learning_rate=3e-5\) and .* are the same; name each value",
-        ),
         (["training.seed=1,2"], "training.seed is set by the comparison; choose its seeds with --seeds"),
-        (["training.epochs=1,2"], "training.epochs is in --set and in --grid; leave it out of one"),
     ],
 )
 def test_mistakes_are_refused(grid: list[str], message: str) -> None:
@@ -312,24 +262,3 @@ def test_a_recipe_is_named_once_and_the_baseline_found() -> None:
     assert find_baseline("dcl-post", crossed) == "dcl-post (batch_size=64)"
     assert find_baseline("dcl-post (batch_size=128)", crossed) == "dcl-post (batch_size=128)"
     assert find_baseline("other", crossed) is None
-
-
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
-    record = StudyRecord(
-        recipe="simcse",
-        start="opencse-mini",
-        seed=1,
-        asked={},
-        judged="kept",
-        environment=Environment.here("cpu"),
-        judge_seconds=1.0,
-        results={"sts.average": 71.5},
-        data={},
-    )
-    assert StudyRecord.read(tmp_path) is None
-    record.write(tmp_path)
-    assert StudyRecord.read(tmp_path) == record
-    assert not record.keeps_start()
-    (tmp_path / RECORD).write_text("{}")
-    with pytest.raises(UserError, match=RECORD):
-        StudyRecord.read(tmp_path)

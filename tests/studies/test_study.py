@@ -27,14 +27,6 @@ def study(**changes: object) -> Study:
     return Study(**(given | changes))  # type: ignore[arg-type]
 
 
-def test_runs_go_seed_by_seed() -> None:
-    runs = list(study().runs())
-    assert len(runs) == 8
-    assert [run.seed for run in runs] == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert runs[1] == RunSpec("esimcse:reference", "models/a", 1)
-    assert len({study().folder(run) for run in runs}) == 8
-
-
 def test_folders_are_readable() -> None:
     assert study().folder(RunSpec("esimcse:reference", "models/a/", 7)) == Path("out/runs/a/esimcse_reference/7")
     assert study().folder(RunSpec("dir/my recipe.toml", "org/name", 7)) == Path("out/runs/name/my_recipe.toml/7")
@@ -93,15 +85,6 @@ def test_a_backbone_row() -> None:
     told = "\n".join(row.lines("stsb/dev.tsv", 0))
     assert "Gao" in told
     assert "differs    in nothing known" in told
-
-
-def test_departures_are_told() -> None:
-    told = "\n".join(paper_row("simcse:bert-base", "my/bert").lines("sample", 2))
-    assert "the start is my/bert, the paper's google-bert/bert-base-uncased" in told
-    assert "2 settings changed by --set" in told
-    assert "the built-in sample, not STS-B dev" in told
-    by_transfer = paper_row("simcse:bert-base").lines("transfer:data", 0)
-    assert "the transfer tasks, not STS-B dev" in "\n".join(by_transfer)
 
 
 def test_what_has_no_published_scores() -> None:
