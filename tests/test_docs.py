@@ -160,9 +160,9 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
             (folder / "sts-data" / task.key / f"{subset}.tsv").write_text("\n".join(lines) + "\n")
     (folder / "sts-data" / "stsb" / "dev.tsv").write_text("\n".join(graded[:20]) + "\n")
     write_collection(folder / "queries", dict(enumerate(sentences[:50])), {"q": sentences[0]}, [("q", 0, 1)])
-    lines = "".join(json.dumps({"text": sentence}) + "\n" for sentence in filter(None, sentences[:60]))
-    (folder / "corpus.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
-    (folder / "corpus.jsonl").write_text(lines)
+    rows_of_text = "".join(json.dumps({"text": sentence}) + "\n" for sentence in filter(None, sentences[:60]))
+    (folder / "corpus.jsonl.gz").write_bytes(gzip.compress(rows_of_text.encode()))
+    (folder / "corpus.jsonl").write_text(rows_of_text)
     (folder / "texts" / "a").mkdir(parents=True)
     (folder / "texts" / "a" / "one.txt.gz").write_bytes(gzip.compress("\n".join(sentences[:100]).encode()))
     for name in encoders:

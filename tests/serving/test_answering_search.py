@@ -59,14 +59,15 @@ async def test_hybrid_search(serve: Serve, offline: SentenceEncoder, index_folde
 
 
 async def test_wrong_searches_are_refused(serve: Serve) -> None:
-    wrong: list[dict[str, object]] = [
-        *({"k": k} for k in (0, 10**9, "3")),
-        *({"where": where} for where in ({"nope": 1}, {"half": {"~": 1}}, {"half": 10**30}, [])),
-        *({"query": query} for query in ([], [1], ["snow", " "], "")),
-        {"threshold": "high"},
-        {"model": "other"},
-        {"hybrid": 1},
-    ]
+    values: dict[str, list[object]] = {
+        "k": [0, 10**9, "3"],
+        "where": [{"nope": 1}, {"half": {"~": 1}}, {"half": 10**30}, []],
+        "query": [[], [1], ["snow", " "], ""],
+        "threshold": ["high"],
+        "model": ["other"],
+        "hybrid": [1],
+    }
+    wrong = [{name: value} for name, those in values.items() for value in those]
     async with to(serve()) as client:
         for one in wrong:
             answer = await client.post("/search", json={"query": "snow", **one})
