@@ -12,7 +12,6 @@ import pytest
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.backbone import load_backbone
 
 CODE = """
 from pathlib import Path
@@ -124,19 +123,6 @@ def test_what_is_not_the_folders_own_is_refused(copy: Path, changes: dict[str, A
     assert named in str(caught.value)
     assert str(copy / "config.json") in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_an_adapter_of_a_model_that_is_not_here_or_of_another_kind_is_refused(copy: Path) -> None:
-    pytest.importorskip("peft")
-    told = {"base_model_name_or_path": "someone/model", "target_modules": ["query"]}
-    (copy / "adapter_config.json").write_text(json.dumps(told | {"peft_type": "IA3"}))
-    with pytest.raises(UserError, match=r"adapter_config\.json: adapters of kind IA3 are not supported here"):
-        SentenceEncoder.load(copy)
-    (copy / "adapter_config.json").write_text(json.dumps(told | {"peft_type": "LORA"}))
-    with pytest.raises(UserError, match=r"someone/model: .* could be fetched from the Hub"):
-        SentenceEncoder.load(copy)
-    with pytest.raises(UserError, match=r"adapter_config\.json: adapters are not supported.*merge"):
-        load_backbone(copy)  # transformers itself would fetch that model
 
 
 def test_pickled_weights_run_nothing(copy: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from opencse.adapting.hybrid_curves import fit_index_to_queries, fit_to_queries, values_by_share
+from opencse.adapting.hybrid_curves import fit_index_to_queries, values_by_share
 from opencse.adapting.hybrid_fit import SHARES
 from opencse.adapting.user_queries import UserQueries
 from opencse.encoder.encoder import SentenceEncoder
@@ -59,19 +59,6 @@ def test_each_weight_scores_as_a_search_with_it(index: Index, mini: SentenceEnco
             for number, of_query in enumerate(hits)
         ]
         assert values[:, share].tolist() == pytest.approx(expected)
-
-
-def test_queries_of_people_fit_an_index_by_ids_as_their_folder_does(
-    index: Index, mini: SentenceEncoder, queries: UserQueries
-) -> None:
-    with index.snapshot() as snapshot:
-        by_index = fit_index_to_queries(snapshot, mini, queries)
-    by_folder = fit_to_queries(mini, queries)
-    assert by_folder is not None
-    assert by_index.by_share == pytest.approx(by_folder.by_share)
-    assert by_index.weight == by_folder.weight
-    assert by_index.weight.source == "40 queries of toy"
-    assert by_index.by_share.std() > 0
 
 
 def test_ids_of_other_texts_are_refused(index: Index, mini: SentenceEncoder, queries: UserQueries) -> None:

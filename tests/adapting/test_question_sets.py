@@ -5,11 +5,10 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pytest
 
 from opencse.adapting import question_sets as kinds
 from opencse.adapting.holdout import hold_out
-from opencse.adapting.question_sets import CANDIDATES, QUESTIONS, QuestionSet, shorten
+from opencse.adapting.question_sets import CANDIDATES, QuestionSet, shorten
 from opencse.text.readers import Texts
 
 
@@ -66,19 +65,6 @@ def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answe
         assert (not forms & candidates) if row in told else forms <= candidates
     many = kinds.pairs(texts, held, [words(draw, 9) for _ in range(3 * CANDIDATES)])
     assert len(many.candidates) == CANDIDATES
-
-
-@pytest.mark.slow
-def test_limits_and_order_are_the_same_whatever_the_order_of_the_text() -> None:
-    draw = random.Random(5)
-    rows: list[tuple[str, ...]] = [(words(draw, 9),) for _ in range(9_000)]
-    texts = Texts(rows, None, "loose")
-    shuffled = Texts(random.Random(6).sample(rows, len(rows)), None, "loose")
-    one, two = (kinds.overlapping_crops(t, hold_out(t, 0.2)) for t in (texts, shuffled))
-    assert len(one) == QUESTIONS
-    assert len(one.candidates) == CANDIDATES
-    assert one.queries == two.queries
-    assert set(one.candidates) == set(two.candidates)
 
 
 def test_what_holds_an_answer_or_is_part_of_one_is_no_candidate() -> None:

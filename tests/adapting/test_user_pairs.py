@@ -32,22 +32,6 @@ def some_pairs(count: int) -> list[tuple[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("count", [3, 100])
-def test_few_pairs_are_added_to_all_rows_of_the_text_and_its_questions_select(count: int) -> None:
-    documents, pairs = collection(800), some_pairs(count)
-    with_pairs, alone = material_of(documents, pairs=pairs), material_of(documents)
-    assert len(alone.rows) > 3_000
-    assert with_pairs.rows == alone.rows + pairs * TIMES
-    assert with_pairs.questions is not None
-    assert alone.questions is not None
-    assert with_pairs.questions.fingerprint() == alone.questions.fingerprint()
-    assert "pairs by shared words" in with_pairs.facts
-    assert f"and {count} given pairs, 30 times each (none is held out: a share of them makes " in with_pairs.facts
-    assert with_pairs.facts.endswith("and at least 30 are needed)")
-    unasked = material_of(documents, pairs=pairs, asks=False)
-    assert unasked.facts.endswith(f"and {count} given pairs, 30 times each"), "nothing would be held out anyway"
-
-
 @pytest.mark.parametrize("count", [300, 3_000])
 def test_many_pairs_are_added_too_and_both_kinds_of_questions_select(count: int) -> None:
     documents, pairs = collection(800), some_pairs(count)

@@ -119,11 +119,6 @@ def smaller_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "ELEMENTS", 30)
 
 
-def scaled(n: int, dimension: int, seed: int = 0) -> Doubles:
-    rng = np.random.default_rng(seed)
-    return np.asarray((rng.normal(size=(n, dimension)) * np.arange(1, dimension + 1) + 1) * rng.uniform(0.1, 9, (n, 1)))
-
-
 def singular_values(vectors: NDArray[np.floating]) -> Doubles:
     return moments(vectors).singular_values()
 
@@ -134,17 +129,6 @@ def variance_shares(vectors: NDArray[np.floating], first: tuple[int, ...]) -> di
 
 def units(vectors: Doubles) -> Doubles:
     return np.array([[x / math.sqrt(sum(y * y for y in row)) for x in row] for row in vectors.tolist()])
-
-
-@pytest.mark.parametrize(("n", "dimension"), [(40, 6), (4, 9)])
-def test_singular_values_are_those_of_the_unit_matrix(n: int, dimension: int) -> None:
-    vectors = scaled(n, dimension)
-    expected = np.linalg.svd(units(vectors), compute_uv=False)
-    found = singular_values(vectors)
-    assert found == pytest.approx(expected, rel=1e-7)
-    assert found.shape == (min(n, dimension),)
-    assert (found**2).sum() == pytest.approx(n), "the trace of W W^T"
-    assert found[0] ** 2 == pytest.approx(np.linalg.eigvalsh(units(vectors) @ units(vectors).T)[-1])
 
 
 def test_effective_rank_is_the_exponential_of_the_entropy() -> None:

@@ -29,16 +29,6 @@ def test_examples_and_language_steer_it() -> None:
     assert "Write in German." in QuestionPrompt(language="German").of(PASSAGE)
 
 
-def test_of_many_examples_each_passage_has_eight_always_the_same() -> None:
-    examples = [f"query number {n}" for n in range(40)]
-    prompt = QuestionPrompt(examples=examples)
-    texts = [SourcePassage(0, "a", 1, "", f"A text about {n}.") for n in range(30)]
-    shown = [frozenset(one for one in examples if f"  {one}\n" in prompt.of(text)) for text in texts]
-    assert {len(one) for one in shown} == {8}
-    assert len(set(shown)) > 10
-    assert prompt.of(texts[3]) == QuestionPrompt(examples=examples).of(texts[3])
-
-
 @pytest.mark.parametrize(
     ("template", "message"),
     [

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ import torch
 from helpers import Run
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
-from opencse.bulk import folders as bulk
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
@@ -221,18 +219,6 @@ def test_the_command(opencse: Run, source: Source, out: Path, tiny_folder: Path,
     assert [row["text"] for row in rows] == LINES
     assert np.allclose([row["vector"] for row in rows], encoder.encode(LINES)[:, :4], atol=1e-6)
     assert opencse(*asked, "--out", out.with_suffix(".txt"))[0] == 2
-
-
-def test_where_processes_run(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
-    monkeypatch.setattr(os, "sysconf", lambda name: 2**34 if name == "SC_PHYS_PAGES" else 1)  # 16 GiB
-    assert bulk._on_cpu(encoder) == 7  # of a bit over 1 GiB, in half of it
-    assert bulk._devices(encoder, None, 8, 2) == ["cpu"] * 2
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    on_gpu: Any = SimpleNamespace(device_kind="cuda")
-    assert bulk._devices(on_gpu, None, None, 100) == ["cuda:0", "cuda:1", "cuda:2"]
-    assert bulk._devices(on_gpu, "cuda", 4, 100) == ["cuda:0", "cuda:1", "cuda:2", "cuda:0"]
-    assert bulk._devices(on_gpu, "cuda:1", None, 100) == ["cuda:1"]
 
 
 def test_vectors_have_the_prompt_and_the_form(encoder: SentenceEncoder) -> None:

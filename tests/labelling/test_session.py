@@ -105,26 +105,6 @@ def test_deleted_and_changed_texts(tmp_path: Path, water: Index) -> None:
         assert not query.finished
 
 
-def test_an_index_that_was_built_again_with_other_numbers(
-    tmp_path: Path, encoder: SentenceEncoder, water: Index
-) -> None:
-    texts = [f"Water number {i} is cold." for i in range(12)]
-    Index.build(tmp_path / "numbered", texts, encoder).close()
-    with Index.open(tmp_path / "numbered", encoder=encoder) as index, session_in(tmp_path, index) as session:
-        session.add("water number 3")
-        session.open_query(1)
-        session.mark(1, "3", 2)
-        session.mark(1, "5", 1)
-    texts = ["New.", *reversed(texts)]
-    texts.remove("Water number 5 is cold.")
-    Index.build(tmp_path / "numbered", texts, encoder, overwrite=True).close()
-    with Index.open(tmp_path / "numbered", encoder=encoder) as index, session_in(tmp_path, index) as session:
-        assert judged(task_in(tmp_path)) == {"water number 3": {"Water number 3 is cold.": 2}}
-        _, shown = session.open_query(1)
-        assert [text.text for text in shown if text.level == 2] == ["Water number 3 is cold."]
-        assert len({text.id for text in shown}) == len(shown)
-
-
 def test_a_text_that_was_shown_is_marked_also_where_another_one_has_its_number_by_now(
     tmp_path: Path, encoder: SentenceEncoder
 ) -> None:

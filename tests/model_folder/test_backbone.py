@@ -12,7 +12,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.backbone import dropout_rates, load_backbone, position_limit
+from opencse.model_folder.backbone import dropout_rates, position_limit
 from opencse.modules.pooling import Pooling
 from opencse.text import sample
 
@@ -169,32 +169,3 @@ def test_vectors_are_the_mean_of_the_hidden_states_of_a_layer(architecture: str,
         assert np.abs(rows[0] - rows[1]).max() > 1e-3
         assert np.abs(encoder.encode(TEXTS) - np.stack(rows)).max() < 1e-6
     assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), encoder.encode(TEXTS))
-
-
-@pytest.mark.parametrize(
-    ("kind", "sizes", "message"),
-    [
-        ("ConvBert", {"embedding_size": 32}, "in this convbert model padding changes the vector of a text"),
-        ("FNet", {}, "in this fnet model padding changes the vector of a text"),
-        ("Canine", {}, "a canine model has no table of token embeddings"),
-        ("Llama", {"num_key_value_heads": 2, "pad_token_id": 39}, None),
-    ],
-)
-def test_a_backbone_that_reads_padding_is_refused(
-    kind: str, sizes: dict[str, int], message: str | None, tmp_path: Path
-) -> None:
-    import transformers
-
-    common = {"num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 32}
-    sizes = {"vocab_size": 40, "hidden_size": 32, "num_hidden_layers": 2, **common, **sizes}
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{kind}Model")(getattr(transformers, f"{kind}Config")(**sizes))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.add_(torch.randn_like(weight) * 0.2)
-    model.save_pretrained(tmp_path)
-    if message is None:
-        assert load_backbone(tmp_path, layers=0).config.num_hidden_layers == 0
-    else:
-        with pytest.raises(UserError, match=message):
-            load_backbone(tmp_path)

@@ -155,19 +155,6 @@ def test_where_the_start_is_kept_it_has_the_dimension_asked_for(
     assert dense_of(result.folder) == dense_of(result.folder / "last")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("head", ['{ kind = "mlp", keep = true }', '{ kind = "linear", size = 6 }'])
-def test_otherwise_the_start_is_the_model_as_it_was_given(
-    head: str, tiny_folder: Path, tmp_path: Path, falling: list[NDArray[np.float32]]
-) -> None:
-    result = job(tiny_folder, f"encoder.head={head}", "encoder.pooling=mean", dev="sample").run(tmp_path / "run")
-    assert result.kept == "start"
-    assert dense_of(result.folder) == []
-    plain = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
-    assert np.array_equal(falling[0], plain.encode("A dog runs."))
-    assert len(dense_of(result.folder / "last")) == ("keep" in head)
-
-
 def test_it_is_the_layers_of_torch_in_their_order() -> None:
     head = Projection(6, seeded())
     theirs = nn.Sequential(

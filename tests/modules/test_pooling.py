@@ -245,23 +245,3 @@ def test_vectors_are_less_those_of_their_templates(
         vectors = templated(templated.tokenizer.pad(rows)).vectors
         templated.computation, templated.alone = "transformers", None
     torch.testing.assert_close(vectors, torch.stack(expected), atol=1e-5, rtol=0)
-
-
-def test_the_two_slots_differ_and_gradients_reach_the_templates(templated: SentenceEncoder) -> None:
-    own = templated.tokenizer.frame
-    assert own is not None
-    tokens = templated.tokenizer.pad(templated.tokenize(["a dog runs here", "a dog"]))
-    gradients, vectors = [], []
-    with templated.without_dropout():
-        for alone in (None, TemplatesAlone("skipped", [own]), TemplatesAlone("padding", [own])):
-            templated.alone = alone
-            templated.zero_grad()
-            vectors.append(templated(tokens).vectors)
-            vectors[-1].square().sum().backward()
-            words = next(templated.backbone.parameters())  # the token embeddings
-            assert words.grad is not None
-            gradients.append(words.grad.clone())
-    templated.alone = None
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        assert not torch.allclose(vectors[a], vectors[b], atol=1e-4)
-        assert not torch.allclose(gradients[a], gradients[b], atol=1e-4)

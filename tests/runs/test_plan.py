@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.progress import Silent
@@ -19,7 +17,6 @@ from opencse.runs.bounds import Sizes, bounded_settings
 from opencse.runs.job import TrainJob
 from opencse.runs.opened import longest_text
 from opencse.runs.plan import Plan
-from opencse.text import sample
 from opencse.text.given import GivenTexts
 from opencse.training.settings import TrainingSettings
 
@@ -45,18 +42,6 @@ def test_each_decision_has_its_line(plan: Plan) -> None:
     assert "3 per anchor" in line(plan, "negatives")
     assert "none: the last encoder is kept" in line(plan, "selection")
     assert not [one for one in plan.lines() if one.startswith(("near", "weights", "adapters", "processes"))]
-
-
-@pytest.mark.parametrize(("recipe", "doubted"), [("next-sentence", True), ("simcse", False)])
-def test_shuffled_lines_are_a_doubt_where_their_order_is_read(recipe: str, doubted: bool, tiny_folder: Path) -> None:
-    lines = filled(sample.TRAIN)
-    random.Random(0).shuffle(lines)
-    texts = GivenTexts(tuple((line,) for line in lines), "lines")
-    job = TrainJob(text=texts, recipe=recipe, model=str(tiny_folder), settings=SETTINGS, dev=None)
-    plan = job.prepare(Silent()).plan
-    shown = [one for one in plan.lines() if one.startswith("doubt ")]
-    assert len(shown) == doubted
-    assert all("lines: the lines seem to be shuffled" in one for one in shown)
 
 
 PREPARED = ("training.batch_size=4", "training.precision=float32")

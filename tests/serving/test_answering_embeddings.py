@@ -110,24 +110,6 @@ async def test_other_inputs_are_refused(client: httpx.AsyncClient) -> None:
         assert error_of(answer)["type"] == "invalid_request_error"
 
 
-async def test_other_bodies_are_refused(client: httpx.AsyncClient) -> None:
-    for body, kind, status in (
-        (b"{", "application/json", 400),
-        (b"\xff\xfe", "application/json", 400),
-        (b"[" * 100_000, "application/json", 400),
-        (b'{"input": "a", "inptu": 1}', "application/json", 400),
-        (b'{"input": "a", "encoding_format": "float16"}', "application/json", 400),
-        (b'{"input": "a", "model": "gpt"}', "application/json", 404),
-        (b'{"input": "a"}', "text/plain", 415),
-    ):
-        answer = await client.post("/v1/embeddings", content=body, headers={"Content-Type": kind})
-        assert answer.status_code == status
-        error_of(answer)
-    assert (await client.get("/nothing")).status_code == 404
-    assert error_of(refused := await client.get("/v1/embeddings"))
-    assert refused.status_code == 405
-
-
 async def test_what_is_too_much_is_refused(serve: Serve) -> None:
     async with to(serve(limits=Limits(body_bytes=1_000, texts=3))) as client:
         assert (await ask(client, ["a"] * 3)).status_code == 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
@@ -70,23 +69,6 @@ def test_a_short_request_does_not_wait_for_a_long_one(model: SentenceEncoder, mo
         slow.leave.release()
     assert np.isfinite(long.result(20)).all()
     batcher.close()
-
-
-def test_cancelled_requests_are_not_encoded(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Slow(model, monkeypatch)
-    batcher = Batcher(model, Seen(), token_budget=64)
-    first = batcher.submit(model.tokenize(["one"]))
-    given_up = batcher.submit(model.tokenize(["given up"] * 300))
-    last = batcher.submit(model.tokenize(["two"]))
-    assert given_up.cancel()
-    for _ in range(10):
-        slow.leave.release()
-    first.result(20)
-    last.result(20)
-    batcher.close()
-    assert sum(map(len, slow.lengths)) < 100
-    with pytest.raises(CancelledError):
-        given_up.result(1)
 
 
 def test_a_failure_is_reported_and_the_thread_continues(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,30 +144,3 @@ def test_texts_stay_texts_and_nothing_comes_from_elsewhere(browser: Browser, app
         browser.until("document.querySelector('.text.all')?.textContent.length > 5000")
         assert browser.requests
         assert all(request.startswith(address) for request in browser.requests)
-
-
-def test_a_blank_query_is_none_and_a_reload_continues_where_the_marks_are(
-    browser: Browser, app: FastAPI, tmp_path: Path
-) -> None:
-    with live(app) as address:
-        browser.open(f"{address}/?token={app.state.token}")
-        browser.until("document.activeElement.id === 'query'")
-        for blank in ("", "   "):
-            browser.type(blank)
-            browser.press("Enter")
-        assert browser.value("document.querySelectorAll('#queries button').length") == 0
-        browser.value("document.querySelector('#query').value = ''")
-        ask(browser, """it's "cold" & <i>water</i> \\ `x`""")
-        browser.press("1")
-        browser.until("document.querySelector('#status').textContent === 'Saved.'")
-        browser.call("Page.reload")
-        browser.until("document.querySelector('#texts .mark-right')?.getAttribute('aria-pressed') === 'true'")
-        assert "<i>water</i>" in browser.value("document.querySelector('#query-title').textContent")
-        quoted = browser.value("""import('/page/dom.js').then((dom) => ["a/b.c", "a b", "it's"].map(dom.quoted))""")
-        assert [shlex.split(word) for word in quoted] == [["a/b.c"], ["a b"], ["it's"]]
-        browser.click("#edit")
-        browser.value("document.querySelector('#edit-text').value = '  '")
-        browser.click("#edit-form button[type=submit]")
-        browser.until("!document.querySelector('#edit-dialog').open")
-        assert browser.value("document.querySelectorAll('#queries button').length") == 1
-        assert levels(tmp_path) == ["2"]

@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 
 from opencse.serving.errors import ApiError
 from opencse.serving.limits import Limits
-from opencse.serving.request_body import read_body, while_connected
+from opencse.serving.request_body import read_body
 from serving.harness import require_parameters_refused, to
 
 pytestmark = pytest.mark.anyio
@@ -49,28 +49,6 @@ async def test_a_body_that_is_too_long_or_too_slow_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         await read_body(slow, Limits(read_seconds=0.05), lambda _: None)
     assert caught.value.status == 408
-
-
-async def test_work_is_cancelled_when_the_client_disconnects() -> None:
-    cancelled = asyncio.Event()
-
-    async def work() -> str:
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.set()
-            raise
-        return "done"
-
-    with pytest.raises(ApiError) as caught:
-        await while_connected(request(), work())
-    assert caught.value.status == 499
-    await asyncio.wait_for(cancelled.wait(), 5)
-
-    async def quick() -> str:
-        return "done"
-
-    assert await while_connected(request(then="nothing"), quick()) == "done"
 
 
 async def test_unknown_parameters_are_refused_by_every_route(serve: Callable[..., FastAPI]) -> None:

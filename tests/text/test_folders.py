@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-import opencse
 from helpers import Heard
 from opencse.errors import UserError
 from opencse.text.documents import Collection
@@ -80,28 +77,6 @@ def test_lines_of_most_pages_are_left_out_and_counted(tmp_path: Path) -> None:
             ]
         kept = Collection(str(folder), keep_repeated=True)
         assert sum(FEEDBACK in one.text for one in kept.titled_texts()) == 4
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no pipes in folders")
-@pytest.mark.slow
-def test_each_command_names_the_links_that_it_leaves_out(
-    with_links: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    text = "".join(f"The kettle {n} boils.\n" for n in range(300))
-    (with_links / "many.txt").write_text(text, encoding="utf-8")
-    works: list[Callable[..., object]] = [
-        partial(opencse.encode, "opencse-mini", with_links, "v.npy"),
-        partial(opencse.build_index, "ix", "opencse-mini", with_links),
-        partial(opencse.adapt, with_links, out="run", dry_run=True),
-        partial(opencse.train, with_links, out="run", recipe="simcse", dry_run=True, dev="none"),
-    ]
-    said = "\n".join(opencse.check(with_links).read_as)
-    assert all(line in said for line in LEFT_OUT)
-    for work in works:
-        heard = Heard()
-        work(device="cpu", progress=heard)
-        assert all(line in "\n".join(heard.said) for line in LEFT_OUT)
 
 
 FILES = {

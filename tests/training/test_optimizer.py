@@ -131,19 +131,3 @@ def test_a_step_moves_the_weights_by_the_clipped_gradient(
     update.clear()
     assert all(p.grad is None for p in made.encoder.parameters())
     assert "dcl_rank" not in update(inputs).losses.report
-
-
-def test_the_smallest_budget_counts() -> None:
-    budgets: tuple[tuple[dict[str, Any], int], ...] = (
-        ({"epochs": 0.25}, 25),
-        ({"epochs": 2, "accumulate": 4}, 50),
-        ({"max_steps": 120}, 100),  # a cap on the epochs, no budget of its own
-        ({"epochs": 3, "max_steps": 120}, 120),
-        ({"tokens": 25_000, "epochs": 0.1}, 250),  # more than an epoch, whatever the epochs say
-        ({"minutes": 2, "epochs": 0.1}, 240),
-        ({"minutes": 2, "tokens": 5_000, "max_steps": 30}, 30),
-        ({"epochs": 0.001}, 1),
-    )
-    for settings, steps in budgets:
-        table = TrainingSettings.model_validate(settings)
-        assert table.steps(batches_per_epoch=100, tokens_per_epoch=10_000, seconds_per_step=0.5) == steps, settings

@@ -16,9 +16,7 @@ from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from helpers import Stopped
 from opencse import SentenceEncoder, UserError, pretrain
-from opencse.errors import InterruptedRunError
 from opencse.kernels.outputs import MaskedTokens
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
@@ -168,20 +166,6 @@ def test_it_continues_where_it_ended(run: Run, tmp_path: Path) -> None:
     assert course[0] == pytest.approx(sum(losses(run.folder)[-10:]) / 10, abs=0.6)
     assert course[0] < losses(run.folder)[0] - 0.5
     reference(tmp_path / "on")
-
-
-def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path) -> None:
-    shape = SHAPE.model_copy(update={"dropout": 0.1})
-    how: dict[str, Any] = HOW | {"shape": shape, "settings": [*SETTINGS, "training.max_steps=14"]}
-    pretrain(text, tmp_path / "whole", **how)
-    with pytest.raises(InterruptedRunError, match="step 9 of 14"):
-        pretrain(text, tmp_path / "stopped", **how, progress=Stopped(9))
-    start = tmp_path / "stopped" / "start" / "model.safetensors"
-    written = start.stat().st_mtime_ns
-    pretrain(text, tmp_path / "stopped", **how, resume=True)
-    assert start.stat().st_mtime_ns == written, "the start is not made again"
-    for name in ("start/model.safetensors", "model.safetensors", "last/model.safetensors", "metrics.jsonl"):
-        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
 
 
 def test_a_start_left_by_a_kill_is_made_again_and_any_other_is_unchanged(text: Path, tmp_path: Path) -> None:
