@@ -1,8 +1,8 @@
 """Lets the reference show docstrings in full: an extension of griffe, which mkdocs.yml names.
 
 Griffe reads the source. It recognises examples under the heading "Examples:", where the docstrings have "Example:"; and
-it does not see the options that a function unpacks from typed dictionaries, whose names and meanings the decorator
-`opencse.api.declaring.public` puts into signature and docstring when the module is imported.
+it does not see what parameters that several commands have mean, which the decorator `opencse.commands.declared.command`
+puts into signature and docstring when the module is imported.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import griffe
 
 
 class Docstrings(griffe.Extension):
-    """Writes the heading that griffe recognises, and fills in unpacked options."""
+    """Writes the heading that griffe recognises, and fills in the parameters of commands."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:  # noqa: ANN401 - griffe's further arguments
         """Called for every object that was loaded."""
-        if isinstance(obj, griffe.Function) and "Unpack" in str(getattr(_last(obj.parameters), "annotation", "")):
+        if isinstance(obj, griffe.Function) and "command" in [str(one.value) for one in obj.decorators]:
             fill_in(obj)
         if obj.docstring is not None:
             obj.docstring.value = re.sub(r"(?m)^Example:$", "Examples:", obj.docstring.value)
 
 
 def fill_in(function: griffe.Function) -> None:
-    """Replaces ``**options`` by the options, as `inspect.signature` and ``help`` show them."""
+    """Shows the parameters of a command as `inspect.signature` and ``help`` do."""
     imported = getattr(importlib.import_module(function.module.path), function.name, None)
     if imported is None or function.docstring is None:
         return
@@ -43,8 +43,3 @@ def fill_in(function: griffe.Function) -> None:
             for parameter in inspect.signature(imported).parameters.values()
         )
     )
-
-
-def _last(parameters: griffe.Parameters) -> griffe.Parameter | None:
-    every = list(parameters)
-    return every[-1] if every else None

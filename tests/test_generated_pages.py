@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 import helpers
-from opencse.api.study_file import study_of
+from opencse.cli.study_file import study_of
 from opencse.recipes.recipe import load_recipe
 from opencse.recipes.recipe_files import recipe_names, recipe_text
 

@@ -61,15 +61,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from opencse.api.asking import questions
-    from opencse.api.checking import check
-    from opencse.api.demo import demo
-    from opencse.api.diagnosis import doctor
-    from opencse.api.encoding import encode
-    from opencse.api.evaluation import evaluate, evaluate_all
-    from opencse.api.exporting import export_onnx, export_static
-    from opencse.api.finishing import finish
-    from opencse.api.index import (
+    from opencse.commands.analysis import analyze
+    from opencse.commands.asking import questions
+    from opencse.commands.checking import check
+    from opencse.commands.demo import demo
+    from opencse.commands.doctor import doctor
+    from opencse.commands.encoding import encode
+    from opencse.commands.evaluation import evaluate, evaluate_all
+    from opencse.commands.exporting import export_onnx, export_static, merge, push
+    from opencse.commands.finishing import finish
+    from opencse.commands.index import (
         add_to_index,
         build_index,
         check_index,
@@ -80,32 +81,30 @@ if TYPE_CHECKING:
         index_negatives,
         index_pairs,
         query_index,
+        tune_index,
     )
-    from opencse.api.labelling import label, label_scores
-    from opencse.api.looking import analyze
-    from opencse.api.making import static, whiten
-    from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
-    from opencse.api.serving import serve
-    from opencse.api.sharing import merge, push
-    from opencse.api.studies import compare, reproduce
-    from opencse.api.training import adapt, pretrain, train
-    from opencse.api.tuning import tune_index
-    from opencse.api.vectors import calibrate, nearest, similarity
+    from opencse.commands.labelling import label, label_scores
+    from opencse.commands.making import static, whiten
+    from opencse.commands.recipes import diff_recipes, list_presets, list_recipes, show_recipe
+    from opencse.commands.serving import serve
+    from opencse.commands.studies import compare, reproduce
+    from opencse.commands.training import adapt, pretrain, train
+    from opencse.commands.vectors import calibrate, nearest, similarity
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.encoder.opening import load
     from opencse.errors import InterruptedRunError, UserError
     from opencse.search.index import Index
 
 _HOMES = {
-    "opencse.api.asking": ("questions",),
-    "opencse.api.checking": ("check",),
-    "opencse.api.demo": ("demo",),
-    "opencse.api.diagnosis": ("doctor",),
-    "opencse.api.encoding": ("encode",),
-    "opencse.api.evaluation": ("evaluate", "evaluate_all"),
-    "opencse.api.exporting": ("export_onnx", "export_static"),
-    "opencse.api.finishing": ("finish",),
-    "opencse.api.index": (
+    "opencse.commands.asking": ("questions",),
+    "opencse.commands.checking": ("check",),
+    "opencse.commands.demo": ("demo",),
+    "opencse.commands.doctor": ("doctor",),
+    "opencse.commands.encoding": ("encode",),
+    "opencse.commands.evaluation": ("evaluate", "evaluate_all"),
+    "opencse.commands.exporting": ("export_onnx", "export_static", "merge", "push"),
+    "opencse.commands.finishing": ("finish",),
+    "opencse.commands.index": (
         "add_to_index",
         "build_index",
         "check_index",
@@ -116,17 +115,16 @@ _HOMES = {
         "index_negatives",
         "index_pairs",
         "query_index",
+        "tune_index",
     ),
-    "opencse.api.labelling": ("label", "label_scores"),
-    "opencse.api.looking": ("analyze",),
-    "opencse.api.making": ("static", "whiten"),
-    "opencse.api.recipes": ("diff_recipes", "list_presets", "list_recipes", "show_recipe"),
-    "opencse.api.serving": ("serve",),
-    "opencse.api.sharing": ("merge", "push"),
-    "opencse.api.studies": ("compare", "reproduce"),
-    "opencse.api.training": ("adapt", "pretrain", "train"),
-    "opencse.api.tuning": ("tune_index",),
-    "opencse.api.vectors": ("calibrate", "nearest", "similarity"),
+    "opencse.commands.labelling": ("label", "label_scores"),
+    "opencse.commands.analysis": ("analyze",),
+    "opencse.commands.making": ("static", "whiten"),
+    "opencse.commands.recipes": ("diff_recipes", "list_presets", "list_recipes", "show_recipe"),
+    "opencse.commands.serving": ("serve",),
+    "opencse.commands.studies": ("compare", "reproduce"),
+    "opencse.commands.training": ("adapt", "pretrain", "train"),
+    "opencse.commands.vectors": ("calibrate", "nearest", "similarity"),
     "opencse.encoder.encoder": ("SentenceEncoder",),
     "opencse.encoder.opening": ("load",),
     "opencse.errors": ("InterruptedRunError", "UserError"),

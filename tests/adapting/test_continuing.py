@@ -141,7 +141,7 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest
         raise InterruptedRunError("stopped before training began")
 
     with monkeypatch.context() as patch:
-        patch.setattr("opencse.api.training._run_or_plan", pressed)
+        patch.setattr("opencse.commands.training._run_or_plan", pressed)
         with pytest.raises(InterruptedRunError):
             opencse.adapt(first, tmp_path / "b", settings=settings, dev=None, report=False, overwrite=True)
     unchanged = KnownDocuments.of([*OLD, *NEW], with_questions=False)

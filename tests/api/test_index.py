@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -14,14 +13,12 @@ import opencse
 import opencse as opencse_package
 from cross_encoders import write_cross_encoder
 from helpers import Heard, Run, refused
-from opencse.api.declaring import defaults_of
-from opencse.api.options.index import NegativeOptions
-from opencse.api.options.shared import RerankOptions
-from opencse.api.reranking import margin_teacher, second_stage
+from opencse.commands.opening import second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.hybrid_weight import write_hybrid_weight
 from opencse.modules.hybrid_weight import HybridWeight
+from opencse.progress import Silent
 from opencse.search.index import Index
 from search_texts import DOCUMENTS
 
@@ -158,18 +155,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_second_stage_is_opened_as_the_options_say(folder: Path) -> None:
-    defaults = cast(RerankOptions, defaults_of(RerankOptions))
-    assert second_stage(defaults) is None
-    stage = second_stage({**defaults, "rerank": folder, "rerank_depth": 7, "device": "cpu"})
+    assert second_stage(None, 50, "float32", Silent(), None, False) is None
+    stage = second_stage(folder, 7, "float32", Silent(), "cpu", False)
     assert stage is not None
     assert (stage.depth, stage.model.name) == (7, str(folder))
 
 
-def test_a_teacher_is_opened_with_its_least_margin(folder: Path) -> None:
-    defaults = cast(NegativeOptions, defaults_of(NegativeOptions))
-    assert margin_teacher(defaults) is None
-    teacher = margin_teacher({**defaults, "teacher": folder, "least_margin": 0.5, "device": "cpu"})
-    assert teacher is not None
-    assert (teacher.least, teacher.model.name) == (0.5, str(folder))
+def test_a_least_margin_needs_a_teacher(tmp_path: Path) -> None:
+    Index.build(tmp_path / "i", ["Rain falls."], opencse_package.load("opencse-mini"), model="opencse-mini").close()
     with pytest.raises(UserError, match="--least-margin needs --teacher"):
-        margin_teacher({**defaults, "least_margin": 0.5})
+        opencse_package.index_negatives(tmp_path / "i", [("Rain?", "Rain.")], tmp_path / "o.jsonl", least_margin=0.5)

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import opencse
-from opencse.api import diagnosis
-from opencse.api.demo import EXAMPLES, split_sample
-from opencse.api.diagnosis import lacking
-from opencse.api.models import open_encoder
+from opencse.commands import doctor as diagnosis
+from opencse.commands.demo import EXAMPLES, split_sample
+from opencse.commands.doctor import lacking
+from opencse.commands.opening import open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import read_scored_pairs

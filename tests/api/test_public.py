@@ -2,61 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import pytest
-import typer
 
 import opencse
-from opencse.api.declaring import Option, defaults_of, public
-from opencse.api.options.shared import DeviceOptions
 from opencse.cli.app import COMMANDS
+from opencse.commands.declared import Typed, command
+from opencse.commands.shared import Device, Reporter, Settings, TrustRemoteCode
 from opencse.errors import UserError
 from opencse.progress import Terminal
 
-GROUPS = {"recipes", "export", "index"}  # commands of commands
-
-
-FUNCTIONS = [name for name in COMMANDS if name not in GROUPS]
-
-
-ELSEWHERE = {  # an option of a command -> the argument that it becomes
-    "set_": "settings",
-    "query": "queries",
-    "seed": "settings",
-    "minutes": "settings",
-    "tokens": "settings",
-    "suite": "suite",
-    "texts": "others",
-    **dict.fromkeys(("layers", "hidden", "heads", "inner", "positions", "dropout"), "shape"),
-}
-
-
-PRINTED = {"json_file", "show", "score", "aggregation", "correlation", "subsets", "lengths", "study", "ctx"}
-
-
-"""What says how results are shown or kept, and where other options are read from: a caller does that himself."""
-
-
-OWN = {  # where a name above stands for something else
-    "demo": {"seed": "seed"},
-    "questions": {"seed": "seed"},
-    "static": dict.fromkeys(("dimension", "layers", "window"), "settings"),
-    "evaluate": {"models": "model", "layers": "layer"},
-}
-
-
-SEVERAL = {"evaluate": "evaluate_all"}
-
-
-"""A command that takes several of what its function takes one of calls the function for several; options that add rows
-to a table are only there."""
+FUNCTIONS = [name for name in COMMANDS if name not in {"recipes", "export", "index"}]  # commands of commands
 
 
 def test_everything_is_shown_and_there() -> None:
@@ -71,7 +33,7 @@ def test_everything_is_shown_and_there() -> None:
 def test_showing_loads_nothing() -> None:
     code = (
         "import sys, opencse; assert 'train' in dir(opencse); "
-        "sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pydantic', 'opencse.api')))"
+        "sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pydantic', 'opencse.commands')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
@@ -88,17 +50,6 @@ def test_help_loads_no_command() -> None:
     assert all(f"  {name} " in done.stdout for name in COMMANDS)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_function_has_what_its_command_has(name: str) -> None:
-    function = inspect.signature(getattr(opencse, name)).parameters
-    several = inspect.signature(getattr(opencse, SEVERAL.get(name, name))).parameters
-    command = inspect.signature(getattr(importlib.import_module(f"opencse.cli.{name}"), name)).parameters
-    for option in command.keys() - PRINTED:
-        assert (ELSEWHERE | OWN.get(name, {})).get(option, option) in {*function, *several}, option
-    for parameter in function.values():
-        assert parameter.annotation is not inspect.Parameter.empty
-
-
 @pytest.mark.parametrize("name", [name for name in opencse.__all__ if name.islower() and name != "__version__"])
 def test_every_argument_is_explained(name: str) -> None:
     function = getattr(opencse, name)
@@ -109,12 +60,6 @@ def test_every_argument_is_explained(name: str) -> None:
 
 
 def test_recipes_have_a_function_each() -> None:
-    from opencse.cli.recipes import recipes
-
-    assert isinstance(recipes, typer.Typer)
-    assert [command.callback.__name__ for command in recipes.registered_commands if command.callback] == [
-        "presets", "show", "diff",
-    ]  # fmt: skip
     assert {"list_recipes", "list_presets", "show_recipe", "diff_recipes"} < set(opencse.__all__)
     assert opencse.list_recipes().keys() > {"simcse", "adapt"}
     assert opencse.list_presets("simcse").keys() == opencse.show_recipe("simcse").recipe.presets.keys()
@@ -128,54 +73,43 @@ if TYPE_CHECKING:
     from opencse.text.given import Text
 
 
-class BoilOptions(DeviceOptions, total=False):
-    """Options with numbers."""
-
-    cups: Annotated[int, Option(1, "Cups.", least=1, most=9)]
-    heat: Annotated[float | None, Option(None, "Degrees.")]
-
-
-class Kettle(DeviceOptions, total=False):
-    """Options of the function below."""
-
-    litres: Annotated[float, Option(1.5, "How much water.", rank=-1)]
-
-
-@public
-def boil(what: str, **options: Unpack[Kettle]) -> tuple[str, dict[str, Any]]:
+@command
+def boil(
+    what: str,
+    *,
+    litres: float = 1.5,
+    seed: int = 0,
+    cups: Annotated[int, Typed(least=1, most=9)] = 1,
+    heat: float | None = None,
+    device: Device = None,
+    trust_remote_code: TrustRemoteCode = False,
+    progress: Reporter = None,
+) -> tuple[object, ...]:
     """Boils something.
 
     Args:
         what: is boiled.
-        **options: see `Kettle`.
+        litres: How much
+            water.
 
     Returns:
         What was asked for.
     """
-    return what, dict(options)
+    return what, litres, seed, cups, heat, device, trust_remote_code, progress
 
 
-def test_options_that_are_not_passed_have_their_default() -> None:
-    expected = {"litres": 1.5, "device": None, "trust_remote_code": False, "progress": None}
-    assert boil("water") == ("water", expected)
-    assert boil("tea", litres=2.0, device="cpu") == ("tea", expected | {"litres": 2.0, "device": "cpu"})
-    assert defaults_of(Kettle) == expected
-
-
-class Places(TypedDict, total=False):
-    """Options of the function below."""
-
-    dev: Annotated[str | Path | None, Option(None, "A path.")]
-    starts: Annotated[Sequence[str | Path], Option((), "Paths.")]
-    name: Annotated[str, Option("", "A name.")]
-    text: Annotated[Text | None, Option(None, "A text.")]
-
-
-@public
+@command
 def packed(
-    out: str | Path, texts: Sequence[str], models: str | Sequence[str | Path], **options: Unpack[Places]
+    out: str | Path,
+    texts: Sequence[str],
+    models: str | Sequence[str | Path],
+    *,
+    dev: str | Path | None = None,
+    starts: Sequence[str | Path] = (),
+    name: str = "",
+    text: Text | None = None,
 ) -> tuple[object, ...]:
-    return out, texts, models, *options.values()
+    return out, texts, models, dev, starts, name, text
 
 
 def test_paths_begin_with_the_home_folder_and_other_values_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,24 +121,13 @@ def test_paths_begin_with_the_home_folder_and_other_values_do_not(monkeypatch: p
     assert packed(Path("~/out"), (), "~/m")[:3] == (Path("~/out"), (), "~/m")
 
 
-class Kitchen(TypedDict, total=False):
-    """Options of the function below."""
-
-    settings: Annotated[Iterable[str], Option((), "Settings.", keyed=True)]
-    names: Annotated[Iterable[str], Option((), "Names.")]
-
-
-@public
-def cooked(**options: Unpack[Kitchen]) -> dict[str, object]:
-    return {name: list(cast(Iterable[str], value)) for name, value in options.items()}
+@command
+def cooked(settings: Settings = (), names: Iterable[str] = ()) -> dict[str, object]:
+    return {"settings": list(settings), "names": list(names)}
 
 
 def test_numbers_are_in_the_range_that_is_declared() -> None:
-    @public
-    def boil(seed: int = 0, **options: Unpack[BoilOptions]) -> None:
-        del seed, options
-
-    boil(seed=2**63 - 1, cups=1, heat=-1e300, progress=None)
+    assert boil("tea", seed=2**63 - 1, cups=1, heat=-1e300, device="cpu")[1:6] == (1.5, 2**63 - 1, 1, -1e300, "cpu")
     for name, wrong, said in (
         ("seed", -1, "seed is at least 0, not -1"),
         ("seed", 2**63, "seed is a finite number of at most 64 bits"),
@@ -215,7 +138,7 @@ def test_numbers_are_in_the_range_that_is_declared() -> None:
         ("heat", float("-inf"), "heat is a finite number"),
     ):
         with pytest.raises(UserError, match=said):
-            boil(**{name: wrong})  # type: ignore[arg-type]
+            boil("tea", **{name: wrong})  # type: ignore[arg-type]
 
 
 def test_settings_may_be_a_dictionary() -> None:
@@ -236,13 +159,18 @@ def test_a_progress_that_is_no_reporter_is_refused(progress: object) -> None:
     with pytest.raises(TypeError, match=r"progress is None, opencse\.progress\.Terminal\(\), or an object"):
         boil("water", progress=progress)  # type: ignore[arg-type]
     terminal = Terminal()
-    assert boil("water", progress=terminal)[1]["progress"] is terminal
+    assert boil("water", progress=terminal)[-1] is terminal
 
 
-def test_signature_and_documentation_show_the_options() -> None:
+def test_signature_and_documentation_show_what_several_commands_have() -> None:
     parameters = inspect.signature(boil).parameters
-    assert list(parameters) == ["what", "litres", "device", "trust_remote_code", "progress"]
-    assert (parameters["litres"].default, parameters["litres"].annotation) == (1.5, "float")
-    assert "    litres: How much water.\n" in str(boil.__doc__)
-    assert "**options" not in str(boil.__doc__)
-    assert inspect.signature(opencse.compare).parameters["precision"].default == "float32"
+    shown = [str(parameters[name]) for name in ("what", "litres", "cups", "device", "trust_remote_code", "progress")]
+    assert shown == [
+        "what: 'str'", "litres: 'float' = 1.5", "cups: 'int' = 1", "device: 'str | None' = None",
+        "trust_remote_code: 'bool' = False", "progress: 'Progress | None' = None",
+    ]  # fmt: skip
+    said = inspect.getdoc(boil) or ""
+    for line in ("    what: is boiled.\n    litres: How much\n        water.\n", "    device: cpu, cuda or mps; by"):
+        assert line in said
+    assert get_type_hints(packed)["text"] == Any | None  # a class that type checkers alone import
+    assert said.endswith("\n\nReturns:\n    What was asked for.")

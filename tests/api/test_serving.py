@@ -11,8 +11,8 @@ import pytest
 
 import opencse
 from helpers import Heard
-from opencse.api import serving
-from opencse.api.serving import KEY_VARIABLE
+from opencse.commands import serving
+from opencse.commands.serving import KEY_VARIABLE
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index

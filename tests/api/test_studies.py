@@ -9,13 +9,13 @@ import pytest
 
 import opencse
 from helpers import Heard
-from opencse.api.study_file import StudyFile, read_study, study_of
-from opencse.api.study_tuning import at_an_end
+from opencse.cli.study_file import StudyFile, read_study, study_of
 from opencse.errors import UserError
 from opencse.studies.comparison import Comparison
 from opencse.studies.grid import Variant, parse_grid
 from opencse.studies.record import StudyRecord
 from opencse.studies.study import folder_name
+from opencse.studies.tuning import at_an_end
 
 QUICK = ["training.max_steps=1", "training.precision=float32", "encoder.pooling=mean"]
 

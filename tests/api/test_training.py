@@ -119,7 +119,7 @@ def test_wrong_dev_pairs_are_told_with_their_place(dev: list[Any], message: str,
 def test_a_wrong_model_or_recipe_is_refused_before_the_corpus_is_read(
     options: dict[str, Any], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opencse.api.training.plan_adaptation", lambda *args, **named: pytest.fail("read"))
+    monkeypatch.setattr("opencse.adapting.adaptation.plan_adaptation", lambda *args, **named: pytest.fail("read"))
     with pytest.raises(UserError, match=problem):
         adapt(sample.TRAIN, tmp_path / "out", **options)
 

@@ -19,9 +19,8 @@ from rich.table import Table
 
 from helpers import Run, refused
 from opencse.cli.app import COMMANDS, app
-from opencse.cli.console import echo, show
+from opencse.cli.console import echo, show, terminal
 from opencse.cli.examples import EXAMPLES
-from opencse.cli.loading import terminal
 from opencse.errors import UserError
 from opencse.progress import Terminal
 from opencse.text import sample
@@ -210,7 +209,7 @@ def command_named(name: str) -> object:
 
 def test_every_command_has_a_module_and_a_summary() -> None:
     for name, summary in COMMANDS.items():
-        assert callable(getattr(importlib.import_module(f"opencse.cli.{name}"), name))
+        assert command_named(name) is not None
         assert summary.endswith(".")
 
 

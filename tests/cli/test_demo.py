@@ -10,8 +10,8 @@ import pytest
 from markupsafe import escape
 
 from opencse import SentenceEncoder
-from opencse.api.demo import EXAMPLES
 from opencse.cli import main
+from opencse.commands.demo import EXAMPLES
 from opencse.runs.next_steps import first_steps
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from helpers import Run
 from opencse import SentenceEncoder
-from opencse.api.study_file import seeds_of
+from opencse.commands.studies import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
 
@@ -91,20 +93,19 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
 def test_the_command_is_the_same_under_another_name_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opencse.api import studies
-    from opencse.cli import main
+    from opencse.cli import evaluating
 
     commands: list[str] = []
 
-    def compare(*_: object, command: str, **__: object) -> None:
+    def compare(command: str, **_: object) -> None:
         commands.append(command)
         raise UserError("no comparison is made here")
 
-    monkeypatch.setattr(studies, "compare", compare)
+    context = SimpleNamespace(get_parameter_source=lambda _: SimpleNamespace(name="COMMANDLINE"))
     words = ["compare", "texts", "--out", str(tmp_path / "a b"), "--recipes", "simcse", "--data", "data"]
     monkeypatch.setattr(sys, "argv", ["/a/folder/opencse/__main__.py", *words])
-    with pytest.raises(SystemExit):
-        main()
+    with pytest.raises(UserError, match="no comparison"):
+        evaluating.compare(partial(compare), context, "texts", out="a b", recipes=["simcse"], data="data")
     assert commands == [shlex.join(["opencse", *words])]
 
 

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from helpers import Run
-from opencse.api.index import build_index
-from opencse.cli.nearest import nearest
+from opencse.cli.app import app
 from opencse.cli.passages import LINES, best_start, blocks
+from opencse.commands.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
@@ -197,14 +196,8 @@ def test_a_text_without_spaces_begins_near_its_matching_characters() -> None:
     assert 200 < start < text.index("水垢") < start + 60
 
 
-app = typer.Typer()
-
-
-app.command()(nearest)
-
-
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "150"})
+    return CliRunner().invoke(app, ["nearest", *map(str, arguments)], env={"COLUMNS": "150"})
 
 
 def refusal_of(*arguments: object) -> str:

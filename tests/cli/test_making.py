@@ -8,11 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from sentence_transformers import SentenceTransformer
 
 from helpers import Run, refused
-from opencse.cli.whiten import whiten
+from opencse.cli.app import app
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.models.whitening import Whitening
 from opencse.evaluation.transforms import sample_texts
@@ -156,11 +155,8 @@ Call = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def run() -> Call:
-    app = typer.Typer()
-    app.command()(whiten)
-
     def call(*arguments: object) -> None:
-        app([str(argument) for argument in arguments], standalone_mode=False)
+        app(["whiten", *map(str, arguments)], standalone_mode=False)
 
     return call
 

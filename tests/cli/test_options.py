@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict, Unpack
+from typing import Annotated, Any, Literal
 
 import pytest
 import typer
@@ -12,43 +12,59 @@ from typer.testing import CliRunner
 
 from helpers import Run, refused
 from opencse import SentenceEncoder, adapt
-from opencse.api.declaring import Option
-from opencse.cli.options import with_options
+from opencse.cli.parameters import Call, typed_command
+from opencse.commands.declared import Typed, command
+from opencse.commands.shared import Settings, SkipLines
 from opencse.errors import UserError
 
 
-class Kinds(TypedDict, total=False):
-    """An option of each kind."""
+def dashed(text: str) -> list[int]:
+    return [int(one) for one in text.split("-")]
 
-    names: Annotated[Sequence[str] | None, Option(None, "Names.")]
-    suites: Annotated[Sequence[str], Option(("sts",), "Suites.")]
-    settings: Annotated[Iterable[str], Option((), "Settings.", ("--set", "-s"), repeated=True)]
-    engine: Annotated[Literal["local", "ray"], Option("local", "Engine.")]
-    seeds: Annotated[Sequence[int], Option((1, 2), "Seeds.", typed="1-2")]
-    processes: Annotated[int | None, Option(1, "Processes.", typed=None, least=1)]
-    report: Annotated[bool, Option(False, "Report.", ("--report/--no-report",), typed=True)]
-    fast: Annotated[bool, Option(False, "FastOptions.")]
-    skip_lines: Annotated[Collection[int], Option((), "Lines.", typed=None, file=True)]
-    secret: Annotated[str, Option("none", "secret.", hidden=True)]
+
+@command
+def chosen(
+    text: str,
+    *,
+    names: Sequence[str] | None = None,
+    suites: Sequence[str] = ("sts",),
+    settings: Settings = (),
+    engine: Literal["local", "ray"] = "local",
+    seeds: Annotated[
+        Sequence[int], Typed(default="1-2", parser=lambda text: [int(one) for one in text.split("-")])
+    ] = (),
+    processes: Annotated[int | None, Typed(default=None, least=1)] = 1,
+    report: Annotated[bool, Typed(flags=("--report/--no-report",), default=True)] = False,
+    fast: bool = False,
+    skip_lines: SkipLines = (),
+    secret: Annotated[str, Typed(hidden=True)] = "none",
+) -> dict[str, Any]:
+    """Returns what was typed.
+
+    Args:
+        names: ``a`` or `b`,
+            or both.
+    """
+    return {name: value for name, value in locals().items() if name != "secret"}
 
 
 def run(*arguments: str) -> dict[str, Any]:
-    app = typer.Typer()
+    app = typer.Typer(rich_markup_mode=None)
     passed: dict[str, Any] = {}
 
-    @app.command()
-    @with_options(seeds=lambda text: [int(part) for part in text.split("-")])
-    def command(text: str, **options: Unpack[Kinds]) -> None:
-        passed.update(options, text=text)
+    def face(call: Call, *, more: Annotated[int, Typed("More.")] = 0) -> None:
+        passed.update(call(), **({"more": more} if more else {}))
 
+    app.command()(typed_command(face, chosen))
     result = CliRunner().invoke(app, ["words", *arguments])
     if result.exit_code:
         raise result.exception or UserError(result.output)
-    return passed
+    return passed | {"shown": result.output}
 
 
 def test_defaults() -> None:
     assert run() == {
+        "shown": "",
         "text": "words",
         "names": None,
         "suites": ["sts"],
@@ -74,6 +90,8 @@ def test_what_is_typed_becomes_what_the_function_takes(tmp_path: Path) -> None:
     assert list(passed["settings"]) == ["a=1", "b=2"]
     assert (passed["engine"], passed["seeds"], passed["processes"]) == ("ray", [4, 6], 2)
     assert (passed["report"], passed["fast"], set(passed["skip_lines"])) == (False, True, {3, 5})
+    assert run("--more", "2")["more"] == 2
+    assert "'a' or `b`, or both." in " ".join(run("--help")["shown"].split())
 
 
 @pytest.mark.parametrize("arguments", [["--engine", "cloud"], ["--processes", "0"], ["--secret", "x"]])
@@ -182,8 +200,8 @@ def test_several_layers_and_dimensions_are_all_written(
 def test_half_of_a_surrogate_pair_in_documents(opencse: Run, tmp_path: Path) -> None:
     lines = tmp_path / "corpus.jsonl"
     lines.write_text('{"_id": null, "text": "Whole."}\n{"text": "Half an emoji \\ud83d"}\n')
-    for command in (("adapt", lines, "--out", tmp_path / "o"), ("check", tmp_path), ("adapt", tmp_path, "--out", "o")):
-        code, _, err = opencse(*command)
+    for words in (("adapt", lines, "--out", tmp_path / "o"), ("check", tmp_path), ("adapt", tmp_path, "--out", "o")):
+        code, _, err = opencse(*words)
         assert code == 2
         assert "line 2: 'text' holds half of a surrogate pair" in err
     with pytest.raises(UserError, match="document 1: 'text' holds half of a surrogate pair"):

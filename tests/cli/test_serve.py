@@ -16,7 +16,7 @@ import pytest
 from chat_servers import ChatRule
 from forked import Command, Forks
 from helpers import Run, refused
-from opencse.api import serving
+from opencse.commands import serving
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.pooling import PooledIndexes

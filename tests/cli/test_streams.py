@@ -21,7 +21,7 @@ import pytest
 
 import opencse as package
 from helpers import Run
-from opencse.api import training
+from opencse.commands import training
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError, advice, plain_failures, printable, system_failure

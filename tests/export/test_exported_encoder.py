@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import opencse
-from opencse.api import models
+from opencse.commands import opening
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.export.exported_encoder import ExportedEncoder, open_export
@@ -45,9 +45,9 @@ def test_vectors_are_the_models(exported: Path) -> None:
 def test_an_index_of_the_model_is_queried_with_it(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "open_bert", lambda folder, **options: None)
-    assert isinstance(models.open_for_vectors(exported, Silent(), texts=3), ExportedEncoder)
-    assert isinstance(models.open_for_vectors(exported, Silent(), texts=3_000), SentenceEncoder)
+    monkeypatch.setattr(opening, "open_bert", lambda folder, **options: None)
+    assert isinstance(opening.open_for_vectors(exported, Silent(), texts=3), ExportedEncoder)
+    assert isinstance(opening.open_for_vectors(exported, Silent(), texts=3_000), SentenceEncoder)
     opencse.build_index(tmp_path / "index", exported, TEXTS[:2], device="cpu")
     by_export = opencse.query_index(tmp_path / "index", ["a dog"])[0]
     by_model = opencse.query_index(tmp_path / "index", ["a dog"], model=SentenceEncoder.load(exported, device="cpu"))[0]

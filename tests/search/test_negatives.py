@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, mini: SentenceEncoder) -> P
     return folder
 
 
-def mined(folder: Path, out: Path, **how: object) -> tuple[opencse.api.index.Mined, list[dict[str, str]]]:  # type: ignore[name-defined]
+def mined(folder: Path, out: Path, **how: object) -> tuple[opencse.search.negatives.Mined, list[dict[str, str]]]:  # type: ignore[name-defined]
     found = opencse.index_negatives(folder, PAIRS, out, how=Mining.model_validate(how))
     return found, [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
 

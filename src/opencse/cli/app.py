@@ -1,15 +1,17 @@
-"""Finds the commands of ``opencse``, each in its own file, which is imported when it is called."""
+"""Finds the commands of ``opencse``: each is a function of `opencse.commands`, which is imported when it is called."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+import opencse
 from opencse.cli.examples import EXAMPLES, epilog_of
 from opencse.cli.typed import TypedCommand
 from opencse.errors import UserError, require_known
@@ -100,22 +102,78 @@ class Commands(TyperGroup):
                 formatter.write_dl(list(commands.items()), col_max=12)
 
 
+_FACES = {"Train": "training", "Evaluate": "evaluating"}
+"""The modules of `opencse.cli` with the faces of commands, by purpose; all others are in ``using``."""
+_OF_SEVERAL = {"evaluate": "evaluate_all"}
+"""The functions whose names are not those of their commands."""
+GROUPS = {
+    "index": {
+        "build": "build_index",
+        "add": "add_to_index",
+        "delete": "delete_from_index",
+        "query": "query_index",
+        "info": "index_info",
+        "tune": "tune_index",
+        "check": "check_index",
+        "pairs": "index_pairs",
+        "duplicates": "index_duplicates",
+        "negatives": "index_negatives",
+        "export": "export_index",
+    },
+    "export": {"onnx": "export_onnx", "static": "export_static"},
+    "recipes": {"presets": "list_presets", "show": "show_recipe", "diff": "diff_recipes"},
+}
+"""The commands of commands, with the functions of their parts."""
+_PLAIN: dict[str, Any] = {"add_completion": False, "rich_markup_mode": None}
+
+
+def face_of(name: str, function: str) -> Callable[..., None]:
+    """The function that prints what ``function`` gives, for the command ``name``."""
+    purpose = next(one for one, commands in PURPOSES.items() if name in commands)
+    module = (
+        name if name in ("index", "recipes") else _FACES.get(purpose, "training" if name == "pretrain" else "using")
+    )
+    face: Callable[..., None] = getattr(importlib.import_module(f"opencse.cli.{module}"), function)
+    return face
+
+
 @functools.cache
 def _built(name: str) -> Any:  # noqa: ANN401 - a private class of typer's
-    """The command as typer makes it from its function's annotations, which takes 5 ms."""
-    command = getattr(importlib.import_module(f"opencse.cli.{name}"), name)
-    if not isinstance(command, typer.Typer):
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
-        alone.command(name)(command)
-        command = alone
-    for registered in command.registered_commands:
-        registered.cls = TypedCommand
+    """The command as typer makes it from the signature of its function, which takes 5 ms."""
+    from opencse.cli.parameters import typed_command
+
+    parts = GROUPS.get(name, {})
+    command = typer.Typer(**_PLAIN, context_settings={} if parts else _SETTINGS)
+    if parts:
+        command.callback(invoke_without_command=name == "recipes", no_args_is_help=name != "recipes")(_OVERVIEWS[name])
+    for word, function in (parts or {name: _OF_SEVERAL.get(name, name)}).items():
+        face = typed_command(face_of(name, function), getattr(opencse, function))
+        command.command(word, cls=TypedCommand)(face)
     built: Any = get_command(command)
     _describe(built, name)
     for part, inner in (getattr(built, "commands", None) or {}).items():
         _describe(inner, f"{name} {part}")
         inner.short_help = inner.help.partition("\n\n")[0]  # typer would end it after 45 letters
     return built
+
+
+def _index() -> None:
+    """Build, change and search an index of texts."""
+
+
+def _export() -> None:
+    """Write an encoder in another form."""
+
+
+def _recipes(context: typer.Context) -> None:
+    """List the recipes; show their settings, presets and differences."""
+    if context.invoked_subcommand is None:
+        from opencse.cli.recipes import overview
+
+        overview()
+
+
+_OVERVIEWS: dict[str, Callable[..., None]] = {"index": _index, "export": _export, "recipes": _recipes}
 
 
 def _describe(command: Any, words: str) -> None:  # noqa: ANN401 - a private class of typer's

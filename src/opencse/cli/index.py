@@ -1,74 +1,33 @@
-"""The commands ``opencse index``: build, add, delete, query, tune, info, check, pairs, duplicates, and so on."""
+"""Prints what the commands ``opencse index`` give: build, add, delete, query, tune, info, check, pairs, and so on."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Unpack
+from typing import Annotated
 
 import typer
 
-from opencse.api.options.index import (
-    AddOptions,
-    BuildOptions,
-    DeleteOptions,
-    DuplicateOptions,
-    ExportOptions,
-    NegativeOptions,
-    PairOptions,
-    QueryOptions,
-    TuneOptions,
-)
-from opencse.api.options.shared import ProgressOptions
-from opencse.cli.options import (
-    EncoderArgument,
-    JsonOption,
-    TextArgument,
-    require_json,
-    require_name,
-    typed_and_read,
-    with_options,
-)
-from opencse.cli.typed import quoted
+from opencse.cli.console import echo
+from opencse.cli.parameters import Call, Json, require_json, typed_and_read
+from opencse.commands.declared import Typed
+from opencse.errors import InterruptedRunError, UserError
 from opencse.numerals import number_of
 
-index = typer.Typer(
-    help="Build, change and search an index of texts.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
+NoColumns = Annotated["str | None", Typed("Refused: see --fields.", ("--columns",), hidden=True)]
+Full = Annotated["bool", Typed("Show whole texts in a terminal, not their first lines.")]
 
 
-def _folder(name: str) -> str:
-    return require_name(name, "INDEX")
-
-
-Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX", parser=_folder)]
-TextColumns = Annotated[str | None, typer.Option("--columns", hidden=True, help="Refused: see --fields.")]
-FullOption = Annotated[bool, typer.Option("--full", help="Show whole texts in a terminal, not their first lines.")]
-
-
-@index.command()
-@with_options()
-def build(
-    folder: Folder,
-    model: EncoderArgument,
-    text: TextArgument,
-    columns: TextColumns = None,
-    json_file: JsonOption = None,
-    **options: Unpack[BuildOptions],
+def build_index(
+    call: Call, folder: str, model: str, text: str, *, columns: NoColumns = None, json_file: Json = None
 ) -> None:
     """Encode a text and keep its vectors in INDEX; after an interruption the same command continues."""
-    from opencse.api.index import build_index
-    from opencse.cli.console import echo
-    from opencse.errors import InterruptedRunError
     from opencse.outputs import has_keys
 
     require_json(json_file, lambda old: has_keys(old, ["info", "recall"]), read=[folder, text], models=[model])
     _require_no_columns(columns)
     try:
-        built = build_index(folder, model, text, **options)
+        built = call()
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None
     info, recall = built.info, built.recall
@@ -79,51 +38,35 @@ def build(
         echo(recall.line())
 
 
-@index.command()
-@with_options()
-def add(folder: Folder, text: TextArgument, columns: TextColumns = None, **options: Unpack[AddOptions]) -> None:
+def add_to_index(call: Call, folder: str, *, columns: NoColumns = None) -> None:
     """Add the rows of a text to INDEX: all of them, or none if it fails or is interrupted.
 
     The text is read with the --fields and --id that INDEX was built with, unless you give either. Columns that INDEX
     stores are read where a file has them; --metadata names others.
     """
-    from opencse.api.index import add_to_index
-    from opencse.cli.console import echo
-
     _require_no_columns(columns)
-    count = add_to_index(folder, text, **options)
+    count = call()
     echo(f"{folder}: {number_of(count, 'text')} added")
 
 
-@index.command()
-@with_options()
-def delete(
-    folder: Folder,
-    ids: Annotated[
-        list[str] | None, typer.Argument(help="Ids of rows or documents.", metavar="ID", parser=quoted)
-    ] = None,
-    **options: Unpack[DeleteOptions],
-) -> None:
+def delete_from_index(call: Call, folder: str) -> None:
     """Delete rows of INDEX by id, or those that meet conditions: all of them, or none if it is interrupted."""
-    from opencse.api.index import delete_from_index
-    from opencse.cli.console import echo
-
-    count = delete_from_index(folder, ids or None, **options)
+    count = call()
     echo(f"{folder}: {number_of(count, 'row')} deleted")
 
 
-@index.command()
-@with_options()
-def query(
-    folder: Folder,
+def query_index(
+    call: Call,
+    folder: str,
+    model: str | None,
+    hybrid: bool,
     texts: Annotated[
-        list[str] | None,
-        typer.Argument(help="Queries, quoted; - reads standard input.", metavar="QUERY", parser=quoted),
+        list[str] | None, Typed("Queries, quoted; - reads standard input.", quoted=True, repeated=True, metavar="QUERY")
     ] = None,
-    queries: Annotated[Path | None, typer.Option(help="File of more queries, one per line.")] = None,
-    full: FullOption = False,
-    json_file: JsonOption = None,
-    **options: Unpack[QueryOptions],
+    *,
+    queries: Annotated[Path | None, Typed("File of more queries, one per line.")] = None,
+    full: Full = False,
+    json_file: Json = None,
 ) -> None:
     """Show the rows of INDEX that are most similar to each query.
 
@@ -133,26 +76,23 @@ def query(
     """
     from rich.console import Console
 
-    from opencse.api.index import query_index
-    from opencse.cli.console import echo
     from opencse.cli.passages import blocks
-    from opencse.errors import UserError
     from opencse.outputs import has_list
     from opencse.text.stems import stems_of
 
-    read, model = [folder, queries], options["model"]
+    read = [folder, queries]
     require_json(json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=read, models=[model])
     all_queries = typed_and_read(texts, queries)
     if not all_queries:
         raise UserError("no query; give one after the index, or a file of queries with --queries")
-    result = query_index(folder, all_queries, **options)
+    result = call(queries=all_queries)
     records = [
         {"query": text, "hits": [{**asdict(hit), "metadata": dict(hit.metadata)} for hit in hits]}
         for text, hits in zip(all_queries, result, strict=True)
     ]
     _write(json_file, {"queries": records})
     console = Console()
-    stems = stems_of(result.language if options["hybrid"] else None)  # their package takes a tenth of a second
+    stems = stems_of(result.language if hybrid else None)  # their package takes a tenth of a second
     mixed = result.score == "hybrid score"
     named = f"{result.score}, {result.similarity}" if mixed else result.score
     for text, hits in zip(all_queries, result, strict=True):
@@ -163,21 +103,18 @@ def query(
                 more = f", and {len(hit.copies) - 3:,} more" if len(hit.copies) > 3 else ""
                 values.insert(0, f"same text: {', '.join(hit.copies[:3])}{more}")
             head = [f"#{rank}", f"{hit.score:.4f}", *([f"{hit.similarity:.4f}"] if mixed else []), hit.id, *values]
-            marked = text if options["hybrid"] else ""
+            marked = text if hybrid else ""
             for line in blocks(head, hit.text, console, full=full, query=marked, stems=stems):
                 echo(line)
 
 
-@index.command()
-def info(folder: Folder, json_file: JsonOption = None) -> None:
+def index_info(call: Call, folder: str, *, json_file: Json = None) -> None:
     """Print what INDEX holds: rows, dimensions, kind, model, columns."""
-    from opencse.api.index import index_info
-    from opencse.cli.console import echo
     from opencse.outputs import has_fields
     from opencse.search.result import IndexInfo
 
     require_json(json_file, lambda old: has_fields(old, IndexInfo), read=[folder])
-    data = index_info(folder)
+    data = call()
     _write(json_file, asdict(data))
     columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in data.columns.items()) or "none"
     passages = "not split"
@@ -197,36 +134,28 @@ def info(folder: Folder, json_file: JsonOption = None) -> None:
     echo(f"hybrid     weight of the vectors {data.hybrid}")
 
 
-@index.command()
-@with_options()
-def tune(folder: Folder, json_file: JsonOption = None, **options: Unpack[TuneOptions]) -> None:
+def tune_index(call: Call, folder: str, dev: str | None, metric: str | None, *, json_file: Json = None) -> None:
     """Fit the weight of the vectors in --hybrid for INDEX to your own queries (--dev), and save it there.
 
     Few queries move it little from the weight that `opencse index build` chose; `opencse index query --hybrid-weight`
     overrides it.
     """
-    from opencse.api.tuning import tune_index
-    from opencse.cli.console import echo
     from opencse.outputs import has_keys
 
-    require_json(json_file, lambda old: has_keys(old, ["weight", "scores"]), read=[folder, options["dev"]])
-    fitted = tune_index(folder, **options)
+    require_json(json_file, lambda old: has_keys(old, ["weight", "scores"]), read=[folder, dev])
+    fitted = call()
     _write(json_file, fitted.record())
-    echo(fitted.line(options["metric"] or "nDCG@10"))
+    echo(fitted.line(metric or "nDCG@10"))
 
 
-@index.command()
-@with_options()
-def check(folder: Folder, json_file: JsonOption = None, **options: Unpack[ProgressOptions]) -> None:
+def check_index(call: Call, folder: str, *, json_file: Json = None) -> None:
     """Check every file of INDEX against its checksums; exit code 0 if intact, 1 if damaged, 2 without an index."""
-    from opencse.api.index import check_index
-    from opencse.cli.console import echo
     from opencse.outputs import has_fields
     from opencse.search.checking import IndexCheck
     from opencse.search.row_database import how_to_rebuild
 
     require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
-    result = check_index(folder, **options)
+    result = call()
     _write(json_file, asdict(result))
     for line in (*result.faults, *result.notes):
         echo(line)
@@ -236,21 +165,16 @@ def check(folder: Folder, json_file: JsonOption = None, **options: Unpack[Progre
     echo(f"{folder}: intact, {number_of(result.rows, 'row')}")
 
 
-@index.command()
-@with_options()
-def pairs(
-    folder: Folder, full: FullOption = False, json_file: JsonOption = None, **options: Unpack[PairOptions]
-) -> None:
+def index_pairs(call: Call, folder: str, *, full: Full = False, json_file: Json = None) -> None:
     """Show the most similar pairs of texts in INDEX."""
     from rich.console import Console
 
-    from opencse.api.index import index_info, index_pairs
-    from opencse.cli.console import echo
     from opencse.cli.passages import blocks
+    from opencse.commands.index import index_info
     from opencse.outputs import has_list
 
     require_json(json_file, lambda old: has_list(old, "pairs", ["score", "first", "second"]), read=[folder])
-    similar = index_pairs(folder, **options)
+    similar = call()
     _write(json_file, {"pairs": [asdict(pair) for pair in similar]})
     console = Console()
     kind = index_info(folder).similarity
@@ -260,17 +184,14 @@ def pairs(
                 echo(line)
 
 
-@index.command()
-@with_options()
-def duplicates(folder: Folder, json_file: JsonOption = None, **options: Unpack[DuplicateOptions]) -> None:
+def index_duplicates(call: Call, folder: str, threshold: float | None, *, json_file: Json = None) -> None:
     """Show groups of duplicate texts in INDEX; delete all but the first of a group to keep one."""
-    from opencse.api.index import index_duplicates, index_info
-    from opencse.cli.console import echo
+    from opencse.commands.index import index_info
     from opencse.outputs import has_list
 
     require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "score"]), read=[folder])
-    groups = index_duplicates(folder, **options)
-    _write(json_file, {"threshold": options["threshold"], "groups": [asdict(group) for group in groups]})
+    groups = call()
+    _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in groups]})
     more = sum(len(group.ids) - 1 for group in groups)
     function = index_info(folder).similarity
     for group in groups:
@@ -280,38 +201,36 @@ def duplicates(folder: Folder, json_file: JsonOption = None, **options: Unpack[D
     echo(f"{folder}: {number_of(len(groups), 'group')}; {number_of(more, 'text repeats', 'texts repeat')} another")
 
 
-@index.command()
-@with_options()
-def negatives(
-    folder: Folder,
-    pairs: Annotated[str, typer.Argument(help="Pairs of query and answer: a text file or a Hub data set.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File of triples to write (.jsonl).")],
-    count: Annotated[int, typer.Option(help="Negatives for each pair; each makes a row.")] = 1,
-    first: Annotated[int, typer.Option(help="First rank of the query's hits that may be a negative.")] = 1,
-    last: Annotated[int, typer.Option(help="Last rank of the query's hits that may be a negative.")] = 50,
-    ceiling: Annotated[float, typer.Option(help="A negative's score is below this share of the answer's.")] = 0.95,
-    floor: Annotated[float | None, typer.Option(help="Lowest score of a negative to its query.")] = None,
-    same: Annotated[float, typer.Option(help="A text with at least this cosine to an answer is no negative.")] = 0.95,
-    pick: Annotated[str, typer.Option(help="Which candidates are taken: hardest, or random.")] = "hardest",
-    seed: Annotated[int, typer.Option(help="Seed of --pick random.")] = 42,
-    json_file: JsonOption = None,
-    **options: Unpack[NegativeOptions],
+def index_negatives(
+    call: Call,
+    folder: str,
+    pairs: str,
+    out: Path,
+    model: str | None,
+    teacher: str | None,
+    *,
+    count: Annotated[int, Typed("Negatives for each pair; each makes a row.")] = 1,
+    first: Annotated[int, Typed("First rank of the query's hits that may be a negative.")] = 1,
+    last: Annotated[int, Typed("Last rank of the query's hits that may be a negative.")] = 50,
+    ceiling: Annotated[float, Typed("A negative's score is below this share of the answer's.")] = 0.95,
+    floor: Annotated[float | None, Typed("Lowest score of a negative to its query.")] = None,
+    same: Annotated[float, Typed("A text with at least this cosine to an answer is no negative.")] = 0.95,
+    pick: Annotated[str, Typed("Which candidates are taken: hardest, or random.")] = "hardest",
+    seed: Annotated[int, Typed("Seed of --pick random.")] = 42,
+    json_file: Json = None,
 ) -> None:
     """Mine hard negatives for pairs from INDEX, into a file of triples for `opencse train`."""
-    from opencse.api.index import index_negatives
-    from opencse.cli.console import echo
     from opencse.outputs import has_fields
     from opencse.search.negatives import Mined, Mining
     from opencse.settings import validate
 
-    read, models = [folder, pairs, out], [options["model"], options["teacher"]]
+    read, models = [folder, pairs, out], [model, teacher]
     require_json(json_file, lambda old: has_fields(old, Mined), read=read, models=models)
     settings = {
         "count": count, "ranks": (first, last), "ceiling": ceiling, "floor": floor, "same": same, "pick": pick,
         "seed": seed,
     }  # fmt: skip
-    options["how"] = validate(Mining, settings, "opencse index negatives")
-    mined = index_negatives(folder, pairs, out, **options)
+    mined = call(how=validate(Mining, settings, "opencse index negatives"))
     _write(json_file, asdict(mined))
     echo(
         f"{out}: {number_of(mined.triples, 'triple')} of {mined.pairs:,} pairs; {number_of(mined.without, 'pair')} "
@@ -321,21 +240,11 @@ def negatives(
     echo(f"candidates left out: {refused or 'none'}")
 
 
-@index.command()
-@with_options()
-def export(
-    folder: Folder,
-    to: Annotated[str, typer.Argument(help="Store: qdrant, lancedb or pgvector.")],
-    target: Annotated[
-        str, typer.Argument(help="Folder or URL (Qdrant), folder (LanceDB), or connection string (pgvector).")
-    ],
-    **options: Unpack[ExportOptions],
-) -> None:
+def export_index(call: Call, folder: str) -> None:
     """Export INDEX to another store: ids, texts, metadata and vectors."""
-    from opencse.api.index import export_index, index_info
-    from opencse.cli.console import echo
+    from opencse.commands.index import index_info
 
-    exported = export_index(folder, to, target, **options)
+    exported = call()
     echo(f"{exported.to}: {number_of(exported.rows, 'row')} in {exported.name}; {exported.how}")
     if prompt := index_info(folder).query_prompt:
         echo(f"prompts    put {prompt!r} before queries, as encode_query does")
@@ -343,8 +252,6 @@ def export(
 
 def _require_no_columns(columns: str | None) -> None:
     """Refuses --columns, which names the fields of a text in other commands."""
-    from opencse.errors import UserError
-
     if columns is not None:
         raise UserError(f"an index holds documents: name their title and text with --fields {columns}, not --columns")
 

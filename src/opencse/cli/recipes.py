@@ -1,39 +1,30 @@
-"""``opencse recipes``: list the recipes; show their settings, presets and differences."""
+"""Prints what the commands ``opencse recipes`` give: the recipes, their settings, presets and differences."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opencse.api.options.recipes import ShowRecipeOptions
-from opencse.cli.options import with_options
+from opencse.cli.console import echo, show
+from opencse.cli.parameters import Call
+from opencse.commands.declared import Typed
+from opencse.errors import UserError, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-recipes = typer.Typer(
-    help="List the recipes; show their settings, presets and differences.",
-    invoke_without_command=True,
-    add_completion=False,
-    rich_markup_mode=None,
-)
-
-_NAMED = "Recipe by name or TOML file; presets follow after colons (simcse:bert-large)."
 _WIDTH_OF_A_PIPE = 200
 _CHANGES = 42
 """Columns of a terminal that nearly all settings and models fit into."""
 
 
-@recipes.callback()
-def overview(context: typer.Context) -> None:
-    """List the recipes: what each is, the paper's number, what it is made of."""
-    if context.invoked_subcommand is not None:
-        return
+def overview() -> None:
+    """Prints the recipes: what each is, the paper's number, what it is made of."""
     from rich import box
     from rich.table import Table
 
-    from opencse.cli.console import show
     from opencse.recipes.outline import FAMILIES, outlines
     from opencse.recipes.summary import published, short_paper
 
@@ -55,78 +46,66 @@ def overview(context: typer.Context) -> None:
     typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
 
 
-@recipes.command()
-def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML file.")]) -> None:
+def list_presets(call: Call, recipe: str) -> None:
     """List a recipe's presets: for which backbone or table, what they change, what was published."""
     from rich.table import Table
     from rich.text import Text
 
-    from opencse.api.recipes import list_presets, show_recipe
-    from opencse.cli.console import echo, show
+    from opencse.commands.recipes import show_recipe
     from opencse.recipes.summary import preset_changes, scores
 
-    presets = list_presets(name)
+    presets = call()
     if not presets:
-        echo(f"{name} has no presets")
+        echo(f"{recipe} has no presets")
         return
-    recipe = show_recipe(name).recipe
-    table = Table(title=f"Presets of {recipe.name}", title_justify="left", show_lines=True)
+    shown = show_recipe(recipe).recipe
+    table = Table(title=f"Presets of {shown.name}", title_justify="left", show_lines=True)
     table.add_column("preset, its sort, and what it changes", overflow="fold", width=_CHANGES)
     table.add_column("published", overflow="fold")
     for key, preset in presets.items():
-        sort = recipe.sort_of(key)
+        sort = shown.sort_of(key)
         row = [
             "\n".join([f"{key} ({sort})", *filter(None, [preset.model]), *preset_changes(preset)]),
             "\n".join(filter(None, (", ".join(scores(preset)), preset.note))),
         ]
         table.add_row(*map(Text, row))
     show(table, _console())
-    echo(f"Use one or several: --recipe {name}:{next(iter(presets))}")
+    echo(f"Use one or several: --recipe {recipe}:{next(iter(presets))}")
 
 
-@recipes.command()
-@with_options()
-def show(
-    name: Annotated[str, typer.Argument(help=_NAMED)],
-    source: Annotated[bool, typer.Option("--source", help="Print the recipe's own file, with its comments.")] = False,
-    **options: Unpack[ShowRecipeOptions],
+def show_recipe(
+    call: Call,
+    recipe: str,
+    preset: str | None,
+    settings: Sequence[str],
+    *,
+    source: Annotated[bool, Typed("Print the recipe's own file, with its comments.")] = False,
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
-    from opencse.errors import UserError, printable
     from opencse.recipes.recipe_files import recipe_text, split_name
 
-    base, presets = split_name(name)
+    base, presets = split_name(recipe)
     if source:
-        if presets or options["preset"] is not None or options["settings"]:
+        if presets or preset is not None or settings:
             raise UserError(
                 f"--source prints {base} as it is written, without presets and --set; leave one of them out"
             )
         typer.echo(printable(recipe_text(base), keep="\n\t"), nl=False)
         return
-    from opencse.api.recipes import show_recipe
     from opencse.recipes.recipe import to_toml
 
-    settings = list(options["settings"])
-    options["settings"] = settings
-    resolved = show_recipe(name, **options)
+    resolved = call()
     overrides = "".join(f" --set {setting}" for setting in settings)
     called = " ".join(f"{':'.join([base, *resolved.presets])}{overrides}".split())
     typer.echo(printable(f"# {printable(called)}\n{to_toml(resolved.recipe)}", keep="\n\t"), nl=False)
 
 
-@recipes.command()
-def diff(
-    a: Annotated[str, typer.Argument(help=_NAMED)],
-    b: Annotated[str, typer.Argument(help="The recipe to compare it with, in the same form.")],
-) -> None:
+def diff_recipes(call: Call, a: str, b: str) -> None:
     """List the settings in which two recipes differ."""
     from rich.table import Table
     from rich.text import Text
 
-    from opencse.api.recipes import diff_recipes
-    from opencse.cli.console import show
-
-    differences = diff_recipes(a, b)
+    differences = call()
     if not differences:
         typer.echo("no difference")
         return

@@ -1,1 +1,0 @@
-"""The options of each command, declared once; see `opencse.api.declaring`."""

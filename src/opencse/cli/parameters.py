@@ -1,0 +1,185 @@
+"""Makes the command line of a command from the signature and the docstring of its function.
+
+Each command also has a face, a function of `opencse.cli` that calls it and prints what it returns:
+
+    def nearest(call: Call, models: list[str], *, queries: Annotated[str | None, Typed("A file.")] = None) -> None:
+
+``call`` is the command with all that was typed for it, and takes what the face changes of that as keywords. Parameters
+with `Typed` are of the command line alone, or take the place of the command's own of that name; all others get the
+values that were typed for the command's. What is keyword-only is an option, in both. The face's docstring is the text
+of ``--help``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Optional, Union, get_args, get_origin
+
+import typer
+
+from opencse.cli.console import terminal
+from opencse.cli.typed import quoted
+from opencse.commands.declared import Parameter, Typed, parameters_of
+from opencse.errors import UserError, reason, shortened
+from opencse.home import in_home
+
+Call = functools.partial[Any]
+Json = Annotated["Path | None", Typed("Also write the results to this file, as JSON.", ("--json",), file=True)]
+
+
+def typed_command(face: Callable[..., None], function: Callable[..., object]) -> Callable[..., None]:
+    """The function that typer makes a command of: it parses what was typed, and passes it to the face."""
+    own = {name: one for name, one in parameters_of(face).items() if name != "call"}
+    extra = {name: one for name, one in own.items() if one.typed is not None}
+    declared = {name: one for name, one in parameters_of(function).items() if name not in extra}
+    shown = [one for one in declared.values() if not one.how.hidden]
+    first = [one for one in shown if one.inner.kind is not inspect.Parameter.KEYWORD_ONLY]
+    order = [*first, *extra.values(), *(one for one in shown if one not in first)]
+
+    @functools.wraps(face)
+    def called(**typed: Any) -> None:  # noqa: ANN401 - checked by typer
+        values = typed | {one.name: _value(one, typed[one.name]) for one in order}
+        if "progress" in declared:
+            values["progress"] = terminal()
+        call = functools.partial(function, **{name: values[name] for name in declared if name in values})
+        face(call, **{name: values[name] for name in own})
+
+    parameters = [_parameter(one) for one in order]
+    if "ctx" in own:
+        parameters.append(inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
+
+
+def _parameter(one: Parameter) -> inspect.Parameter:
+    """A parameter as typer reads it."""
+    how, kind = one.how, _typed(one)
+    is_flag = kind is bool and not one.default
+    name = f"--{one.name.replace('_', '-')}"
+    default = one.default
+    if isinstance(default, tuple | list):
+        default = None if how.repeated else ",".join(map(str, default))
+    if default is None:
+        kind = Optional[kind]  # noqa: UP045 - a type that is computed
+    more: dict[str, Any] = {"parser": quoted, "metavar": how.metavar or "<str>"} if how.quoted else {}
+    if how.metavar is not None:
+        more["metavar"] = how.metavar
+    described: Any
+    if one.inner.kind is inspect.Parameter.KEYWORD_ONLY or how.flags:
+        flags = how.flags or ((name,) if is_flag else ())
+        described = typer.Option(*flags, help=one.help, min=how.least, max=how.most, hidden=how.hidden, **more)
+    else:
+        described = typer.Argument(help=one.help, **more)
+    return one.inner.replace(
+        kind=inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, described]
+    )
+
+
+def _typed(one: Parameter) -> Any:  # noqa: ANN401 - a type
+    """The type of what a person types for a parameter."""
+    if one.how.file:
+        return Path
+    if one.how.repeated:
+        return list[str]
+    kind = _first_kind(one.kind)
+    return str if kind is Any or one.how.parser is not None or _is_list(kind) else kind
+
+
+def _first_kind(kind: Any) -> Any:  # noqa: ANN401 - a type
+    """The first type of a union, which is the one that a person types."""
+    if get_origin(kind) in (Union, UnionType):
+        return next(one for one in get_args(kind) if one is not NoneType)
+    return kind
+
+
+def _is_list(kind: Any) -> bool:  # noqa: ANN401 - a type
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Iterable)
+
+
+def _value(one: Parameter, typed: Any) -> object:  # noqa: ANN401
+    """The value of a parameter: what was typed for it, as the function takes it."""
+    if typed is None or (typed == [] and one.how.repeated):
+        return None if NoneType in get_args(one.kind) else one.inner.default
+    if one.how.parser is not None:
+        return [one.how.parser(part) for part in typed] if one.how.repeated else one.how.parser(typed)
+    if one.how.keyed:
+        from opencse.recipes.overrides import require_keys_once
+
+        require_keys_once(typed)
+    return listed(typed) if isinstance(typed, str) and _is_list(_first_kind(one.kind)) else typed
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a comma-separated list, paths with the home folder in place of ``~``."""
+    return [in_home(part.strip()) for part in text.split(",") if part.strip()]
+
+
+def settings_with(settings: Iterable[str], **training: float | None) -> list[str]:
+    """The settings of ``--set``, and those of ``training`` that have an option of their own.
+
+    Raises:
+        UserError: for a setting that is typed in both ways.
+    """
+    from opencse.recipes.overrides import require_set_once
+
+    changes, typed = list(settings), {key: value for key, value in training.items() if value is not None}
+    require_set_once(changes, {f"training.{key}": f"--{key} {value}" for key, value in typed.items()})
+    return [*changes, *(f"training.{key}={value}" for key, value in typed.items())]
+
+
+def require_json(
+    file: Path | None, is_own: Callable[[Any], bool], *, read: Sequence[object] = (), models: Sequence[object] = ()
+) -> None:
+    """Refuses a ``--json`` that is an input, another file, or not writable, before the long work.
+
+    Args:
+        file: the file of ``--json``.
+        is_own: whether a value read from a file is a result of the same command, which may be replaced.
+        read: the inputs and the other outputs of the command, as they were typed.
+        models: names or folders of the models.
+
+    Raises:
+        UserError: saying what to do.
+    """
+    from opencse import outputs
+
+    if file is None:
+        return
+    if str(file) == "-":
+        raise UserError("--json -: results are written to a file, not to standard output; give the path of a file")
+    try:
+        file.exists()  # raises for a name that the system does not take
+        new = [Path(one) for one in read if isinstance(one, str | Path) and not os.path.lexists(one)]
+        outputs.require_apart(
+            file,
+            read=[*outputs.paths_of(*read), *new],
+            models=outputs.paths_of(*models),
+            option="--json",
+            replaces=False,
+        )
+        outputs.require_json(file, is_own)
+    except OSError as error:
+        raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
+
+
+def typed_and_read(typed: list[str] | None, file: Path | None) -> list[str]:
+    """The texts that were typed, then the texts of a file; ``-`` among those that were typed is standard input.
+
+    Raises:
+        UserError: if standard input is named twice, or a file cannot be read.
+    """
+    from opencse.text.lists import read_list
+
+    texts = [*(typed or [])]
+    if texts.count("-") + (str(file) == "-") > 1:
+        raise UserError("standard input (-) is named twice; it can be read once")
+
+    typed_texts = [text for one in texts for text in (read_list(one) if one == "-" else [one])]
+    return typed_texts if file is None else [*typed_texts, *read_list(str(file))]

@@ -1,0 +1,119 @@
+"""Checks a text before training on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from opencse.commands.declared import Typed, command
+from opencse.commands.shared import (
+    Fields,
+    KeepCode,
+    KeepRepeated,
+    Pages,
+    Quoted,
+    Reporter,
+    RowColumns,
+    Split,
+    TextToRead,
+    TrustRemoteCode,
+)
+from opencse.errors import UserError
+from opencse.progress import Silent
+
+if TYPE_CHECKING:
+    from opencse.encoder.text_encoder import TextEncoder
+    from opencse.text.check import CorpusCheck
+    from opencse.text.readers import Texts
+
+
+@command
+def check(
+    text: TextToRead,
+    *,
+    model: Annotated[
+        str | Path | TextEncoder,
+        Typed("Model whose tokenizer reads the text: a folder or a Hub id.", ("--model", "-m")),
+    ] = "opencse-mini",
+    max_length: Annotated[int | None, Typed(least=3, most=1000000)] = None,
+    near_duplicates: float | None = None,
+    columns: RowColumns = None,
+    fields: Fields = None,
+    keep_code: KeepCode = False,
+    keep_repeated: KeepRepeated = False,
+    quoted: Quoted = False,
+    pages: Pages = False,
+    split: Split = None,
+    trust_remote_code: TrustRemoteCode = False,
+    progress: Reporter = None,
+) -> CorpusCheck:
+    """Checks a text before training on it: kind, duplicates, lengths, unknown tokens, scripts, with advice.
+
+    Example:
+        >>> import opencse
+        >>> result = opencse.check(["The kettle boils.", "Snow fell.", "The kettle boils."])
+        >>> result.rows, round(result.duplicates, 2)
+        (3, 0.33)
+
+    Args:
+        text: a file, a folder, a Hub data set id, a `Source`, or a list of texts, pairs or triples. Documents are read
+            as `opencse.adapt` reads them, rows of pairs and triples as `opencse.train` does.
+        model: model whose tokenizer reads the text: the built-in encoder, a folder, a Hub id, or an encoder.
+        max_length: Tokens of each text that training would read; by default as many as the suggested command reads.
+        near_duplicates: Count rows that overlap with an earlier row by at least this share (0 to 1), for instance 0.8;
+            needs opencse[dedup].
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
+    from opencse.adapting.start_advice import advice_for_language, language_of_rows
+    from opencse.commands.opening import name_of, open_for_vectors
+    from opencse.encoder.text_encoder import TextEncoder
+    from opencse.encoder.unknown_tokens import UNKNOWN_LIMIT
+    from opencse.text.check import check_corpus
+    from opencse.text.text_to_check import read_to_check
+
+    if near_duplicates is not None and not 0 < near_duplicates <= 1:
+        raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
+    sample_of_text = read_to_check(
+        text,
+        columns=columns,
+        split=split,
+        fields=fields,
+        keep_code=keep_code,
+        keep_repeated=keep_repeated,
+        quoted=quoted,
+        pages=pages,
+    )
+    texts = sample_of_text.texts
+    encoder = open_for_vectors(
+        model,
+        progress or Silent(),
+        device=None if isinstance(model, TextEncoder) else "cpu",
+        trust_remote_code=trust_remote_code,
+        texts=0,
+    )
+    checked = check_corpus(
+        texts,
+        encoder.tokenizer,
+        max_length=max_length or _longest_read(texts, name_of(model), encoder, sample_of_text.recipe),
+        near_duplicates=near_duplicates,
+        command=sample_of_text.command,
+        read_as=sample_of_text.read_as,
+        refused_unknown=UNKNOWN_LIMIT,
+    )
+    better = advice_for_language(name_of(model), language_of_rows(texts.rows))
+    language = [] if better is None else [better]
+    return checked.model_copy(update={"advice": [*sample_of_text.advice, *language, *checked.advice]})
+
+
+def _longest_read(texts: Texts, model: str, encoder: TextEncoder, recipe: str | None) -> int:
+    """How many ids of a text the suggested command reads."""
+    from opencse.adapting.preset_names import LOOSE, RECIPE
+    from opencse.recipes.data_settings import data_settings
+    from opencse.text.text_to_check import PAIRS_RECIPE
+
+    adapting = RECIPE if texts.documents is not None else f"{RECIPE}:{LOOSE}"
+    suited = PAIRS_RECIPE if texts.width > 1 else adapting
+    longest = data_settings(recipe or suited, model=model).max_length
+    return encoder.max_length if longest == "auto" else longest
