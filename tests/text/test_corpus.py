@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 from corpora import TEXT, folders, repaired, same
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
-from opencse.text import sample, tokenising
+from opencse.text import tokenising
 from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.corpus import text_key, tokenise
 from opencse.text.readers import Source
@@ -179,19 +179,6 @@ def test_several_processes_make_the_same(
     several = tokenise(lines_file, tokenizer, 9, cache=tmp_path / "several")
     assert several.facts == alone.facts
     assert content(tmp_path / "several") == content(tmp_path / "alone")
-
-
-def test_the_sample_is_running_text_and_graded_pairs_of_other_sentences() -> None:
-    texts = Source(str(sample.TRAIN)).read()
-    assert (len(texts.rows), set(texts.documents or ())) == (3_421, set(range(270)))
-    seen = {text_key(text) for (text,) in texts.rows}
-    for path in (sample.DEV, sample.TEST):
-        rows = [record.values for record in Source(str(path)).records(("1", "2", "3"))]
-        scores = [float(str(score)) for score, _, _ in rows]
-        assert (len(rows), min(scores) < 1, max(scores) > 4, max(scores) <= 5) == (150, True, True, True)
-        own = {text_key(str(text)) for _, *two in rows for text in two}
-        assert not seen & own, "a sentence is trained on, or graded twice"
-        seen |= own
 
 
 def test_a_prompt_comes_before_every_text_and_is_none_of_its_words(

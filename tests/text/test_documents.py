@@ -187,24 +187,6 @@ def test_made_ids_are_unique_in_each_kind_of_file_and_in_a_folder(tmp_path: Path
     assert open_rows(f"{tmp_path}/**/a.html").count == 18
 
 
-def test_files_left_out_for_one_reason_share_a_line(tmp_path: Path) -> None:
-    (tmp_path / "page.md").write_text("# Kettles\n\nFill it. Switch it on.\n")
-    for number in range(30):
-        record = {f"a field with a long name, number {field}": "x y z" for field in range(60)}
-        (tmp_path / f"record{number:02}.json").write_text(json.dumps([record]))
-    for name in ("a.svg", "b.svg", "c.py", "d.odt", "e.odt"):
-        (tmp_path / name).write_text("something")
-    notes = ReadingNotes()
-    assert list(Collection(str(tmp_path)).documents(notes))
-    left_out = [line for line in notes.lines() if line.startswith("left out")]
-    assert left_out[:2] == [
-        "left out   2 files of a kind that is not read (.odt; save it as .docx)",
-        "left out   3 files of kinds that are not read (2 .svg, 1 .py)",
-    ]
-    assert left_out[2].startswith("left out   30 files without such fields (the first: ")
-    assert len(left_out[2]) < 800 + len(str(tmp_path))
-
-
 def test_where_nothing_is_left_the_error_says_what_was_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps([{"head": "Kettles are hot.", "body": "Fill it. Switch it on."}]))
     (tmp_path / "b.xlsx").write_text("something")

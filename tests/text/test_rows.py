@@ -80,13 +80,6 @@ def test_rows_of_a_run_are_left_out(tmp_path: Path, tiny_folder: Path, monkeypat
     assert "nearly repeat" not in plan
 
 
-def test_rows_that_nearly_repeat_an_earlier_one() -> None:
-    found = find_near_duplicates(ROWS, 0.75)
-    assert found.rows.tolist() == [False, False, True, True, False, True, False]
-    assert found.examples == [(2, 0), (3, 0), (5, 4)]
-    assert find_near_duplicates(ROWS, 0.99).rows.tolist() == [False, False, False, True, False, True, False]
-
-
 NUMBERS = np.arange(5, 105)
 
 

@@ -59,30 +59,6 @@ def test_a_truncated_file_gives_documents_or_one_line(tmp_path: Path, kind: str)
         assert "\n" not in refusal
 
 
-def test_a_folder_may_hold_a_mixture(tmp_path: Path) -> None:
-    for kind in ("comma", "markdown", "html", "docx", "pdf", "mailbox", "subtitles"):
-        written(tmp_path, FILES[kind])
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\0\0")
-    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
-    (tmp_path / ".hidden.md").write_text("Not read.\n")
-    notes = ReadingNotes()
-    documents = list(Collection(str(tmp_path)).documents(notes))
-    for sentence in SENTENCES:
-        assert sum(sentence in one.sentences for one in documents) == 7
-    assert sum(notes.taken_for.values()) == 7
-    left_out = [line for line in notes.lines() if line.startswith("left out")]
-    assert [line for line in left_out if "(.png)" in line]
-    assert [line for line in left_out if "other.csv: no column 'text'; columns there: a, b" in line]
-
-
-def test_a_page_that_a_script_fills_is_counted(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text("<html><body><p>The kettle boils.</p></body></html>")
-    (tmp_path / "b.html").write_text('<html><body><div id="root"></div><script>fill()</script></body></html>')
-    notes = ReadingNotes()
-    assert len(list(Collection(str(tmp_path)).documents(notes))) == 1
-    assert notes.lines()[-1] == "left out   1 file with nothing but tags, code or blank lines"
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
