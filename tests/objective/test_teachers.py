@@ -374,6 +374,25 @@ def test_turned_vectors_keep_the_cosines_that_the_width_can_hold(encoder: Senten
     torch.testing.assert_close(made.get_buffer("turn"), torch.eye(encoder.dimension), atol=1e-3, rtol=0)
 
 
+def test_shuffling_exchanges_the_students_similarities() -> None:
+    plain, shuffled = term(), term(shuffle=1.0)
+    reps = taught_step(shuffled)
+    first = shuffled.loss(reps)
+    assert first == shuffled.loss(reps), "the draws are those of the step"
+    assert first != shuffled.loss(replace(reps, noise_seed=1))
+    assert first != plain.loss(reps)
+    torch.testing.assert_close(term(shuffle=1e-3).loss(reps), plain.loss(reps))
+
+
+def test_the_log_says_how_far_student_and_teachers_agree() -> None:
+    made = term()
+    reps = taught_step(made)
+    request = made.panel.requests[0]
+    same = TaughtVectors(reps.anchor.detach(), reps.positive.detach(), reps.anchor.detach()[:, None, :0])
+    assert made.diagnose(replace(reps, answers={request: same}))["teacher_agreement"] == 1
+    assert 0 < made.diagnose(reps)["teacher_agreement"] < 1
+
+
 def test_too_few_examples_and_an_anchor_with_itself_are_refused() -> None:
     made = term()
     with pytest.raises(UserError, match="at least 3 in a batch"):

@@ -271,7 +271,6 @@ class Gaussian(Generated):
 
     def check(self, context: Context) -> None:
         """Refuses to move samples up a gradient whose temperature is not known here."""
-        super().check(context)
         if self.settings.ascend is not None and context.objective.learned_temperature is not None:
             raise UserError(
                 f"{self.kind}: ascend follows the contrast at a fixed temperature; leave objective.learned_temperature "

@@ -335,7 +335,6 @@ class BarlowTwins(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the projector, if its settings have one."""
-        super().begin(encoder, batch_size=batch_size, seed=seed)
         if self.settings.projector:
             generator = torch.Generator().manual_seed(seed_of(seed, self.name))
             self.projector = _projector(encoder.training_dimension, self.settings.projector, generator)

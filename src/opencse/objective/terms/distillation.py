@@ -383,7 +383,6 @@ class Distill(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Opens the teachers, and turns the first one's vectors."""
-        super().begin(encoder, batch_size=batch_size, seed=seed)
         self.panel.begin(encoder)
         if self.settings.vectors:
             texts = TRAIN.read_text(encoding="utf-8").split("\n")
@@ -506,7 +505,6 @@ class RankVectors(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Opens the teacher, and makes the empty corpus."""
-        super().begin(encoder, batch_size=batch_size, seed=seed)
         self.teacher.begin(encoder)
         model = self.teacher.model
         self.queue = VectorQueue(
@@ -525,7 +523,6 @@ class RankVectors(Term):
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
         """Adds the teacher's vectors of this step's anchors to the corpus."""
-        super().after_backward(encoder, inputs, reps)
         for batch in reps:
             self.queue.push(batch[self.request].anchor, batch.keys[:, 0])
 

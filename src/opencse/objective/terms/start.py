@@ -123,7 +123,6 @@ class NearStart(Term):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the start."""
-        super().begin(encoder, batch_size=batch_size, seed=seed)
         self.teacher.begin(encoder)
 
     def loss(self, reps: Representations) -> Tensor:
