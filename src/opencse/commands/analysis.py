@@ -22,7 +22,7 @@ def analyze(
     models: Annotated[
         str | Path | Sequence[str | Path],
         Typed(
-            "Encoders: folders (also of an unfinished run), Hub ids, opencse-mini, words:FILE, bag-of-words.",
+            "Encoders: folders (also of an unfinished run), Hub ids, opencse-small or -mini, words:FILE, bag-of-words.",
             repeated=True,
             metavar="MODEL",
         ),

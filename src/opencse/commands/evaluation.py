@@ -207,8 +207,8 @@ def evaluate_all(
     models: Annotated[
         Sequence[object],
         Typed(
-            "Encoders: folders, Hub ids, opencse-mini; baselines: bag-of-words, words:FILE (word vectors); for "
-            "retrieval also indexes (INDEX), whose own passages are searched.",
+            "Encoders: folders, Hub ids, opencse-small or -mini; baselines: bag-of-words, words:FILE (word vectors); "
+            "for retrieval also indexes (INDEX), whose own passages are searched.",
             repeated=True,
             metavar="MODEL",
         ),

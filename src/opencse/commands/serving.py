@@ -41,7 +41,7 @@ _FEW = 20_000
 def serve(
     models: Annotated[
         str | Path | TextEncoder | Sequence[str | Path | TextEncoder],
-        Typed("Encoders: folders, Hub ids, or opencse-mini; two are shown next to each other.", repeated=True),
+        Typed("Encoders: folders, Hub ids, opencse-small or -mini; two are shown side by side.", repeated=True),
     ],
     *,
     index: Annotated[

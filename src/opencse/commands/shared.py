@@ -46,14 +46,14 @@ def lines_of(file: Path) -> Collection[int]:
 Encoder = Annotated[
     "str | Path | TextEncoder",
     Typed(
-        "Encoder: a folder, a Hub id, or opencse-mini.",
+        "Encoder: a folder, a Hub id, opencse-small or opencse-mini.",
         said="the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.",
     ),
 ]
 Encoders = Annotated[
     "str | Path | TextEncoder | Sequence[str | Path | TextEncoder]",
     Typed(
-        "Encoders: folders, Hub ids, or opencse-mini.",
+        "Encoders: folders, Hub ids, opencse-small or opencse-mini.",
         repeated=True,
         metavar="MODEL",
         said="the built-in encoder's name, a folder, a Hub id or a `SentenceEncoder`; one or several.",

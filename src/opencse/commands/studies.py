@@ -145,7 +145,7 @@ def compare(
         out: folder of the comparison; finished runs in it are not made again.
         recipes: names, presets may follow (``simcse:dropout-0.2``), or TOML files.
         data: folder with ``sts/``, ``transfer/``, ... (or one suite's own folder), or ``hub``.
-        starts: Models to start from, comma-separated: folders, Hub ids, opencse-mini.
+        starts: Models to start from, comma-separated: folders, Hub ids, opencse-small, opencse-mini.
         seeds: seeds; one run for each.
         data_seeds: seeds of the data order alone: each is crossed with ``dropout_seeds``, and the variance that either
             adds is computed. The first of ``seeds`` is that of everything else.

@@ -413,7 +413,7 @@ def adapt(
         columns: The two columns of --pairs: question,answer. [default: anchor,positive]
         questions: questions that a language model wrote: the file of `opencse.questions`, or a list of question, answer
             and name of the document.
-        model: Encoder to adapt: a folder, a Hub id, or a preset's name.
+        model: Encoder to adapt: opencse-small, a folder, a Hub id, or a preset's name.
         continue_from: a model that `adapt` wrote, to adapt further because the collection has grown: ``corpus`` is all
             of it as it is now.
         recipe: Recipe by name (opencse recipes) or TOML file.
