@@ -3,7 +3,7 @@
     python benchmarks/mini.py --data DATA --work WORK
 
 DATA holds wiki/ordered.txt.xz (running text, one sentence a line, a blank line between articles), wiki/wiki100k.txt
-(loose sentences), sts/ (see docs/results/small-starts.md), transfer/ and retrieval/scifact (BEIR layout). The commands
+(loose sentences), sts/ (see docs/results/family.md), transfer/ and retrieval/scifact (BEIR layout). The commands
 are printed as they are run; what is finished in WORK is not made again. With --ship FOLDER the encoder of the first
 seed is written there in fp16, as the package carries it. A further stage (repeated sub-words and more) is run and
 evaluated too, and not shipped.

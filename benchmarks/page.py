@@ -1,7 +1,7 @@
 """Builds the table between the marks of a page in docs/results from its records; draws the picture of one record.
 
     python benchmarks/page.py docs/results/speed.md docs/results/records/speed-[0-9]*.json
-    python benchmarks/page.py docs/results/serving.md docs/results/records/serving-peers.json
+    python benchmarks/page.py docs/results/scale.md docs/results/records/serving-peers.json
     python benchmarks/page.py docs/results/search.md docs/results/records/search-peers.json
 
 `speed.py --json FILE` writes a record of speed; give it a ``processor`` (the column's heading) and ``trains_in`` (the
@@ -67,7 +67,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-TABLES = {"speed": table, "serving": serving_peers.table, "search": search_peers.table}
+TABLES = {"speed": table, "scale": serving_peers.table, "search": search_peers.table}
 """What makes the table of each page, by the page's name."""
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/results/papers.md, ablations.md and combinations.md, the papers' tables compared with ours.
+"""Writes docs/results/papers.md and ablations.md, the papers' tables compared with ours.
 
     python docs/build_papers.py [--best-rates FOLDER] [--five-layers-best-rates FOLDER] [--processor FOLDER]
         [--systems FOLDER] [--systems-transformed FILE] [--five-layers FOLDER] [--five-layers-transformed FILE]
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 from best_rates import at_best_rates, best_rates, by_rate
-from combinations import UNTRAINED, combinations_page
+from combinations import UNTRAINED, combinations
 from comparisons import BASE, DEV, FIGURES, RESULTS, STS, Comparison, Scores, added, markdown, of_paper, scores_of
 from templates import filled
 
@@ -88,7 +88,6 @@ def pages(scores: Scores, published: Mapping[str, Any]) -> dict[str, str]:
     return {
         "papers.md": systems_page(parts, published),
         "ablations.md": ablations_page(parts, published),
-        "combinations.md": combinations_page(parts, published),
     }
 
 
@@ -98,7 +97,6 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
     gains, at_one_rate = published_gains(published), gains_here(parts["systems"], published)
     pairs = gains_here(sts, published)
     verdicts = {name: verdict(pair, gains[name]) for name, pair in pairs.items()}
-    others = [name for name in sts.scores if name not in pairs and name != BASE]
     before = gains_here(tuned, published)
     return filled(
         "papers.md.jinja",
@@ -110,12 +108,11 @@ def systems_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) 
         systems=systems_table(parts, pairs, gains, verdicts, at_one_rate),
         verdicts={word: [name for name in verdicts if verdicts[name] == word] for word in VERDICTS},
         hold_at_one_rate=[name for name, pair in at_one_rate.items() if verdict(pair, gains[name]) == VERDICTS[0]],
-        others=[(name, brief(paired_seeds(sts.scores[name], sts.scores[BASE]))) for name in others],
         rates=list(next(iter(by_rate(parts["best_rates_tried"]).values()))),
         best=best_rates(parts["best_rates"])[BASE],
-        processor=[(run, parts["processor"].mean(run)) for run in parts["processor"].scores],
         five=five_layers(parts, published),
         picture=GAINS,
+        combinations=combinations(parts, published).rstrip(),
         tuned_start=f"{tuned.start:.2f}",
         tuned_best=max(before, key=lambda name: before[name].difference),
         tuned_gain=brief(max(before.values(), key=lambda pair: pair.difference)),

@@ -1,4 +1,4 @@
-"""Compares several methods together with the best alone, from two starts: docs/results/combinations.md."""
+"""Compares several methods together with the best alone, from two starts, for docs/results/papers.md."""
 
 from __future__ import annotations
 
@@ -15,22 +15,13 @@ UNTRAINED = 0
 """In place of the seed of a start under a transform."""
 
 
-def combinations_page(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
-    """The page in Markdown; ``parts`` are comparisons by the names of build_papers.py."""
+def combinations(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> str:
+    """The section in Markdown; ``parts`` are comparisons by the names of build_papers.py."""
     return filled(
         "combinations.md.jinja",
-        search=searched(parts["search"]) if "search" in parts else None,
         training=training_alone(parts, published),
         two_starts=two_starts(parts, published) if "five_layers" in parts else None,
-        made_at_best_rates=parts["best_rates"].made(published["machines"]["best_rates"]),
-        made=parts["systems"].made(published["machines"]["systems"]),
     )
-
-
-def searched(search: Comparison) -> list[tuple[str, str]]:
-    """The recipes of the search for a combination and their scores at its one seed, the best first."""
-    scores = {name: next(iter(seeds.values())) for name, seeds in search.scores.items()}
-    return [(name, f"{scores[name]:.2f}") for name in sorted(scores, key=lambda name: -scores[name])]
 
 
 def training_alone(parts: Mapping[str, Comparison], published: Mapping[str, Any]) -> dict[str, str]:

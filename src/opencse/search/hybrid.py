@@ -97,7 +97,7 @@ class WordScores:
         r"""How much the words count next to the vectors, :math:`t = 2 c^2`.
 
         That is little for a query of which no document has the rare words: it is put in other words than the
-        documents, and BM25 ranks by chance. Measured in docs/results/hybrid.md.
+        documents, and BM25 ranks by chance. Measured in docs/results/search.md.
         """
         return _TRUST * self.covered**2
 

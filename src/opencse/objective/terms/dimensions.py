@@ -224,7 +224,7 @@ class DCL(Term):
 
     In the paper's scaling s grows with N, so a temperature goes with a batch: what 5 is at 64 examples, 20 is at 256.
     If the two views are similar and the temperature is too low for the batch, the term is 0 from the first step
-    (docs/results/small-starts.md).
+    (docs/results/family.md).
 
     A dimension of variance 0 has no y: under ``paper`` it is 0, so its logits are 0, its loss is log D, and it gets no
     gradient from the term; under ``reference`` the 1e-5 keeps it finite. It works without contrast too
