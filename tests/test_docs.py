@@ -308,11 +308,7 @@ def test_the_table_of_starts_is_what_was_measured() -> None:
         assert [float(cell) for cell in cells] == pytest.approx(measured, abs=0.051)
         assert float(mean.strip("*")) == pytest.approx(sum(measured) / 5, abs=0.051)
     means = [row[6].strip("* ") for row in table]
-    guide = [
-        line.rstrip(" |").split(" | ")[-4:-2]
-        for line in TEXTS["docs/guides/adapt.md"].splitlines()
-        if line.startswith("| `")
-    ]
+    guide = [line.split(" | ")[-4:-2] for line in TEXTS["docs/guides/adapt.md"].splitlines() if line.startswith("| `")]
     assert [mean for row in guide[:3] for mean in row if mean != "-"] == means
 
 
