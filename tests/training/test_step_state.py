@@ -109,7 +109,7 @@ def test_a_distribution_is_fitted_once_a_step(
     source = objective.negatives[1]
     assert isinstance(source, Fitted)
     fits: list[int] = []
-    fit = type(source.distribution).fit  # type: ignore[union-attr]
+    fit = type(source.distribution).fit
 
     def counted(self: Any, points: Tensor, noise: torch.Generator) -> None:  # a distribution
         fits.append(len(points))

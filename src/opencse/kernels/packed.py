@@ -299,10 +299,10 @@ class PackedBackbone:
 
         def mix(joined: Tensor, query: Tensor | None) -> Tensor:
             # one gather for all groups: the gradient of one for each would be a whole batch of zeros each
-            joined_of = joined.index_select(0, tokens).split([len(group.packed_rows) for group in groups])
+            joined_of = torch.split(joined.index_select(0, tokens), [len(group.packed_rows) for group in groups])
             query_of: Sequence[Tensor | None] = [None] * len(groups)
             if query is not None:
-                query_of = query.index_select(0, texts).split([len(group.rows) for group in groups])
+                query_of = torch.split(query.index_select(0, texts), [len(group.rows) for group in groups])
             parts = [one(*of) for one, *of in zip(mixes, joined_of, query_of, strict=True)]
             return torch.cat(parts).index_select(0, row_order)
 

@@ -26,6 +26,8 @@ def stop_requests(*, once: bool) -> Iterator[threading.Event]:
         yield stop
         return
 
+    first = 0.0
+
     def request(number: int, frame: FrameType | None) -> None:
         nonlocal first
         del number, frame
@@ -35,7 +37,6 @@ def stop_requests(*, once: bool) -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         stop.set()
 
-    first = 0.0
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
