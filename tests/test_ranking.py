@@ -15,47 +15,15 @@ from fuzzing import examples
 from opencse import ranking
 from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
-from opencse.modules.similarity import Similarity
 from opencse.ranking import (
     Measure,
     answer_ranks,
     average_precision,
     ndcg,
     nearest_prepared,
-    nearest_rows,
     recall,
     reciprocal_rank,
 )
-
-
-def naive(query: Vectors, corpus: Vectors, similarity: Similarity) -> list[float]:
-    scores = []
-    for row in corpus.tolist():
-        dot = sum(float(q) * c for q, c in zip(query.tolist(), row, strict=True))
-        lengths = math.sqrt(sum(q * q for q in query.tolist())) * math.sqrt(sum(c * c for c in row))
-        scores.append(dot if similarity == "dot" else dot / lengths)
-    return scores
-
-
-@pytest.mark.parametrize(
-    ("similarity", "dtype", "block"),
-    [(Similarity.COSINE, np.float32, 7), (Similarity.DOT, np.float64, 1), (Similarity.DOT, np.float32, 1000)],
-)
-def test_a_sort_of_all_similarities(
-    monkeypatch: pytest.MonkeyPatch, similarity: Similarity, dtype: type[np.floating], block: int
-) -> None:
-    for name in ("_BLOCK", "_FIRST_BLOCK", "_QUERIES", "_PAIRS"):
-        monkeypatch.setattr(ranking, name, block)
-    random = np.random.default_rng(0)
-    queries = random.normal(size=(5, 6)).astype(dtype)
-    corpus = (random.normal(size=(200, 6)) * random.uniform(0.1, 9, size=(200, 1))).astype(dtype)
-    positions, scores = nearest_rows(queries, corpus, 9, similarity)
-    assert positions.shape == scores.shape == (5, 9)
-    for query, places, values in zip(queries, positions.tolist(), scores.tolist(), strict=True):
-        expected = naive(query, corpus, similarity)
-        order = sorted(range(200), key=lambda place: -expected[place])[:9]
-        assert places == order
-        assert values == pytest.approx([expected[place] for place in order], rel=1e-9)
 
 
 def naive_rank(query: Vectors, candidates: Vectors, answer: int, own: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,11 @@ import numpy as np
 import pandas  # type: ignore[import-untyped]
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import nn
 
 from opencse import load
 from opencse.encoder import encoding
-from opencse.encoder.batches import (
-    token_batches,
-)
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
@@ -166,18 +160,6 @@ def test_what_is_not_text_is_refused(encoder: SentenceEncoder, texts: Any, messa
 
 
 # Batches.
-
-
-@given(st.lists(st.integers(0, 80), max_size=60), st.integers(1, 400))
-def test_token_batches_are_a_partition_within_the_budget(lengths: list[int], budget: int) -> None:
-    batches = token_batches(lengths, budget)
-    assert sorted(int(i) for batch in batches for i in batch) == list(range(len(lengths)))
-    for batch in batches:
-        assert len(batch) > 0
-        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
-    for batch, following in pairwise(batches):
-        assert max(lengths[i] for i in batch) <= min(lengths[i] for i in following)
-        assert lengths[following[0]] * (len(batch) + 1) > budget, "a batch ends only where the next text does not fit"
 
 
 @pytest.mark.parametrize("pooling", [Pooling.CLS, Pooling.FIRST_LAST_0])

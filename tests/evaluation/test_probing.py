@@ -16,6 +16,7 @@ from opencse.errors import UserError
 from opencse.evaluation.classifiers.cross_validation import split
 from opencse.evaluation.classifiers.settings import MODES, Mode
 from opencse.evaluation.classifiers.trained import Classifiers
+from opencse.evaluation.probing import data as probing_data
 from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_probing
 from opencse.evaluation.probing.score import Probing, ProbingResult
 from vectors_of_texts import HashedWords
@@ -248,3 +249,14 @@ def test_majority_and_counts(folder: Path, tmp_path: Path) -> None:
     torch.manual_seed(5)
     again = evaluate_probing(bag_of_words, turned, mode="fast", classifier="softmax").values()
     assert {key: again[key] for key in values} == values, "no task depends on another"
+
+
+def test_complete_is_the_published_form_and_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probing_data, "PUBLISHED", {"train": 300, "dev": 100, "test": 100})
+    for sizes, complete in (((303, 99, 101), True), ((304, 100, 100), False), ((300, 100, 98), False)):
+        parts = zip(("tr", "va", "te"), sizes, strict=True)
+        write(
+            tmp_path / "bigram_shift.txt",
+            [f"{part}\t{label}\t{text}" for part, n in parts for text, label in labelled(n)],
+        )
+        assert load_probing(tmp_path).tasks["bigram_shift"].complete is complete

@@ -79,7 +79,7 @@ def test_all_mean_and_wmean_by_hand(folder: Path) -> None:
         parts = [oracle(folder / key / f"{subset}.tsv") for subset in task.subsets]
         score = result.sts.tasks[key]
         sizes = [len(gold) for _, gold in parts]
-        assert (score.n, list(score.subsets)) == (sum(sizes), list(task.subsets))
+        assert (score.n, list(score.subsets), score.complete) == (sum(sizes), list(task.subsets), False)
         cosines = [c for part in parts for c in part[0]]
         gold = [g for part in parts for g in part[1]]
         for name, correlate in (("spearman", spearmanr), ("pearson", pearsonr)):

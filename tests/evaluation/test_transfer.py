@@ -129,6 +129,12 @@ def test_test_rows_that_are_also_fitted_on_are_counted(folder: Path) -> None:
     assert {name: task.repeated for name, task in tasks.items()} == {"mr": 5, "sst2": 2, "mrpc": 2}
 
 
+def test_complete_is_told_by_the_published_numbers(folder: Path) -> None:
+    assert not load_transfer(folder, ["cr"]).tasks["cr"].complete
+    write(folder / "cr", "all", *[f"{n % 2}\tsentence {n}" for n in range(3775)])
+    assert load_transfer(folder, ["cr"]).tasks["cr"].complete
+
+
 evaluate_transfer = partial(record_of, Transfer)
 """The record of a plain function of texts."""
 
