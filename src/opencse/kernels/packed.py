@@ -303,7 +303,7 @@ class PackedBackbone:
             query_of: Sequence[Tensor | None] = [None] * len(groups)
             if query is not None:
                 query_of = torch.split(query.index_select(0, texts), [len(group.rows) for group in groups])
-            parts = [one(*of) for one, *of in zip(mixes, joined_of, query_of, strict=True)]
+            parts = [one(rows, of_first) for one, rows, of_first in zip(mixes, joined_of, query_of, strict=True)]
             return torch.cat(parts).index_select(0, row_order)
 
         return mix
