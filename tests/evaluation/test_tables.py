@@ -74,9 +74,9 @@ def test_every_name_and_score_is_whole(width: int) -> None:
 def test_more_columns_than_fit_are_in_several_tables() -> None:
     names = [f"a/model/of/some/length/{number}" for number in range(9)]
     rows = [[name, *[f"{10 * number + place}.25" for place in range(8)]] for number, name in enumerate(names)]
-    table = FittingTable(TableContent(["System"], COLUMNS, rows), title="the title", caption="the note")
+    table = FittingTable(TableContent(["System"], COLUMNS, rows), title="the title", caption="the [b]note")
     text = rendered_at(table, 40)
     assert max(map(len, text.splitlines())) <= 40
     assert all(text.count(f" {cell} ") == sum(row.count(cell) for row in rows) for row in rows for cell in row[1:])
-    assert text.count("the title") == text.count("the note") == 1
-    assert text.index("the title") < text.index("10.25") < text.index("82.25") < text.index("the note")
+    assert text.count("the title") == text.count("the [b]note") == 1
+    assert text.index("the title") < text.index("10.25") < text.index("82.25") < text.index("the [b]note")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console, ConsoleOptions, RenderResult
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
@@ -57,6 +58,8 @@ class FittingTable(Table):
     """
 
     def __init__(self, content: TableContent, *, title: str | None = None, caption: str | None = None) -> None:
+        # rich would read [b] in the name of a model as bold
+        title, caption = (None if words is None else escape(words) for words in (title, caption))
         super().__init__(title=title, caption=caption, caption_justify="left")
         self.content = content
         for header in content.labels:
