@@ -89,7 +89,7 @@ def plan_adaptation(
         known = known.joined(before)
     progress.say(f"documents  {texts.source}: {material.facts}")
     on_start = advice_for_start(model, language_of_documents(texts.documents))
-    if on_start is not None:
+    if on_start:
         progress.say(on_start)
     selector: DevChoice = dev
     if by_text and material.questions is not None:

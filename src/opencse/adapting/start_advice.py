@@ -54,7 +54,7 @@ def advice_for_start(model: str, language: str | None) -> str | None:
             f"--model {SMALL} (built in) or {ENGLISH} (87 MB, four times slower): before adapting they have 23.0 and "
             "44.8 of nDCG@10 there, this one 12.4 (mean of six collections)"
         )
-    return None if better is None else f"advice     {better}"
+    return better and f"advice     {better}"
 
 
 def advice_on_words(questions: TextQuestions) -> str | None:

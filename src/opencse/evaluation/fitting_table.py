@@ -59,8 +59,7 @@ class FittingTable(Table):
 
     def __init__(self, content: TableContent, *, title: str | None = None, caption: str | None = None) -> None:
         # rich would read [b] in the name of a model as bold
-        title, caption = (None if words is None else escape(words) for words in (title, caption))
-        super().__init__(title=title, caption=caption, caption_justify="left")
+        super().__init__(title=escape(title or ""), caption=escape(caption or ""), caption_justify="left")
         self.content = content
         for header in content.labels:
             self.add_column(Text(header), overflow="fold")

@@ -31,9 +31,8 @@ def stop_requests(*, once: bool) -> Iterator[threading.Event]:
     def request(number: int, frame: FrameType | None) -> None:
         nonlocal first
         del number, frame
-        if not stop.is_set():
-            first = time.monotonic()
-        elif once and time.monotonic() - first >= _TWICE:
+        first = first or time.monotonic()
+        if once and time.monotonic() - first >= _TWICE:
             raise KeyboardInterrupt
         stop.set()
 
