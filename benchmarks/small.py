@@ -93,7 +93,7 @@ def groups_of(vectors: Tensor, seed: int, count: int = 1024) -> np.ndarray:
         nearest = (sample @ centres.T).argmax(dim=1)
         sums = torch.zeros_like(centres).index_add_(0, nearest, sample)
         centres = nn.functional.normalize(torch.where(sums.any(1, keepdim=True), sums, centres), dim=-1)
-    return torch.cat([(some.float() @ centres.T).argmax(dim=1) for some in vectors.split(20_000)]).numpy()
+    return torch.cat([(some.float() @ centres.T).argmax(dim=1) for some in torch.split(vectors, 20_000)]).numpy()
 
 
 def batches(groups: np.ndarray, epochs: int, seed: int) -> Iterator[np.ndarray]:
@@ -175,7 +175,7 @@ def train(out: Path, texts: list[str], options: argparse.Namespace) -> None:
             nn.functional.normalize(vectors.float(), dim=-1), targets[torch.from_numpy(chosen)].float()
         )
         optimizer.zero_grad()
-        (cosine + 0.3 * order).backward()
+        torch.autograd.backward(cosine + 0.3 * order)
         nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         if (step + 1) % 50 == 0:
