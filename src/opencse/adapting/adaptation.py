@@ -19,7 +19,7 @@ from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.written_questions import WrittenRow, numbers_of_documents
 from opencse.errors import UserError
 from opencse.io import is_folder
-from opencse.model_folder.locate import BUILTIN
+from opencse.model_folder.locate import BUILTIN, BUILTINS
 from opencse.model_folder.reading import has_layers
 from opencse.progress import Counted, Progress
 from opencse.ranking import Measure
@@ -88,8 +88,7 @@ def plan_adaptation(
         material = growth.material(new, partial(make, written=of_old), texts.pairs)
         known = known.joined(before)
     progress.say(f"documents  {texts.source}: {material.facts}")
-    on_start = advice_for_start(model, language_of_documents(texts.documents))
-    if on_start:
+    if model in BUILTINS and (on_start := advice_for_start(model, language_of_documents(texts.documents))):
         progress.say(on_start)
     selector: DevChoice = dev
     if by_text and material.questions is not None:

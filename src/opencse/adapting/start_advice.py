@@ -37,18 +37,18 @@ def advice_for_language(model: str, language: str | None) -> str | None:
     >>> advice_for_language("opencse-mini", "german")
     'opencse-mini knows little German; --model intfloat/multilingual-e5-small finds more, and is slower'
     """
-    if model not in (BUILTIN, SMALL) or language in (None, "english"):
+    if language in (None, "english"):
         return None
     return f"{model} knows little {str(language).capitalize()}; --model {MULTILINGUAL} finds more, and is slower"
 
 
 def advice_for_start(model: str, language: str | None) -> str | None:
-    """The line of the plan for a start from a built-in encoder; None for others.
+    """The line of the plan for a start from a built-in encoder; None where there is nothing to advise.
 
     >>> advice_for_start("opencse-small", "english")
     """
     better = advice_for_language(model, language)
-    if better is None and model == BUILTIN:
+    if not better and model == BUILTIN:
         better = (
             f"{BUILTIN} is small and fast, for queries in your documents' words; for your users' own words take "
             f"--model {SMALL} (built in) or {ENGLISH} (87 MB, four times slower): before adapting they have 23.0 and "

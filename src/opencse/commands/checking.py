@@ -70,6 +70,7 @@ def check(
     from opencse.commands.opening import name_of, open_for_vectors
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.encoder.unknown_tokens import UNKNOWN_LIMIT
+    from opencse.model_folder.locate import BUILTINS
     from opencse.text.check import check_corpus
     from opencse.text.text_to_check import read_to_check
 
@@ -93,18 +94,18 @@ def check(
         trust_remote_code=trust_remote_code,
         texts=0,
     )
+    name = name_of(model)
     checked = check_corpus(
         texts,
         encoder.tokenizer,
-        max_length=max_length or _longest_read(texts, name_of(model), encoder, sample_of_text.recipe),
+        max_length=max_length or _longest_read(texts, name, encoder, sample_of_text.recipe),
         near_duplicates=near_duplicates,
         command=sample_of_text.command,
         read_as=sample_of_text.read_as,
         refused_unknown=UNKNOWN_LIMIT,
     )
-    better = advice_for_language(name_of(model), language_of_rows(texts.rows))
-    language = [] if better is None else [better]
-    return checked.model_copy(update={"advice": [*sample_of_text.advice, *language, *checked.advice]})
+    better = advice_for_language(name, language_of_rows(texts.rows)) if name in BUILTINS else None
+    return checked.model_copy(update={"advice": [*sample_of_text.advice, *filter(None, [better]), *checked.advice]})
 
 
 def _longest_read(texts: Texts, model: str, encoder: TextEncoder, recipe: str | None) -> int:

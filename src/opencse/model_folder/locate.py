@@ -10,6 +10,7 @@ from opencse.home import in_home
 
 BUILTIN = "opencse-mini"
 SMALL = "opencse-small"
+BUILTINS = (BUILTIN, SMALL)
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
 DITTO = ("ditto:", "ditto-")
@@ -40,7 +41,7 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
         raise TypeError(f"model is a name or a folder (str or Path), not {type(model).__name__}")
     if not str(model):
         raise UserError(f"no model is named; give a folder, a Hub id, {SMALL} or {BUILTIN}")
-    if str(model) in (BUILTIN, SMALL):
+    if str(model) in BUILTINS:
         return builtin_folder(str(model))
     folder = Path(in_home(model))
     try:
