@@ -6,7 +6,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 
 from opencse.asking.chat_server import ChatReply, ChatServer, UnansweredError
@@ -21,6 +21,8 @@ FAILURES_IN_A_ROW = 5
 _FIRST_FEW = 5
 _REPORTED = 3
 _TICK = 0.2
+_LAST_ANSWERS = 2.0
+"""Seconds that a stopped command waits for its requests to end."""
 RequestOutcome = tuple[PlannedRequest, ChatReply | Exception]
 
 
@@ -38,23 +40,28 @@ class SentRequests:
         self._done: queue.SimpleQueue[RequestOutcome] = queue.SimpleQueue()
         self._loop = asyncio.new_event_loop()
         self._task = self._loop.create_task(self._send_all(min(workers, len(requests))))
-        threading.Thread(target=self._run, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
 
     def next(self) -> list[RequestOutcome]:
         """The requests that are answered or failed since the last call; at least one."""
         while True:
             try:
-                outcomes = [self._done.get(timeout=_TICK)]  # a wait without end could not be interrupted on Windows
+                first = self._done.get(timeout=_TICK)  # a wait without end could not be interrupted on Windows
             except queue.Empty:
                 continue
-            while not self._done.empty():
-                outcomes.append(self._done.get())
-            return outcomes
+            return [first, *self._at_hand()]
 
-    def stop(self) -> None:
-        """Ends all that is being sent."""
+    def stop(self) -> list[RequestOutcome]:
+        """Ends all that is being sent; returns what was answered or failed since the last call."""
         with suppress(RuntimeError):  # all was sent, and the loop is closed
             self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(_LAST_ANSWERS)
+        return list(self._at_hand())
+
+    def _at_hand(self) -> Iterator[RequestOutcome]:
+        while not self._done.empty():
+            yield self._done.get()
 
     def _run(self) -> None:
         with closing(self._loop), suppress(asyncio.CancelledError):
@@ -96,10 +103,7 @@ def send_requests(
     try:
         while answered + failures < len(remaining):
             outcomes = sent.next()
-            replies = {one.key: outcome for one, outcome in outcomes if isinstance(outcome, ChatReply)}
-            if replies:
-                journal.add(replies)  # one wait for the disk, however many there are
-                answered += len(replies)
+            answered += _keep(outcomes, journal)
             for one, outcome in outcomes:
                 if isinstance(outcome, ChatReply):
                     in_a_row = 0
@@ -119,6 +123,7 @@ def send_requests(
                 is_paced = True
                 _report_pace(plan, journal, answered, time.monotonic() - began, progress)
     except KeyboardInterrupt:
+        answered += _keep(sent.stop(), journal)
         raise InterruptedRunError(
             f"stopped; {before + answered:,} of {total:,} requests are answered, and the same command continues"
         ) from None
@@ -126,6 +131,14 @@ def send_requests(
         sent.stop()
         progress.finish()
     return failures
+
+
+def _keep(outcomes: Sequence[RequestOutcome], journal: AnswerJournal) -> int:
+    """Writes the answers among the outcomes, with one wait for the disk; returns how many there are."""
+    replies = {one.key: outcome for one, outcome in outcomes if isinstance(outcome, ChatReply)}
+    if replies:
+        journal.add(replies)
+    return len(replies)
 
 
 def _report_pace(plan: RequestPlan, journal: AnswerJournal, answered: int, seconds: float, progress: Progress) -> None:
