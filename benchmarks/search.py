@@ -36,7 +36,6 @@ from opencse.search.approximate import IndexKind
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.keyword_index import best_rows
-from opencse.search.recall import measure_recall
 from opencse.search.rows import IndexRow
 from opencse.text.readers import Source
 
@@ -139,7 +138,7 @@ def speed(corpus: str, sentences: int, model: str, kinds: Sequence[IndexKind], o
             began = time.perf_counter()
             index.search(queries, 10)
             together = time.perf_counter() - began
-            recall = measure_recall(index, queries)
+            recall = index.measure_recall(queries)
             print(
                 f"{kind}: {len(index):,} rows, built in {built:.1f} s; a query {1000 * each:.1f} ms, {len(queries)} "
                 f"together {1000 * together:.0f} ms; {recall.line()}",

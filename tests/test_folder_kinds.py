@@ -11,7 +11,7 @@ from helpers import Run
 from opencse.errors import UserError
 from opencse.folder_kinds import kind_of_folder
 from opencse.model_folder.locate import builtin_folder, locate
-from opencse.search.folder import current_database
+from opencse.search.database import current_database
 from opencse.text.documents import Collection
 from opencse.text.folders import files_in
 from opencse.text.reading_notes import ReadingNotes

@@ -21,7 +21,6 @@ from opencse.ranking import nearest_prepared, nearest_rows
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.pairs import duplicate_documents, nearest_pairs
-from opencse.search.recall import measure_recall
 
 FUNCTIONS = list(Similarity)
 Vectors = NDArray[np.float32]
@@ -148,7 +147,7 @@ def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
             scores = naive(function, encoder.encode([query]), encoder.encode([hit.text for hit in hits]))[0]
             assert np.abs([hit.score for hit in hits] - scores).max() < 1e-5
             assert [h.text for h in index.search([query], 6, threshold=hits[2].score)[0]] == order[:3]
-            assert measure_recall(index, ks=(1, 5)).at == {1: 1.0, 5: 1.0}
+            assert index.measure_recall(ks=(1, 5)).at == {1: 1.0, 5: 1.0}
             best = index.pairs(1)[0]
             again = float(encoder.similarity(best.first_text, best.second_text)[0, 0])
             assert best.score == pytest.approx(again, abs=1e-4)

@@ -14,7 +14,6 @@ from opencse.search import approximate
 from opencse.search.approximate import IndexKind
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.recall import measure_recall
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow
@@ -45,12 +44,12 @@ def test_hits_are_nearly_those_of_the_exact_search(
     assert overlap() > 0.8
     with index.snapshot() as snapshot:
         assert snapshot.approximate is not None
-    recall = measure_recall(index, ks=(1, 10))
+    recall = index.measure_recall(ks=(1, 10))
     assert recall.held
     assert recall.queries == 200
     assert 0.5 < recall.at[10] <= 1
     assert "recall@10" in recall.line()
-    assert measure_recall(flat).at == {1: 1.0, 10: 1.0, 100: 1.0}
+    assert flat.measure_recall().at == {1: 1.0, 10: 1.0, 100: 1.0}
     found = {hit.id: hit.score for hit in flat.search(queries[:1], 400)[0]}
     for hit in index.search(queries[:1], 10)[0]:
         assert hit.score == pytest.approx(found[hit.id], abs=1e-6)  # scores are those of the true vectors

@@ -10,7 +10,7 @@ import pytest
 from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import row_encoding
+from opencse.search import building
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from search_texts import TEXTS
@@ -19,7 +19,7 @@ from search_texts import TEXTS
 def test_an_interrupted_build_continues_after_the_last_window(
     tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_encoding, "WINDOW", 2)
+    monkeypatch.setattr(building, "WINDOW", 2)
     encode, windows = SentenceEncoder.encode_document, []
 
     def interrupted(self: SentenceEncoder, texts: list[str], **options: Any) -> Any:

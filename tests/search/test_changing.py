@@ -8,10 +8,9 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search.folder import locked
+from opencse.search.database import locked
 from opencse.search.index import Index
-from opencse.search.row_sources import open_rows
-from opencse.search.rows import RowLike
+from opencse.search.rows import RowLike, open_rows
 
 
 def test_another_model_is_refused(index: Index, tiny_folder: Path) -> None:

@@ -11,8 +11,8 @@ from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Silent
 from opencse.search.building import BuildSettings
-from opencse.search.checking import check
 from opencse.search.index import Index
+from opencse.search.snapshots import check
 from search_texts import TEXTS
 
 
@@ -20,7 +20,7 @@ def test_an_intact_index(index: Index, opencse: Run, tmp_path: Path) -> None:
     index.delete(["n1"])
     index.search(["cat"], hybrid=True)
     result = check(index.folder, Silent())
-    assert (result.rows, result.faults, result.notes) == (4, (), ())
+    assert (result.rows, result.faults) == (4, ())
     code, out, _ = opencse("index", "check", index.folder, "--json", tmp_path / "c.json")
     assert (code, out) == (0, f"{index.folder}: intact, 4 rows\n")
     assert json.loads((tmp_path / "c.json").read_text())["faults"] == []

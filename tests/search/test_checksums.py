@@ -15,7 +15,7 @@ import opencse as public
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import checksums, snapshots
+from opencse.search import database, snapshots
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 
@@ -27,9 +27,8 @@ ROWS = [
 @pytest.fixture
 def folder(tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An index of four pages of vectors, the last one not full, with words."""
-    for module in (checksums, snapshots):
+    for module in (database, snapshots):
         monkeypatch.setattr(module, "PAGE", 8)
-    monkeypatch.setattr("opencse.search.checking.PAGE", 8)
     with Index.build(tmp_path / "i", ROWS[:20], mini) as index:
         index.add(ROWS[20:])
         index.delete(["t5"])

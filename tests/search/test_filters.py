@@ -13,7 +13,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.filters import parse_where
 from opencse.search.index import Index
-from opencse.search.row_sources import FileRows
+from opencse.search.rows import FileRows
 from opencse.text.documents import Collection
 
 COLUMNS = {"n": "number", "t": "text", "m": "mixed", "e": ""}

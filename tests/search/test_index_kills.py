@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from helpers import Heard
 from kills import kill_after
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.search import row_encoding
+from opencse.search import building
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.writer import Writer
@@ -46,7 +46,7 @@ def vectors(mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
         return np.stack([table[text] for text in texts])
 
     monkeypatch.setattr(SentenceEncoder, "encode", encode)
-    monkeypatch.setattr(row_encoding, "WINDOW", 2)
+    monkeypatch.setattr(building, "WINDOW", 2)
 
 
 def killed_everywhere(prepare: Callable[[], None], work: Callable[[], object], stride: int = 2) -> Iterator[int]:

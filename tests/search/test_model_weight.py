@@ -10,8 +10,8 @@ import pytest
 from opencse.encoder.opening import load
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
+from opencse.search.hybrid import weight_of_encoder
 from opencse.search.index import Index
-from opencse.search.model_weight import weight_of_encoder
 from opencse.text import sample
 from opencse.text.readers import Source
 

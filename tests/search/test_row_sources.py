@@ -9,7 +9,7 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.search.result import IndexInfo
-from opencse.search.row_sources import FileRows, open_rows
+from opencse.search.rows import FileRows, open_rows
 from opencse.text.readers import Source
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opencse.errors import UserError
-from opencse.search.same_texts import require_same_texts
+from opencse.search.rows import require_same_texts
 
 
 def test_other_texts_with_the_same_ids_are_refused() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from files_of_kinds import docx, zipped
 from opencse.errors import MissingColumnError, UserError
-from opencse.search.row_sources import open_rows
+from opencse.search.rows import open_rows
 from opencse.text.documents import (
     Collection,
     Document,

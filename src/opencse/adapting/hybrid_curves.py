@@ -18,11 +18,10 @@ from opencse.evaluation.retrieval.rankers import ByBoth, evenly
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.ranking import nearest_prepared
-from opencse.search.hybrid import DEPTH, SearchedRows, WordScores, candidates_of
+from opencse.search.hybrid import DEPTH, SearchedRows, WordScores, candidates_of, weight_of_encoder
 from opencse.search.keyword_index import KeywordIndex
-from opencse.search.model_weight import weight_of_encoder
 from opencse.search.passages import PassageSplitter
-from opencse.search.same_texts import require_same_texts
+from opencse.search.rows import require_same_texts
 from opencse.search.snapshots import Snapshot
 from opencse.text.stems import language_of
 

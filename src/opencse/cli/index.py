@@ -151,13 +151,13 @@ def tune_index(call: Call, folder: str, dev: str | None, metric: str | None, *, 
 def check_index(call: Call, folder: str, *, json_file: Json = None) -> None:
     """Check every file of INDEX against its checksums; exit code 0 if intact, 1 if damaged, 2 without an index."""
     from opencse.outputs import has_fields
-    from opencse.search.checking import IndexCheck
-    from opencse.search.row_database import how_to_rebuild
+    from opencse.search.database import how_to_rebuild
+    from opencse.search.snapshots import IndexCheck
 
     require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
     result = call()
     _write(json_file, asdict(result))
-    for line in (*result.faults, *result.notes):
+    for line in result.faults:
         echo(line)
     if result.faults:
         echo(f"{folder}: damaged; copy the whole folder again, or {how_to_rebuild(Path(folder))}")

@@ -160,7 +160,7 @@ def _make_room(out: Path) -> None:
     """Refuses a folder with anything but an older demo, whose report it removes; runs and index are replaced later."""
     from opencse.outputs import names_in, require_writable
     from opencse.runs.folder import REPORT, FolderState, RunFolder
-    from opencse.search.folder import require_own
+    from opencse.search.database import require_own
 
     require_writable(out, remedy="choose another --out")
     names = names_in(out)

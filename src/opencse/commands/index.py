@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from opencse.adapting.hybrid_fit import FittedWeight
     from opencse.commands.opening import Model
     from opencse.reranking.cross_encoder import CrossEncoder
-    from opencse.search.checking import IndexCheck
     from opencse.search.filters import Where
     from opencse.search.negatives import Mined, Mining
     from opencse.search.pairs import Duplicates, SimilarPair
-    from opencse.search.recall import Recall
-    from opencse.search.result import IndexInfo, SearchResult
-    from opencse.search.row_sources import RowSource
-    from opencse.search.rows import RowLike
+    from opencse.search.result import IndexInfo, Recall, SearchResult
+    from opencse.search.rows import RowLike, RowSource
+    from opencse.search.snapshots import IndexCheck
     from opencse.search.vector_stores import Exported
     from opencse.text.given import Text
     from opencse.text.readers import Source
@@ -171,8 +169,7 @@ def build_index(
     from opencse.search.approximate import KINDS
     from opencse.search.building import BuildSettings, require_new
     from opencse.search.index import Index
-    from opencse.search.recall import measure_recall
-    from opencse.search.row_sources import open_rows
+    from opencse.search.rows import open_rows
 
     require_known(kind, KINDS, "kind of index")
     progress = progress or Silent()
@@ -217,7 +214,7 @@ def build_index(
         overwrite=overwrite,
         progress=progress,
     ) as index:
-        return Built(index.info(), None if settings.kind == "flat" else measure_recall(index))
+        return Built(index.info(), None if settings.kind == "flat" else index.measure_recall())
 
 
 @command
@@ -257,7 +254,7 @@ def add_to_index(
     """
     from opencse.commands.opening import encoder_of
     from opencse.search.index import Index
-    from opencse.search.row_sources import open_rows
+    from opencse.search.rows import open_rows
 
     with Index.open(folder) as index:
         reporter, info = progress or Silent(), index.info()
@@ -351,7 +348,7 @@ def query_index(
     from opencse.encoder.bert import KnownModel
     from opencse.modules.hybrid_weight import HybridWeight
     from opencse.search.index import Index
-    from opencse.search.reranked import reranked
+    from opencse.search.queries import reranked
     from opencse.text.in_memory import some_of
 
     queries = some_of(queries, "no query; give at least one, in a list")
@@ -434,7 +431,7 @@ def check_index(
     Raises:
         UserError: if there is no index.
     """
-    from opencse.search.checking import check
+    from opencse.search.snapshots import check
 
     return check(Path(folder), progress or Silent())
 
@@ -638,7 +635,7 @@ def tune_index(
     from opencse.commands.opening import encoder_of
     from opencse.outputs import require_writable
     from opencse.ranking import Measure
-    from opencse.search.folder import NAMES
+    from opencse.search.database import NAMES
     from opencse.search.index import Index
 
     progress = progress or Silent()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from opencse.errors import UserError
 from opencse.progress import Progress
-from opencse.search.row_database import HAS_ID, StoredRow
+from opencse.search.database import HAS_ID, StoredRow
 from opencse.search.rows import exported_id
 from opencse.search.snapshots import Snapshot
 

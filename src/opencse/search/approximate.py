@@ -15,8 +15,7 @@ from opencse.io import sync
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
 from opencse.ranking import SPARE, PreparedVectors, best_candidates, similarities
-from opencse.search.folder import add_to_list
-from opencse.search.row_database import how_to_rebuild, map_vectors, unique_name
+from opencse.search.database import how_to_rebuild, map_vectors, unique_name
 from opencse.search.writer import Writer
 
 if TYPE_CHECKING:
@@ -155,7 +154,6 @@ def update_approximate_index(writer: Writer, progress: Progress) -> None:
         progress.advance(min(start + _CHUNK, len(vectors)))
     progress.finish()
     name = unique_name("engine-", ".faiss")
-    add_to_list(writer.folder, name)
     try:
         faiss.write_index(inner, str(writer.folder / name))
     except RuntimeError as error:

@@ -1,17 +1,19 @@
-"""Builds an index in a folder, or continues a build that was interrupted."""
+"""Builds an index in a folder, or continues a build that was interrupted; changes an index that exists."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
+from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.kernels.precision import PrecisionName
@@ -27,29 +29,34 @@ from opencse.search.approximate import (
     require_metric,
     update_approximate_index,
 )
-from opencse.search.folder import (
+from opencse.search.database import (
     BUILDING,
-    FILES,
     NAMES,
-    add_to_list,
+    Manifest,
+    create_database,
     current_database,
-    listed,
+    how_to_rebuild,
     locked,
     remove_others,
     require_own,
     set_current_database,
+    unique_name,
+    weight_fields,
+    write_errors,
 )
+from opencse.search.hybrid import weight_of_encoder
 from opencse.search.keyword_index import cache_name
-from opencse.search.model_weight import weight_of_encoder
 from opencse.search.passages import PassageSplitter
-from opencse.search.row_database import Manifest, create_database, unique_name, weight_fields, write_errors
-from opencse.search.row_encoding import RowEncoder, windows
-from opencse.search.row_sources import RowSource
+from opencse.search.rows import IndexRow, RowSource
 from opencse.search.writer import Writer
 from opencse.text.stems import AUTO, language_named, language_of
 
+WINDOW = 8_192
+"""Rows that are encoded and written together."""
 _SAMPLE = 2_000
 """Texts from which the language is detected."""
+_COMPACT = 4
+"""The vector file is written again when more than one in this many of its rows is deleted."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,6 @@ def build(
                 update_approximate_index(writer, progress)
                 writer.commit()
             manifest = writer.manifest
-        _list_current_files(folder)
         set_current_database(folder, name)
         (folder / BUILDING).unlink(missing_ok=True)
         remove_others(folder, [name, manifest.vectors, manifest.engine or ""])
@@ -244,7 +250,6 @@ def _change(called: str, begun: Manifest, manifest: Manifest, key: str) -> str:
 
 def _begin_build(folder: Path, manifest: Manifest) -> str:
     name = unique_name("rows-", ".sqlite")
-    add_to_list(folder, name, manifest.vectors)
     create_database(folder, name, manifest)
     write_text(folder / BUILDING, json.dumps({"rows": name}) + "\n")
     return name
@@ -259,22 +264,10 @@ def _removed_if_empty(folder: Path, name: str) -> Iterator[None]:
         with suppress(OSError, UserError, sqlite3.Error):
             with Writer(folder, name) as writer:
                 manifest = writer.manifest
-            if not manifest.taken and manifest.taken is not None:
-                (folder / BUILDING).unlink(missing_ok=True)
-                remove_others(folder, listed(folder) - {name, manifest.vectors})
-                if not (folder / NAMES).exists():
-                    (folder / FILES).unlink(missing_ok=True)
+            if manifest.taken == 0:
+                for file in (BUILDING, name, manifest.vectors):
+                    (folder / file).unlink(missing_ok=True)
         raise
-
-
-def _list_current_files(folder: Path) -> None:
-    """Lists the files of the index that is replaced; it may be older than the list."""
-    with suppress(UserError, OSError, sqlite3.Error):
-        name = current_database(folder)
-        with Writer(folder, name) as writer:
-            manifest = writer.manifest
-        words = cache_name(name, manifest.version, manifest.language)
-        add_to_list(folder, name, manifest.vectors, manifest.engine or "", words)
 
 
 def require_new(folder: Path, *, overwrite: bool) -> None:
@@ -286,3 +279,154 @@ def require_new(folder: Path, *, overwrite: bool) -> None:
     require_own(folder)
     if (folder / NAMES).exists() and not overwrite:
         raise UserError(f"{folder}: holds an index; add to it (opencse index add), or replace it with --overwrite")
+
+
+@contextmanager
+def changing(folder: Path, progress: Progress, *, rows: bool = True) -> Iterator[Writer]:
+    """Opens the index for a change, and commits it at the end of the block; on an error nothing is changed.
+
+    Args:
+        folder: of the index.
+        progress: shows the progress.
+        rows: whether rows may change, and not only settings.
+
+    Raises:
+        UserError: if another process is writing the index, or it cannot be written.
+    """
+    current_database(folder)  # do not lock a folder without an index
+    with locked(folder), write_errors(folder):
+        name = current_database(folder)
+        with Writer(folder, name) as writer:
+            manifest = writer.manifest
+            words = cache_name(name, manifest.version, manifest.language)
+            remove_others(folder, [name, manifest.vectors, manifest.engine or "", words])
+            yield writer
+            if rows:
+                writer.change(source=None)
+            if writer.manifest.slots > _COMPACT * max(1, writer.manifest.rows) // (_COMPACT - 1):
+                writer.compact()
+            update_approximate_index(writer, progress)
+            writer.commit()
+
+
+def add(writer: Writer, source: RowSource, encoder: TextEncoder, *, replace: bool, progress: Progress) -> int:
+    """Adds the rows of ``source`` to a change, and returns their number.
+
+    Raises:
+        UserError: for rows that are to replace others and have no ids, an id that exists already, or invalid rows.
+    """
+    if replace and all(row.id is None for row in source):
+        raise UserError(
+            f"{source.name}: no row has an id, so --replace would replace none; name the column of the ids with --id, "
+            "or leave out --replace to add the rows under new numbers"
+        )
+    manifest = writer.manifest
+    writer.change(next_id=max(manifest.next_id, source.next_id))
+    splitter = None if manifest.max_length is None else PassageSplitter(encoder, manifest.max_length, manifest.overlap)
+    rows = RowEncoder(writer, encoder, splitter, progress)
+    progress.start("encoding", source.count)
+    done = 0
+    replaced: set[str] | None = set() if replace else None
+    try:
+        for window in windows(source):
+            rows.append(window, done=done, replaced=replaced)
+            done += len(window)
+    finally:
+        progress.finish()
+    return done
+
+
+def require_same_model(folder: Path, manifest: Manifest, encoder: TextEncoder) -> None:
+    """Refuses an encoder whose vectors cannot be compared with those of the index."""
+    if encoder.similarity_fn_name is not manifest.similarity:
+        raise UserError(
+            f"{folder}: compares vectors by {manifest.similarity}, and the model by {encoder.similarity_fn_name}; "
+            f"{how_to_rebuild(folder)}"
+        )
+    current = fingerprint(encoder)
+    prompts = encoder.prompts.of(Role.QUERY), encoder.prompts.of(Role.DOCUMENT)
+    if current != manifest.fingerprint and prompts != (manifest.query_prompt, manifest.document_prompt):
+        raise UserError(
+            f"{folder}: was built with the prompts {manifest.query_prompt!r} for queries and "
+            f"{manifest.document_prompt!r} for documents, and this encoder has {prompts[0]!r} and {prompts[1]!r}; "
+            f"query it with the model as it was then, or {how_to_rebuild(folder)}"
+        )
+    if current != manifest.fingerprint:
+        raise UserError(
+            f"{folder}: was built with {manifest.model or 'another model'} (fingerprint {manifest.fingerprint}), and "
+            f"this encoder is another ({current}), or the index is of an earlier version of opencse; query it with "
+            "that model, or build an index with this one"
+        )
+
+
+class RowEncoder:
+    """Splits rows into passages, encodes these and appends them to a change.
+
+    Args:
+        writer: of the change.
+        encoder: of the index.
+        splitter: of long texts; None: texts are not split.
+        progress: counts rows.
+    """
+
+    def __init__(
+        self, writer: Writer, encoder: TextEncoder, splitter: PassageSplitter | None, progress: Progress
+    ) -> None:
+        self._writer, self._encoder, self._splitter, self._progress = writer, encoder, splitter, progress
+
+    def append(self, rows: Sequence[IndexRow], *, done: int, replaced: set[str] | None = None) -> None:
+        """Encodes a window of rows and appends them.
+
+        Args:
+            rows: of the window.
+            done: number of rows before this window.
+            replaced: ids of the rows before; the new rows replace rows of the same ids, and their ids are added. None:
+                an id that exists is refused.
+
+        Raises:
+            UserError: for an id that exists, or occurs twice.
+        """
+        identified = list(_with_ids(rows, self._writer.manifest.next_id))
+        if replaced is not None:
+            ids = [row.id for row in identified if row.id is not None]
+            for name in ids:
+                if name in replaced:
+                    raise UserError(f"the id {name!r} occurs twice; give each row its own id")
+                replaced.add(name)
+            self._writer.remove_ids(ids)
+        texts = [row.text for row in identified]
+        if not done:
+            warn_of_unknown_tokens(self._encoder, texts, self._progress.say)
+        passages = [[text] for text in texts] if self._splitter is None else self._splitter.split(texts)
+        parts = [
+            (IndexRow(text, row.id, row.metadata), part)
+            for row, row_passages in zip(identified, passages, strict=True)
+            for part, text in enumerate(row_passages)
+        ]
+        for start in range(0, len(parts), WINDOW):
+            block = parts[start : start + WINDOW]
+            place = {text: number for number, text in enumerate(dict.fromkeys(row.text for row, _ in block))}
+            begin, share = start / len(parts), len(block) / len(place) / len(parts)
+            vectors = self._encoder.encode_document(
+                list(place),  # once each: another batch would change the last digits
+                precision=self._writer.manifest.precision,
+                progress=lambda count, _, begin=begin, share=share: self._progress.advance(  # type: ignore[misc]
+                    done + int(len(rows) * (begin + share * count))
+                ),
+            )
+            vectors = vectors[[place[row.text] for row, _ in block]]
+            self._writer.append(block, self._writer.manifest.prepared(vectors))
+
+
+def windows(source: RowSource, before: int = 0) -> Iterator[list[IndexRow]]:
+    """The rows in windows of `WINDOW`, without the first ``before``."""
+    rows = islice(iter(source), before, None)
+    while window := list(islice(rows, WINDOW)):
+        yield window
+
+
+def _with_ids(rows: Sequence[IndexRow], next_id: int) -> Iterator[IndexRow]:
+    """Numbers the rows without an id; ``next_id`` is greater than each number that a row has as its id."""
+    for row in rows:
+        yield row if row.id is not None else replace(row, id=str(next_id))
+        next_id += row.id is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,16 +20,14 @@ from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent, reporter_of
-from opencse.ranking import PreparedVectors, similarities
-from opencse.search.building import BuildSettings, EncoderOrigin, build
-from opencse.search.changing import add, changing, require_same_model
+from opencse.ranking import PreparedVectors, nearest_prepared, similarities
+from opencse.search.building import BuildSettings, EncoderOrigin, add, build, changing, require_same_model
+from opencse.search.database import Manifest, weight_fields
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
 from opencse.search.queries import distinct, hit_of, prepare_queries, require_limits, search_hybrid, search_vectors
-from opencse.search.result import Hit, IndexInfo, SearchResult, info_of
-from opencse.search.row_database import weight_fields
-from opencse.search.row_sources import FileRows, MemoryRows, RowSource
-from opencse.search.rows import RowLike, id_text
+from opencse.search.result import Hit, IndexInfo, Recall, SearchResult
+from opencse.search.rows import FileRows, MemoryRows, RowLike, RowSource, id_text
 from opencse.search.snapshots import Snapshot, Snapshots, sql_names
 from opencse.text.in_memory import as_list
 
@@ -187,7 +185,14 @@ class Index:
         """Describes the index: number of rows, model, similarity, columns."""
         with self.snapshot() as snapshot:
             manifest, documents = snapshot.manifest, snapshot.count_documents()
-        return info_of(self.folder, manifest, documents)
+        shared = {field.name for field in fields(IndexInfo)} & Manifest.model_fields.keys()
+        return IndexInfo(
+            folder=str(self.folder),
+            documents=documents,
+            hybrid=manifest.hybrid,
+            megabytes=4e-6 * manifest.slots * manifest.dimension,
+            **{name: getattr(manifest, name) for name in shared},
+        )
 
     @property
     def hybrid_weight(self) -> HybridWeight:
@@ -322,6 +327,39 @@ class Index:
         with self.snapshot() as snapshot:
             rows, vectors = snapshot.select("1", []), snapshot.living_vectors
         return find_duplicates(rows, vectors, threshold, similarity=snapshot.similarity, progress=progress)
+
+    def measure_recall(
+        self, queries: PreparedVectors | None = None, *, ks: tuple[int, ...] = (1, 10, 100), held: int = 200
+    ) -> Recall:
+        """Measures how many hits of the exact search an approximate index finds, at several k.
+
+        Args:
+            queries: (n, d) prepared for the index; None: a sample of the index's own vectors (fixed seed), each removed
+                from its own hits in both searches.
+            ks: numbers of hits.
+            held: size of the sample.
+        """
+        with self.snapshot() as snapshot:
+            positions = snapshot.positions
+            sampled = None
+            if queries is None:
+                random = np.random.default_rng(0)
+                sampled = np.sort(random.choice(positions, min(held, len(positions)), replace=False))
+                queries = np.asarray(snapshot.vectors[sampled])
+            depth = min(max(ks) + (sampled is not None), len(positions))
+            vectors, living = snapshot.vectors, snapshot.living
+            exact, _ = nearest_prepared(queries, vectors, depth, living, similarity=snapshot.similarity)
+            retrieved = exact
+            if snapshot.approximate is not None:
+                retrieved, _ = snapshot.approximate.search(queries, vectors, depth, living)
+            recalls: dict[int, list[float]] = {k: [] for k in ks if k <= len(positions) - (sampled is not None)}
+            for row in range(len(queries)):
+                itself = -1 if sampled is None else int(sampled[row])
+                expected = [position for position in exact[row].tolist() if position != itself]
+                hits = [position for position in retrieved[row].tolist() if position != itself and position >= 0]
+                for k, values in recalls.items():
+                    values.append(len(set(expected[:k]) & set(hits[:k])) / k)
+        return Recall({k: float(np.mean(values)) for k, values in recalls.items()}, len(queries), sampled is not None)
 
     def rows(self, offset: int = 0, limit: int | None = None) -> list[Hit]:
         """Reads rows in the order in which they were added, each with score 1.

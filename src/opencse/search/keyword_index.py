@@ -21,8 +21,7 @@ import numpy as np
 
 from opencse.arrays import Floats, Integers
 from opencse.io import sync
-from opencse.search.checksums import file_sum
-from opencse.search.folder import add_to_list, listed
+from opencse.search.database import file_sum
 from opencse.text.keyword_package import keyword_package
 from opencse.text.scripts import search_words
 from opencse.text.stems import rules_version, stems_of
@@ -187,15 +186,13 @@ def _write_cache(keywords: KeywordIndex, folder: Path, name: str) -> None:
     """Writes the cache completely or, where the disk is full, not at all."""
     unfinished = folder / f"words-{uuid.uuid4().hex[:12]}.tmp"
     with suppress(OSError):
-        add_to_list(folder, unfinished.name, name)
         keywords.save(unfinished)
         (unfinished / _SIZES).write_text(json.dumps(_sizes(unfinished)), encoding="utf-8")
         for path in unfinished.iterdir():
             sync(path)
-        for other in listed(folder):
-            if other.startswith(_PREFIX) and other not in (unfinished.name, name):
-                shutil.rmtree(folder / other, ignore_errors=True)
-        shutil.rmtree(folder / name, ignore_errors=True)
+        database = "-".join(name.split("-")[:2])
+        for other in folder.glob(f"{database}-*"):  # of earlier versions of this index
+            shutil.rmtree(other, ignore_errors=True)
         unfinished.rename(folder / name)
     shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -13,7 +13,7 @@ from opencse.errors import UserError
 from opencse.modules.similarity import Similarity
 from opencse.progress import Count, Counted, Progress
 from opencse.ranking import PreparedVectors, similarities
-from opencse.search.row_database import StoredRow
+from opencse.search.database import StoredRow
 from opencse.text.scripts import folded
 
 _BLOCK = 4_096

@@ -1,4 +1,4 @@
-"""Ranks the rows of a snapshot for queries: by vectors, or by vectors and keywords together (hybrid search)."""
+"""Ranks the rows of a snapshot for queries: by vectors, by vectors and keywords together, or by a cross-encoder."""
 
 from __future__ import annotations
 
@@ -11,38 +11,28 @@ from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
+from opencse.progress import Count
 from opencse.ranking import PreparedVectors, nearest_prepared
+from opencse.reranking.second_stage import SecondStage
+from opencse.search.database import Manifest, StoredRow
 from opencse.search.filters import Where
 from opencse.search.hybrid import DEPTH, RowsInMemory, WordScores, candidates_of, places_of
 from opencse.search.keyword_index import KeywordIndex
-from opencse.search.result import Hit
-from opencse.search.row_database import Manifest, StoredRow
+from opencse.search.result import Hit, SearchResult
 from opencse.search.snapshots import Snapshot
 
 
-def require_limits(k: object, threshold: object, hybrid_weight: object) -> None:
-    """Refuses limits of a search that are no numbers, or outside their ranges.
-
-    Example:
-        >>> require_limits(10, 0.5, None)
-        >>> require_limits("10", None, None)
-        Traceback (most recent call last):
-        TypeError: k is a whole number, not '10'
+def require_limits(k: int, threshold: float | None, hybrid_weight: float | None) -> None:
+    """Refuses limits of a search outside their ranges.
 
     Raises:
-        TypeError: for a ``k`` that is no whole number, and others that are neither None nor a number.
         UserError: for a ``k`` below 1, a threshold that is nan, or a weight outside [0, 1].
     """
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
-        raise TypeError(f"k is a whole number, not {k!r}")
-    for name, value in {"threshold": threshold, "hybrid_weight": hybrid_weight}.items():
-        if isinstance(value, bool) or not isinstance(value, float | int | np.floating | np.integer | None):
-            raise TypeError(f"{name} is a number or None, not {value!r}")
     if k < 1:
         raise UserError(f"k is the number of rows to find, at least 1, not {k}")
     if threshold != threshold:
         raise UserError("the threshold is a similarity, not nan")
-    if isinstance(hybrid_weight, float | int | np.floating | np.integer) and not 0 <= hybrid_weight <= 1:
+    if hybrid_weight is not None and not 0 <= hybrid_weight <= 1:
         raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
 
 
@@ -205,3 +195,35 @@ def _hits(snapshot: Snapshot, rankings: Sequence[Sequence[tuple[int, float]]], k
                 best.setdefault(hit.id, hit)
         hits.append(list(best.values()))
     return hits
+
+
+def reranked(
+    first: SearchResult,
+    queries: Sequence[str],
+    k: int,
+    stage: SecondStage,
+    *,
+    threshold: float | None = None,
+    progress: Count | None = None,
+) -> SearchResult:
+    """Orders the hits of each query by the scores of a cross-encoder, which take the place of theirs.
+
+    Args:
+        first: the hits that a search returned for the queries: at least k of them and those to re-rank.
+        queries: the texts of the queries.
+        k: number of hits for each query. All of them are scored, also where that is more than the stage's depth.
+        stage: the cross-encoder.
+        threshold: lowest score of the cross-encoder; None: any.
+        progress: called with (pairs done, pairs in all).
+    """
+    deep = replace(stage, depth=max(stage.depth, k))
+    orders = deep.reranked(queries, [[hit.text for hit in hits] for hits in first], progress)
+    hits = [
+        [
+            replace(hits[position], score=score)
+            for position, score in order[:k]
+            if threshold is None or score >= threshold
+        ]
+        for hits, order in zip(first, orders, strict=True)
+    ]
+    return SearchResult(hits, "cross-encoder", first.language, first.similarity)

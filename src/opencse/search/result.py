@@ -1,14 +1,12 @@
-"""What an index returns: hits of a search, and its description."""
+"""What an index returns: hits of a search, its description, and the recall of an approximate one."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from opencse.modules.hybrid_weight import HybridWeight
-from opencse.search.row_database import Manifest
 from opencse.text.files.kinds import Reading, typed
 
 
@@ -123,33 +121,26 @@ class IndexInfo(Reading):
         return shlex.join((*typed({"fields": self.fields, **self.how}), *ids))
 
 
-def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
-    """Describes the index of a manifest with some number of documents."""
-    return IndexInfo(
-        folder=str(folder),
-        kind=manifest.kind,
-        similarity=manifest.similarity.value,
-        rows=manifest.rows,
-        documents=documents,
-        dimension=manifest.dimension,
-        encoded_dimension=manifest.encoded_dimension,
-        model=manifest.model,
-        fingerprint=manifest.fingerprint,
-        pooling=manifest.pooling,
-        query_prompt=manifest.query_prompt,
-        document_prompt=manifest.document_prompt,
-        columns=manifest.columns,
-        max_length=manifest.max_length,
-        overlap=manifest.overlap,
-        version=manifest.version,
-        language=manifest.language,
-        precision=manifest.precision,
-        hybrid=manifest.hybrid,
-        fields=manifest.fields,
-        ids=manifest.ids,
-        keep_code=manifest.keep_code,
-        keep_repeated=manifest.keep_repeated,
-        quoted=manifest.quoted,
-        pages=manifest.pages,
-        megabytes=4e-6 * manifest.slots * manifest.dimension,
-    )
+@dataclass(frozen=True)
+class Recall:
+    """The share of the exact search's first k hits that the index finds among its first k.
+
+    Example:
+        >>> Recall({1: 0.995, 10: 0.98}, 200, True).line()
+        'recall@1 0.9950, recall@10 0.9800 against the exact search (200 texts of the index, each without itself)'
+
+    Attributes:
+        at: recall by k, in [0, 1].
+        queries: number of queries.
+        held: whether the queries were texts of the index, each removed from its own hits.
+    """
+
+    at: dict[int, float]
+    queries: int
+    held: bool
+
+    def line(self) -> str:
+        """Describes the measurement in one line."""
+        queries = "texts of the index, each without itself" if self.held else "queries"
+        values = ", ".join(f"recall@{k} {value:.4f}" for k, value in self.at.items())
+        return f"{values} against the exact search ({self.queries:,} {queries})"

@@ -6,9 +6,11 @@ A query reads everything it needs (manifest, rows, vectors, keyword index, check
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -19,28 +21,77 @@ import numpy as np
 from opencse.arrays import Integers
 from opencse.errors import OutdatedError, UserError
 from opencse.modules.similarity import Similarity
+from opencse.numerals import number_of
+from opencse.progress import Progress
 from opencse.ranking import PreparedVectors
 from opencse.search.approximate import ApproximateIndex
-from opencse.search.checksums import PAGE, PageSums, read_sums, require_pages, row_sum
-from opencse.search.database_reader import DatabaseReader
-from opencse.search.filters import Where, sql_of
-from opencse.search.folder import NAMES, current_database
-from opencse.search.hybrid import evenly_spread
-from opencse.search.keyword_index import KeywordIndex, cache_name, cached_keyword_index
-from opencse.search.row_database import (
+from opencse.search.database import (
     HAS_ID,
+    NAMES,
+    PAGE,
     Manifest,
+    PageSums,
     StoredRow,
+    connect,
+    current_database,
     damage_error,
+    damaged_pages,
+    file_sum,
     how_to_rebuild,
     map_vectors,
+    page_fault,
+    read_errors,
+    read_manifest,
+    read_sums,
+    row_sum,
     sql_columns,
 )
+from opencse.search.filters import Where, sql_of
+from opencse.search.hybrid import evenly_spread
+from opencse.search.keyword_index import KeywordIndex, cache_name, cached_keyword_index, is_cache_intact
 from opencse.search.rows import Value
 
 WHOLE = 1 << 28
 """Bytes of vectors up to which all are verified before the first search; of more only the pages of the hits are."""
 _TRIES = 5
+_ROWS = 10_000
+"""Rows that are read at a time."""
+
+
+class DatabaseReader:
+    """An open database of an index, shared by the snapshots of several threads.
+
+    Attributes:
+        folder: of the index.
+        name: file name of the database.
+        verified: by vector file, the checksums of the pages that were verified.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.verified: dict[str, PageSums] = {}
+        self._lock = threading.RLock()
+        self._db = connect(folder / name, write=False)
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._db.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Gives this thread the database, and reports damage as a `UserError`."""
+        with self._lock, read_errors(self.folder):
+            yield self._db
+
+    @contextmanager
+    def transaction(self) -> Iterator[Manifest]:
+        """Makes all reads within the block see one moment, whatever another process writes meanwhile."""
+        with self.reading() as db:
+            db.execute("BEGIN")
+            try:
+                yield read_manifest(db)
+            finally:
+                db.execute("COMMIT")
 
 
 class Snapshot:
@@ -197,8 +248,6 @@ class Snapshot:
 
     def damaged_rows(self, rows: Sequence[StoredRow]) -> list[int]:
         """Positions of the rows whose content differs from their checksum."""
-        if not self._reader.has_checksums or not rows:
-            return []
         positions = json.dumps([row.position for row in rows])
         with self._reader.reading() as db:
             query = "SELECT place, crc FROM rows WHERE place IN (SELECT value FROM json_each(?))"
@@ -206,7 +255,7 @@ class Snapshot:
         damaged = []
         for position, name, part, text, values in rows:
             now = row_sum(name, part, text, dict(zip(self.manifest.columns, values, strict=True)))
-            if position not in sums or sums[position] not in (None, now):
+            if sums.get(position) != now:
                 damaged.append(position)
         return damaged
 
@@ -225,7 +274,8 @@ class Snapshot:
         pages = sums if positions is None else {position // PAGE for position in positions} & sums.keys()
         new = {page: sums[page] for page in pages if known.get(page) != sums[page]}
         if new:
-            require_pages(self.folder / manifest.vectors, 4 * manifest.dimension, manifest.slots, new)
+            if damaged := damaged_pages(self.folder / manifest.vectors, 4 * manifest.dimension, manifest.slots, new):
+                raise damage_error(self.folder, page_fault(manifest.vectors, damaged, manifest.slots))
             self._reader.verified = {manifest.vectors: {**known, **new}}
 
     def checksums_of(self, file: str) -> PageSums:
@@ -371,3 +421,109 @@ class Snapshots:
 def sql_names(manifest: Manifest) -> dict[str, str]:
     """The SQL name of each column that conditions may use."""
     return {"id": "id", **sql_columns(manifest.columns)}
+
+
+@dataclass(frozen=True)
+class IndexCheck:
+    """The result of checking an index.
+
+    Example:
+        >>> IndexCheck("animals", 29, ()).faults
+        ()
+
+    Attributes:
+        folder: of the index.
+        rows: number of rows that were read.
+        faults: what is damaged, one sentence each; empty for an intact index.
+    """
+
+    folder: str
+    rows: int
+    faults: tuple[str, ...]
+
+
+def check(folder: Path, progress: Progress) -> IndexCheck:
+    """Checks every file of the index in ``folder`` at one moment.
+
+    Example:
+        >>> from opencse.encoder.encoder import SentenceEncoder
+        >>> from opencse.progress import Silent
+        >>> from opencse.search.index import Index
+        >>> Index.build("sound", ["A cat sleeps."], SentenceEncoder.load(device="cpu")).close()
+        >>> check(Path("sound"), Silent()).rows
+        1
+
+    Raises:
+        UserError: if there is no index.
+    """
+    reader = DatabaseReader(folder, current_database(folder))
+    faults: list[str] = []
+    rows = 0
+    try:
+        with reader.transaction() as manifest:
+            snapshot = Snapshot(reader, manifest)
+            faults += [f"{snapshot.database}: {line}" for line in snapshot.integrity_errors()]
+            rows = _check_rows(snapshot, faults, progress)
+            _check_vectors(snapshot, faults)
+            _check_approximate_index(snapshot, faults)
+            _check_keyword_index(snapshot, faults)
+    except UserError as error:
+        faults.append(str(error))
+    finally:
+        reader.close()
+    return IndexCheck(str(folder), rows, tuple(faults))
+
+
+def _check_rows(snapshot: Snapshot, faults: list[str], progress: Progress) -> int:
+    manifest, name = snapshot.manifest, snapshot.database
+    positions = snapshot.positions_where("1", [])
+    if len(positions) != manifest.rows:
+        faults.append(f"{name}: holds {number_of(len(positions), 'row')}, and should hold {manifest.rows:,}")
+    progress.start("checking", len(positions))
+    for start in range(0, len(positions), _ROWS):
+        block = [int(position) for position in positions[start : start + _ROWS]]
+        rows = snapshot.select("place BETWEEN ? AND ?", [block[0], block[-1]])
+        faults += [f"{name}: row {position:,} is not as it was written" for position in snapshot.damaged_rows(rows)]
+        progress.advance(start + len(block))
+    progress.finish()
+    return len(positions)
+
+
+def _check_vectors(snapshot: Snapshot, faults: list[str]) -> None:
+    manifest = snapshot.manifest
+    path, row_bytes = snapshot.folder / manifest.vectors, 4 * manifest.dimension
+    size = path.stat().st_size if path.exists() else 0
+    if size < manifest.slots * row_bytes:
+        faults.append(f"{path.name}: has {size:,} bytes, and {manifest.slots * row_bytes:,} are needed")
+        return
+    sums = snapshot.checksums_of(manifest.vectors)
+    if pages := damaged_pages(path, row_bytes, manifest.slots, sums):
+        faults.append(page_fault(path.name, pages, manifest.slots))
+        return
+    for start in range(0, manifest.slots, _ROWS):
+        count = min(_ROWS, manifest.slots - start)
+        block = np.fromfile(path, dtype="<f4", count=count * manifest.dimension, offset=start * row_bytes)
+        if not np.isfinite(block).all():
+            faults.append(f"{path.name}: holds NaN or infinity in rows {start:,} to {start + count - 1:,}")
+            return
+
+
+def _check_approximate_index(snapshot: Snapshot, faults: list[str]) -> None:
+    manifest = snapshot.manifest
+    if manifest.engine is None:
+        return
+    path = snapshot.folder / manifest.engine
+    sums = snapshot.checksums_of(manifest.engine)
+    if not path.is_file():
+        faults.append(f"{path.name}: is missing")
+    elif sums.get(0) != file_sum(path):
+        faults.append(f"{path.name}: is not as it was written")
+    else:
+        ApproximateIndex.read(path, manifest.slots)
+
+
+def _check_keyword_index(snapshot: Snapshot, faults: list[str]) -> None:
+    manifest = snapshot.manifest
+    cache = snapshot.folder / cache_name(snapshot.database, manifest.version, manifest.language)
+    if cache.exists() and not is_cache_intact(cache):
+        faults.append(f"{cache.name}: is not as it was written; delete it, and the next --hybrid query makes it again")

@@ -19,21 +19,19 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.io import sync
-from opencse.search.checksums import file_sum, row_sum, write_sums
-from opencse.search.folder import add_to_list
-from opencse.search.row_database import (
+from opencse.search.database import (
     HAS_ID,
     Manifest,
     connect,
-    create_id_key,
-    create_rows_table,
-    has_checksums,
+    file_sum,
     map_vectors,
     read_errors,
     read_manifest,
+    row_sum,
     sql_columns,
     unique_name,
     write_manifest,
+    write_sums,
 )
 from opencse.search.rows import IndexRow, Value
 from opencse.text.names import id_after
@@ -55,7 +53,6 @@ class Writer:
         try:
             with read_errors(folder):
                 self.manifest = read_manifest(self._db)
-                self._has_checksums = has_checksums(self._db)
         except BaseException:
             self._db.close()
             raise
@@ -102,19 +99,16 @@ class Writer:
         manifest = self.manifest
         self._add_columns(rows)
         names = list(self.manifest.columns)
-        columns = ["place", "id", "part", "text", *sql_columns(names).values()]
-        if self._has_checksums:
-            columns.append("crc")
+        columns = ["place", "id", "part", "text", "crc", *sql_columns(names).values()]
         insert = f"INSERT INTO rows ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         next_id = manifest.next_id
         position = manifest.slots
         for row, part in rows:
-            if row.id is None:
-                raise RuntimeError("a row without an id reached the writer")
+            assert row.id is not None
             values = [row.metadata.get(name) for name in names]
-            sums = [row_sum(row.id, part, row.text, row.metadata)] if self._has_checksums else []
+            crc = row_sum(row.id, part, row.text, row.metadata)
             try:
-                self._db.execute(insert, [position, row.id, part, row.text, *values, *sums])
+                self._db.execute(insert, [position, row.id, part, row.text, crc, *values])
             except sqlite3.IntegrityError:
                 raise UserError(
                     f"{self.folder}: the id {row.id[:80]!r} exists already (or twice in the added rows); give each row "
@@ -163,20 +157,14 @@ class Writer:
         self._obsolete.add(self.manifest.vectors)
         self.change(vectors=unique_name("vectors-", ".f32"), slots=0)
         self._first_new = 0
-        add_to_list(self.folder, self.manifest.vectors)
         for start in range(0, len(positions), _CHUNK):
             self._write(old[positions[start : start + _CHUNK]])
-        columns = "".join(f", {name}" for name in sql_columns(self.manifest.columns).values())
-        crc = "crc" if self._has_checksums else "NULL"
-        create_rows_table(self._db, "compacted", self.manifest.columns)
+        # In two steps, by way of negative places: a place may be that of another row until both have moved.
         self._db.execute(
-            f"INSERT INTO compacted (place, id, part, text, crc{columns}) "
-            f"SELECT row_number() OVER (ORDER BY place) - 1, id, part, text, {crc}{columns} FROM rows"
+            "UPDATE rows SET place = -moved.number FROM (SELECT place, row_number() OVER (ORDER BY place) AS number "
+            "FROM rows) AS moved WHERE rows.place = moved.place"
         )
-        self._has_checksums = True
-        self._db.execute("DROP TABLE rows")
-        self._db.execute("ALTER TABLE compacted RENAME TO rows")
-        create_id_key(self._db)
+        self._db.execute("UPDATE rows SET place = -place - 1")
         self.change(slots=len(positions))
 
     def set_approximate(self, name: str | None) -> None:

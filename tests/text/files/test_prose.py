@@ -11,7 +11,7 @@ import pytest
 
 from files_of_kinds import docx, epub, pdf, zipped
 from opencse.errors import UserError
-from opencse.search.row_sources import open_rows
+from opencse.search.rows import open_rows
 from opencse.text.documents import (
     Collection,
 )

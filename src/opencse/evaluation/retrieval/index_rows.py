@@ -20,8 +20,7 @@ from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.ranking import PreparedVectors
 from opencse.search.index import Index
-from opencse.search.rows import exported_id
-from opencse.search.same_texts import require_same_texts
+from opencse.search.rows import exported_id, require_same_texts
 from opencse.search.snapshots import Snapshot
 
 _COMPARED = 1_000

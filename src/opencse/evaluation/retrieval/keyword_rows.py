@@ -17,7 +17,7 @@ from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Evaluation
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.progress import Say
-from opencse.search.model_weight import weight_of_model
+from opencse.search.hybrid import weight_of_model
 from opencse.text.stems import AUTO
 
 BM25 = "BM25"

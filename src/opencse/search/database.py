@@ -1,17 +1,24 @@
-"""The SQLite database of an index: its manifest, the table of its rows, and what errors of SQLite are reported as.
+"""The folder of an index: its files, the SQLite database with manifest and rows, and their checksums.
 
-The vectors are in a file of their own next to the database. A position is a row number of that file. Positions of
-deleted rows stay in the file until `opencse.search.writer.Writer.compact` writes it again without them.
+``index.json`` names the current database, so that a new index replaces the old one in one step. The database has the
+rows and names the vector file next to it. A position is a row number of that file; positions of deleted rows stay there
+until `opencse.search.writer.Writer.compact` writes it again without them. The names of all files have twelve random
+digits; no other file in the folder is ever deleted.
+
+The vector file is summed in pages of 1,024 rows and the file of an approximate index as a whole (CRC-32, in the table
+``sums``), each row of the database by itself, so that damage is noticed before it is searched.
 """
 
 from __future__ import annotations
 
-import contextlib
+import json
 import os
+import re
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
@@ -22,17 +29,103 @@ from pydantic import Field, ValidationError
 
 from opencse.arrays import Vectors
 from opencse.errors import OutdatedError, UserError, reason
+from opencse.folder_kinds import is_index, kind_of_folder
+from opencse.io import remove, write_text
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.first_dimensions import first_of
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.similarity import Similarity
+from opencse.numerals import number_of
+from opencse.outputs import foreign_files_message, held_lock, names_in
 from opencse.search.rows import Value
 from opencse.settings import Settings
 
+PAGE = 1_024
+"""Rows of vectors that share a checksum."""
+_BLOCK = 1 << 22
+"""Bytes that are read at a time."""
+PageSums = dict[int, int]
+"""Page number -> CRC-32 of the page."""
 _WAIT = 30.0
 """Seconds to wait for another process's transaction."""
 _FILE_NAME = r"^[\w-]+\.\w+$"
 """File names without a folder."""
+
+
+FORMAT = 1
+"""Version of the folder's format."""
+NAMES, LOCK, BUILDING = "index.json", ".lock", "building.json"
+_DIGITS = "[0-9a-f]{12}"
+_OWN = re.compile(
+    rf"rows-{_DIGITS}\.sqlite(-wal|-shm)?|(vectors|engine)-{_DIGITS}\.(f32|faiss)|words-{_DIGITS}(-[\w-]+|\.tmp)"
+)
+
+
+def current_database(folder: Path) -> str:
+    """The file name of the current database of the index in ``folder``.
+
+    Raises:
+        UserError: if there is no index, or it cannot be read.
+    """
+    path = folder / NAMES
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, name = content["format"], content["rows"]
+    except (FileNotFoundError, NotADirectoryError):
+        if (folder / BUILDING).exists():
+            raise UserError(
+                f"{folder}: this index is not finished; run the same opencse index build again to continue"
+            ) from None
+        if kind := kind_of_folder(folder):
+            raise UserError(f"{folder}: is {kind}, not an index; make one with opencse index build") from None
+        raise UserError(f"{folder}: holds no index (no {NAMES}); make one with opencse index build") from None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: damaged or not of an index ({reason(error)}); {how_to_rebuild(folder)}") from None
+    if version != FORMAT:
+        raise UserError(
+            f"{path}: an index of format {version!r}, and this version reads format {FORMAT}; {how_to_rebuild(folder)}"
+        )
+    if not isinstance(name, str) or Path(name).name != name:
+        raise UserError(f"{path}: damaged (it names no file in its folder); {how_to_rebuild(folder)}")
+    if not (folder / name).is_file():
+        raise damage_error(folder, f"{name} is missing")
+    return name
+
+
+def set_current_database(folder: Path, name: str) -> None:
+    """Makes the database ``name`` the current one."""
+    write_text(folder / NAMES, json.dumps({"format": FORMAT, "rows": name}) + "\n")
+
+
+def require_own(folder: Path) -> None:
+    """Refuses a folder that is neither new, nor empty, nor of an index; changes nothing.
+
+    Raises:
+        UserError: naming the fix.
+    """
+    names = {name for name in names_in(folder, "INDEX") if name != LOCK and not _OWN.fullmatch(name)}
+    if names and not is_index(folder):
+        raise UserError(foreign_files_message(folder, names, "INDEX"))
+
+
+def remove_others(folder: Path, keep: Iterable[str]) -> None:
+    """Deletes the files of older and unfinished indexes, except ``keep``."""
+    kept = tuple(name for name in keep if name)
+    for path in folder.iterdir():
+        if _OWN.fullmatch(path.name) and not path.name.startswith(kept):
+            with suppress(OSError):  # another process may be deleting it too
+                remove(path)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Locks ``folder`` against other writers; the lock file is deleted if nothing else is in the folder.
+
+    Raises:
+        UserError: if another process is writing the index, or the folder cannot be written.
+    """
+    with write_errors(folder), held_lock(folder / LOCK, "another process is writing this index; wait for it"):
+        yield
 
 
 class Manifest(Settings):
@@ -153,8 +246,12 @@ def create_database(folder: Path, name: str, manifest: Manifest) -> None:
         db.execute("BEGIN IMMEDIATE")
         db.execute("CREATE TABLE facts (facts TEXT NOT NULL)")
         db.execute("INSERT INTO facts VALUES (?)", [manifest.model_dump_json()])
-        create_rows_table(db, "rows", manifest.columns)
-        create_id_key(db)
+        columns = "".join(f", {column}" for column in sql_columns(manifest.columns).values())
+        db.execute(
+            f"CREATE TABLE rows (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT, crc INTEGER{columns})"
+        )
+        db.execute("CREATE UNIQUE INDEX row_id ON rows (id, part)")
+        db.execute("CREATE TABLE sums (file TEXT, page INTEGER, crc INTEGER, PRIMARY KEY (file, page))")
         db.execute("COMMIT")
     finally:
         db.close()
@@ -218,24 +315,6 @@ def map_vectors(folder: Path, manifest: Manifest) -> NDArray[np.float32]:
     if size < needed:
         raise damage_error(folder, f"{path.name} has {size:,} bytes, {needed:,} are needed")
     return np.memmap(path, dtype="<f4", mode="r", shape=(manifest.slots, manifest.dimension))
-
-
-def create_rows_table(db: sqlite3.Connection, name: str, columns: Iterable[str]) -> None:
-    """Creates an empty table for rows."""
-    more = "".join(f", {column}" for column in sql_columns(columns).values())
-    db.execute(f"CREATE TABLE {name} (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT, crc INTEGER{more})")
-
-
-def create_id_key(db: sqlite3.Connection) -> None:
-    """Makes SQLite refuse a second row with the same id and part."""
-    with contextlib.suppress(sqlite3.OperationalError):
-        db.execute("DROP INDEX row_id")
-    db.execute("CREATE UNIQUE INDEX row_id ON rows (id, part)")
-
-
-def has_checksums(db: sqlite3.Connection) -> bool:
-    """Whether rows have checksums; an index of an older version of OpenCSE has none."""
-    return any(column[1] == "crc" for column in db.execute("PRAGMA table_info(rows)"))
 
 
 def sql_columns(columns: Iterable[str]) -> dict[str, str]:
@@ -307,3 +386,69 @@ def _code(error: sqlite3.DatabaseError) -> int:
 def weight_fields(weight: HybridWeight) -> dict[str, Any]:
     """The fields of the manifest that hold the weight of a hybrid search."""
     return {"hybrid_weight": weight.value, "hybrid_source": weight.source}
+
+
+def read_sums(db: sqlite3.Connection, file: str) -> PageSums:
+    """Reads the stored checksums of a file."""
+    return dict(db.execute("SELECT page, crc FROM sums WHERE file = ?", [file]))
+
+
+def write_sums(db: sqlite3.Connection, folder: Path, vectors: str, row_bytes: int, slots: int, first: int) -> None:
+    """Stores the checksums of the pages of a vector file from its first new row on.
+
+    Args:
+        db: within a transaction.
+        folder: of the index.
+        vectors: name of the file, with the appended rows already written.
+        row_bytes: size of a row.
+        slots: rows in use.
+        first: position of the first new row.
+    """
+    db.execute("DELETE FROM sums WHERE file LIKE 'vectors-%' AND file != ?", [vectors])
+    sums = page_sums(folder / vectors, row_bytes, slots, range(first // PAGE, -(-slots // PAGE)))
+    db.executemany("INSERT OR REPLACE INTO sums VALUES (?, ?, ?)", [(vectors, *item) for item in sums.items()])
+
+
+def page_sums(path: Path, row_bytes: int, slots: int, pages: Iterable[int]) -> PageSums:
+    """Computes the checksums of some pages of a vector file from its content; see `write_sums`."""
+    sums: PageSums = {}
+    numbers = list(pages)
+    if not numbers:  # an empty index has no vector file
+        return sums
+    with path.open("rb") as stream:
+        for page in numbers:
+            stream.seek(page * PAGE * row_bytes)
+            sums[page] = zlib.crc32(stream.read((min(slots, (page + 1) * PAGE) - page * PAGE) * row_bytes))
+    return sums
+
+
+def file_sum(path: Path) -> int:
+    """Computes the checksum of a file."""
+    total = 0
+    with path.open("rb") as stream:
+        while block := stream.read(_BLOCK):
+            total = zlib.crc32(block, total)
+    return total
+
+
+def damaged_pages(path: Path, row_bytes: int, slots: int, sums: Mapping[int, int]) -> list[int]:
+    """Numbers of the pages of a vector file whose content differs from the stored checksum."""
+    now = page_sums(path, row_bytes, slots, sorted(sums))
+    return [page for page, value in now.items() if value != sums[page]]
+
+
+def page_fault(name: str, pages: list[int], slots: int) -> str:
+    """A clause that names the damaged rows."""
+    first, last = pages[0] * PAGE, min(slots, (pages[0] + 1) * PAGE) - 1
+    more = f" and {number_of(len(pages) - 1, 'more page')}" if len(pages) > 1 else ""
+    return f"{name}: rows {first:,} to {last:,}{more} are not as they were written"
+
+
+def row_sum(name: str, part: int, text: str, values: Mapping[str, object]) -> int:
+    """Computes the checksum of a row of the database.
+
+    Empty values are left out, because columns may be added later.
+    """
+    items = sorted((key, value + 0.0 if isinstance(value, float) else value)
+                   for key, value in values.items() if value is not None)  # fmt: skip
+    return zlib.crc32(repr((name, part, text, items)).encode())
