@@ -25,9 +25,8 @@ from statistics import mean, stdev
 from typing import Any
 
 from opencse import adapt
-from opencse.adapting.adaptation_texts import read_pairs
-from opencse.adapting.text_questions import quick
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
+from opencse.documents.adaptation import read_pairs
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import Sts, load_sts
@@ -36,6 +35,7 @@ from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_key
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.progress import Terminal
 from opencse.records import save_json
+from opencse.training.questions import quick
 
 
 def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@ r"""Measures training, encoding and the loss on a GPU, next to sentence-transfor
     python benchmarks/gpu.py train kernels encode loss --text wiki100k.txt --tokenizer FOLDER --json gpu.json
 
 ``train``: steps of SimCSE on a BERT of base shape with random weights (pairs of a text with itself, batch 64, at most
-32 ids, [CLS] with the head of training, AdamW, gradients clipped, bf16), by `opencse.runs.job.TrainJob` as `opencse
+32 ids, [CLS] with the head of training, AdamW, gradients clipped, bf16), by `opencse.runs.run.TrainJob` as `opencse
 train` does, in four ways: by transformers' layers, by ours, with recorded steps whose layers are torch's kernels, and
 with recorded steps as they are (fused layers); and by sentence-transformers' loss with torch's AdamW under bf16
 autocast, texts tokenised before. ``--epoch`` makes all steps of an epoch of a million sentences the last way.
@@ -37,8 +37,8 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.plain import Dropout
 from opencse.progress import Silent
-from opencse.runs import forward
-from opencse.runs.job import TrainJob
+from opencse.runs import start
+from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
 
 EPOCH = 1_000_000 // BATCH
@@ -92,7 +92,7 @@ def our_steps(
 ) -> tuple[float, float]:
     """Milliseconds of a step, and seconds of the whole run with its start, its steps and its saving."""
     clock = Clock()
-    with mock.patch.object(forward, "why_not_fused", return_value="left out") if unfused else nullcontext():
+    with mock.patch.object(start, "why_not_fused", return_value="left out") if unfused else nullcontext():
         seconds = recorded_run(model, text, steps, settings, out, clock)
     return clock.milliseconds(), seconds
 

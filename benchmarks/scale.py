@@ -54,8 +54,7 @@ from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
-from opencse.runs.prepare import Prepared
+from opencse.runs.run import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source

@@ -3,7 +3,7 @@
     python benchmarks/selection.py --data DATA --minilm FOLDER --out study      # goes on where it was broken off
     python benchmarks/selection.py --out study --table                          # the tables of what is there
 
-Every run trains on a text of which a share is held out (`opencse.adapting.holdout`); its last encoder, and
+Every run trains on a text of which a share is held out (`opencse.documents.questions`); its last encoder, and
 the average of its weights and the start's, are judged by every criterion on the held-out share and by labels that no
 criterion sees: queries with relevant documents (SciFact, Cranfield), captions of one image (Flickr30k), entailed
 sentences (NLI), questions of one class (TREC), graded pairs (Wikipedia). Some runs are made to fail, with rates far too
@@ -27,18 +27,18 @@ from selection_questions import dropped_words, sentence_halves, without_giveaway
 from selection_tables import tables
 from selection_texts import Task, encode, grades, tasks
 
-from opencse.adapting import question_sets as kinds
-from opencse.adapting.holdout import hold_out
-from opencse.adapting.question_sets import QuestionSet
 from opencse.analysis.alignment import uniformity
+from opencse.documents import questions as kinds
+from opencse.documents.questions import hold_out
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.progress import Silent
 from opencse.records import save_json
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.runs.start import load_start
 from opencse.text import sample
-from opencse.training.memory import keep_freed_memory
+from opencse.training.questions import QuestionSet
+from opencse.training.schedule import keep_freed_memory
 
 READ = 96  # ids of a text that are read in this study
 

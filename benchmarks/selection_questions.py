@@ -1,14 +1,14 @@
-"""Kinds of questions that `selection.py` found no use for, next to those of `opencse.adapting.question_sets`."""
+"""Kinds of questions that `selection.py` found no use for, next to those of `opencse.documents.questions`."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 
-from opencse.adapting.holdout import HeldOut
-from opencse.adapting.question_sets import Pieces, QuestionSet, questions_of_parts
+from opencse.documents.questions import HeldOut, Pieces, questions_of_parts
 from opencse.text.readers import Texts
 from opencse.text.scripts import normalised
+from opencse.training.questions import QuestionSet
 
 COMMON = 0.05
 """Share of the texts: words in more of them do not give an answer away."""

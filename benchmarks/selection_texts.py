@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from opencse.adapting.holdout import fraction
 from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import distinct, embed, read_scored_pairs, spearman
@@ -21,6 +20,7 @@ from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.ranking import ndcg, nearest_rows
 from opencse.text.readers import Source
+from opencse.training.questions import fraction
 
 DOCUMENTS = 1_500  # of SciFact: all that are relevant, and others
 

@@ -33,7 +33,7 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 
 from opencse import SentenceEncoder
 from opencse.kernels.packed import pack
-from opencse.training.memory import keep_freed_memory
+from opencse.training.schedule import keep_freed_memory
 
 BLOCK, GROUP, BATCH, TEMPERATURE = 20_000, 32, 256, 0.05
 POSITIONS = 256

@@ -42,12 +42,11 @@ from opencse.evaluation.pairs import ScoredPairs
 from opencse.kernels.precision import choose_precision
 from opencse.model_folder.locate import BUILTIN
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
-from opencse.runs.prepare import Prepared
+from opencse.runs.run import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.memory import keep_freed_memory
 from opencse.training.optimizer import build_optimizer
+from opencse.training.schedule import keep_freed_memory
 from opencse.training.step import Step, step_inputs
 
 BATCH, LENGTH = 64, 32

@@ -25,8 +25,8 @@ from opencse.analysis.figures.plane import plane
 from opencse.analysis.inspection import Findings, SubjectFindings
 from opencse.records import save_json, save_text
 from opencse.runs.report import path_of, series
-from opencse.studies.record import StudyRecord
-from opencse.training.metrics import MetricsLog
+from opencse.studies.study import StudyRecord
+from opencse.training.callbacks import MetricsLog
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

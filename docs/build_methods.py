@@ -6,10 +6,8 @@ import re
 import tomllib
 from pathlib import Path
 
-from opencse.recipes.outline import FAMILIES
-from opencse.recipes.presets import Preset
+from opencse.recipes.files import FAMILIES, Preset, recipe_names
 from opencse.recipes.recipe import Recipe, load_recipe
-from opencse.recipes.recipe_files import recipe_names
 
 PAGE = Path(__file__).with_name("methods.md")
 TEXTS = PAGE.with_suffix(".toml")

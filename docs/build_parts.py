@@ -15,8 +15,8 @@ from pydantic_core import PydanticUndefined
 
 from opencse.objective.part import Part
 from opencse.objective.registry import PartRole, built_in
+from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import Recipe
-from opencse.recipes.recipe_files import recipe_names
 
 PAGE = Path(__file__).with_name("parts.md")
 SCHEMA = Path(__file__).with_name("recipe.schema.json")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opencse.recipes.outline import FAMILIES
+from opencse.recipes.files import FAMILIES, recipe_names
 from opencse.recipes.recipe import Recipe, load_recipe
-from opencse.recipes.recipe_files import recipe_names
 from opencse.recipes.summary import made_of, preset_changes, published, scores, short_paper
 
 PAGE = Path(__file__).with_name("recipes.md")

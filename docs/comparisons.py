@@ -9,7 +9,7 @@ from typing import Any
 
 from opencse.recipes.recipe import resolve_recipe
 from opencse.statistics import PairedSeeds, after_holm, paired_seeds, summary
-from opencse.studies.record import StudyRecord
+from opencse.studies.study import StudyRecord
 
 RESULTS = Path(__file__).parent / "results"
 FIGURES = RESULTS / "figures"

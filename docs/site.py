@@ -26,13 +26,10 @@ from opencse.cli.examples import EXAMPLES
 from opencse.model_folder.adapters import LoraSettings
 from opencse.modules.dense import HeadSettings
 from opencse.objective.settings import ObjectiveSettings
-from opencse.recipes.data_settings import DataSettings
-from opencse.recipes.encoder_settings import EncoderSettings
-from opencse.recipes.recipe import Recipe, load_recipe
-from opencse.recipes.recipe_files import recipe_names, recipe_text
+from opencse.recipes.files import DataSettings, recipe_names, recipe_text
+from opencse.recipes.recipe import EncoderSettings, Recipe, load_recipe
 from opencse.recipes.summary import made_of, published
-from opencse.training.settings import TrainingSettings
-from opencse.training.worst_case import Awp, Sam
+from opencse.training.settings import Awp, Sam, TrainingSettings
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

@@ -27,16 +27,16 @@ from chat_servers import ChatRule, chat_server
 from forked import Forks, forks
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
-from opencse.adapting.guard import Guard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.word_means import WordMeans
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
-from opencse.training import pace
+from opencse.training import schedule
+from opencse.training.questions import Guard
 
 EVERY_GENERAL_QUESTION = Guard.built_in
-TIMED_FOR_USERS = {name: getattr(pace, name) for name in ("_WARM_UP", "_TIMED")}
+TIMED_FOR_USERS = {name: getattr(schedule, name) for name in ("_WARM_UP", "_TIMED")}
 STARTED = time.time()
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -170,8 +170,8 @@ def hashed_once() -> Iterator[None]:
 def few_timed_steps() -> Iterator[None]:
     """The plan of a run times three steps; `test_pace` times as many as a user's does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pace, "_WARM_UP", 1)
-        patch.setattr(pace, "_TIMED", 2)
+        patch.setattr(schedule, "_WARM_UP", 1)
+        patch.setattr(schedule, "_TIMED", 2)
         yield
 
 
@@ -179,7 +179,7 @@ def few_timed_steps() -> Iterator[None]:
 def timed_as_for_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan of a run times as many steps as a user's."""
     for name, steps in TIMED_FOR_USERS.items():
-        monkeypatch.setattr(pace, name, steps)
+        monkeypatch.setattr(schedule, name, steps)
 
 
 @pytest.fixture(scope="session")

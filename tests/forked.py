@@ -22,8 +22,8 @@ from pathlib import Path
 from joined import environment
 
 IMPORTS = (
-    "torch", "transformers.models.bert.modeling_bert", "uvicorn", "opencse.runs.adaptation", "opencse.cli.app",
-    "opencse.encoder.encoder", "opencse.runs.job", "opencse.search.index", "opencse.serving.app",
+    "torch", "transformers.models.bert.modeling_bert", "uvicorn", "opencse.documents.adaptation", "opencse.cli.app",
+    "opencse.encoder.encoder", "opencse.runs.run", "opencse.search.index", "opencse.serving.app",
     "opencse.serving.server", "opencse.serving.service",
 )  # fmt: skip
 

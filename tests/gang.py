@@ -19,8 +19,7 @@ import transformers.models.bert.modeling_bert  # noqa: F401
 from joined import in_processes
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
-from opencse.runs.job import device_of_process
-from opencse.runs.prepare import Prepared
+from opencse.runs.run import Prepared, device_of_process
 from opencse.text import sample
 from steps import gap, gradients, layers_of, prepared
 

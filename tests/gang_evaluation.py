@@ -17,17 +17,17 @@ import torch
 import transformers.models.bert.modeling_bert  # noqa: F401  # once, before the processes are forked
 
 from joined import in_processes
-from opencse.adapting.dev_choice import load_selector
-from opencse.adapting.guard import Guard
-from opencse.adapting.selection import DevScore, Selector
+from opencse.documents.dev_choice import load_selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.together import evaluate_together
 from opencse.processes import joined
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.given import open_texts
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Ids
+from opencse.training.questions import Guard
+from opencse.training.selection import DevScore, Selector
 
 
 def evaluate(model: str, out: Path) -> None:

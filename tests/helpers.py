@@ -20,8 +20,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
-from opencse.adapting.trained_texts import TrainedTexts
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.evaluation import TASKS, EvaluationRecord
@@ -29,6 +27,7 @@ from opencse.evaluation.embedding import EmbeddingModel, Encode
 from opencse.evaluation.suite import Suite, TaskData
 from opencse.progress import Silent
 from opencse.text import sample
+from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, TrainedTexts
 
 R = TypeVar("R", bound=EvaluationRecord)
 Run = Callable[..., tuple[int, str, str]]

@@ -11,15 +11,13 @@ from torch import Tensor
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
+from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
-from opencse.recipes.recipe_files import recipe_names
-from opencse.runs.data_sets import GivenSet
-from opencse.runs.job import TrainJob
-from opencse.runs.prepare import Prepared
+from opencse.runs.plan import GivenSet
+from opencse.runs.run import Prepared, TrainJob
 from opencse.text.given import open_texts
 from opencse.text.readers import Source
-from opencse.training.step import Step, step_inputs
-from opencse.training.worst_case import WorstCase
+from opencse.training.step import Step, WorstCase, step_inputs
 
 BATCH, STEPS = 7, 2
 VARIANTS: dict[str, tuple[str, ...]] = {

@@ -16,7 +16,7 @@ from helpers import Stopped
 from opencse.errors import InterruptedRunError
 from opencse.objective.registry import find
 from opencse.recipes.recipe import load_recipe, to_toml
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 

@@ -14,8 +14,8 @@ import pytest
 
 import helpers
 from opencse.cli.study_file import study_of
+from opencse.recipes.files import recipe_names, recipe_text
 from opencse.recipes.recipe import load_recipe
-from opencse.recipes.recipe_files import recipe_names, recipe_text
 
 DOCS = Path(__file__).parents[1] / "docs"
 

@@ -13,8 +13,8 @@ from opencse.errors import UserError
 from opencse.home import in_home
 from opencse.objective.teachers.teacher import TeacherSettings
 from opencse.objective.views.substitution import Synonym
-from opencse.recipes.data_sets import DataSetSettings
-from opencse.recipes.recipe_files import split_name
+from opencse.recipes.files import split_name
+from opencse.recipes.recipe import DataSetSettings
 from opencse.text.corpus import cache_root
 
 

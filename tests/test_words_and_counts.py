@@ -14,7 +14,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import masked
 from opencse.markdown import as_text, public_name, without_home
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.card import model_card
+from opencse.runs.finish import model_card
 from opencse.text import sample
 from opencse.text.corpus import CorpusFacts
 

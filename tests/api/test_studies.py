@@ -11,11 +11,8 @@ import opencse
 from helpers import Heard
 from opencse.cli.study_file import StudyFile, read_study, study_of
 from opencse.errors import UserError
-from opencse.studies.comparison import Comparison
-from opencse.studies.grid import Variant, parse_grid
-from opencse.studies.record import StudyRecord
-from opencse.studies.study import folder_name
-from opencse.studies.tuning import at_an_end
+from opencse.studies.comparison import Comparison, at_an_end
+from opencse.studies.study import StudyRecord, Variant, folder_name, parse_grid
 
 QUICK = ["training.max_steps=1", "training.precision=float32", "encoder.pooling=mean"]
 
@@ -239,7 +236,7 @@ def test_without_a_file_the_same_is_needed() -> None:
 
 
 def test_a_grid_and_seeds_apart_in_a_file(file: Path) -> None:
-    from opencse.studies.grid import parse_grid
+    from opencse.studies.study import parse_grid
 
     file.write_text(
         WHOLE.replace("[settings]", 'data_seeds = "1-3"\ndropout_seeds = [4, 5]\n[settings]')

@@ -12,8 +12,8 @@ import pytest
 import opencse
 from helpers import Broken, Heard
 from opencse import UserError, adapt, train
-from opencse.adapting.continuing import FILE as DOCUMENTS
-from opencse.adapting.saved_questions import FILE as QUESTIONS
+from opencse.documents.continuing import FILE as DOCUMENTS
+from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import InterruptedRunError
@@ -119,7 +119,7 @@ def test_wrong_dev_pairs_are_told_with_their_place(dev: list[Any], message: str,
 def test_a_wrong_model_or_recipe_is_refused_before_the_corpus_is_read(
     options: dict[str, Any], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opencse.adapting.adaptation.plan_adaptation", lambda *args, **named: pytest.fail("read"))
+    monkeypatch.setattr("opencse.documents.adaptation.plan_adaptation", lambda *args, **named: pytest.fail("read"))
     with pytest.raises(UserError, match=problem):
         adapt(sample.TRAIN, tmp_path / "out", **options)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers import Run, refused
+from opencse.recipes.files import recipe_text
 from opencse.recipes.recipe import load_recipe
-from opencse.recipes.recipe_files import recipe_text
 
 
 def rows(table: str) -> list[list[str]]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from helpers import record_of, write_collection
-from opencse.adapting.user_queries import UserQueries
+from opencse.documents.dev_choice import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval

@@ -22,7 +22,7 @@ from opencse.kernels.inference import InferenceForward
 from opencse.kernels.packed import Masks, pack
 from opencse.kernels.padded import MULTIPLE, padded_states
 from opencse.kernels.states import ON_GPU, inference_computation
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokens

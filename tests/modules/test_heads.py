@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from helpers import Broken, write_tiny_bert
-from opencse.adapting.selection import DevScore
-from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.dense import Dense, HeadSettings, Projection, as_saved, new_head
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.runs.finish import TrainResult
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
+from opencse.training.selection import DevScore, GradedPairSelector
 from steps import prepared
 
 QUICK = ("training.max_steps=4", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")

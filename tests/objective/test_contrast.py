@@ -25,7 +25,7 @@ from opencse.objective.similarity import standard_normal
 from opencse.objective.teachers.teacher import TaughtVectors, TeacherVectors
 from opencse.objective.vectors.requests import Clean, Layer, Scores
 from opencse.objective.vectors.step import Representations
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
 

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from helpers import Heard, Stopped
-from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.masked_lm import load_masked_lm_head
@@ -22,10 +21,11 @@ from opencse.objective.vectors.requests import Clean, Layer, Masked
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.progress import Silent
 from opencse.recipes.recipe import Recipe
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
+from opencse.training.selection import DevScore, Selector
 from opencse.training.trainer import Trainer
 
 

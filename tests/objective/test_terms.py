@@ -26,7 +26,7 @@ from opencse.objective.vectors.requests import Draws, Margins
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.objective.views.plain import Dropout, Pair
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.settings import validate
 from opencse.streams import seed_of
 from opencse.text.given import open_texts

@@ -33,7 +33,7 @@ from opencse.objective.vectors.requests import AnchorTexts, Masked, MaskedViews,
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.plain import Dropout
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens

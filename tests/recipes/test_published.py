@@ -10,8 +10,8 @@ import pytest
 
 from opencse.model_folder.locate import BUILTIN
 from opencse.objective.objective import Objective
+from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import Recipe, load_recipe, to_toml
-from opencse.recipes.recipe_files import recipe_names
 
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")

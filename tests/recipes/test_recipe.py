@@ -10,12 +10,10 @@ from pydantic import ValidationError
 
 from opencse.errors import UserError
 from opencse.model_folder.locate import BUILTIN
-from opencse.recipes.data_settings import DataSettings, data_settings
-from opencse.recipes.encoder_settings import EncoderSettings
-from opencse.recipes.recipe import Recipe, load_recipe, resolve_recipe, to_toml
-from opencse.recipes.recipe_files import recipe_names, split_name
+from opencse.recipes.files import DataSettings, data_settings, recipe_names, split_name
+from opencse.recipes.recipe import EncoderSettings, Recipe, load_recipe, resolve_recipe, to_toml
 from opencse.recipes.summary import differences
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
 
 MINE = """

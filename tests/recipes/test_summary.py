@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from opencse.recipes.comparing import OtherSetting, other_setting
-from opencse.recipes.outline import FAMILIES, Outline, outlines
-from opencse.recipes.recipe import load_recipe
-from opencse.recipes.recipe_files import recipe_names
+from opencse.recipes.files import FAMILIES, Outline, outlines, recipe_names
+from opencse.recipes.recipe import OtherSetting, load_recipe, other_setting
 from opencse.recipes.summary import SettingDifference, differences, made_of
 from opencse.training.settings import TrainingSettings
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 import opencse
 from helpers import filled
 from opencse.objective.objective import Objective
+from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
-from opencse.recipes.recipe_files import recipe_names
 from opencse.text import sample
 from steps import write_documents
 

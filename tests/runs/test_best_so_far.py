@@ -11,22 +11,20 @@ from safetensors.torch import load_file
 
 import opencse
 from helpers import Broken, Heard, Run, Stopped
-from opencse.adapting.selection import DevScore, History, OwnPoolingScore
-from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
 from opencse.outputs import LOCK
-from opencse.runs import lock
-from opencse.runs.best_so_far import choose_so_far
-from opencse.runs.finish import TrainResult
+from opencse.runs import folder as folders
+from opencse.runs.finish import TrainResult, choose_so_far
 from opencse.runs.folder import FolderState, RunFolder
-from opencse.runs.job import TrainJob
 from opencse.runs.record import Identity, RunRecord, TextCounts
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.checkpoint import load_checkpoint
+from opencse.training.selection import DevScore, GradedPairSelector, History, OwnPoolingScore
 
 SETTINGS = (
     "training.epochs=10",
@@ -175,7 +173,7 @@ def test_a_run_before_its_first_checkpoint_and_one_that_goes_on_are_refused(job:
         job.run(tmp_path / "run", progress=Broken(2, RuntimeError("killed")))
     with pytest.raises(UserError, match="before its first checkpoint"):
         opencse.finish(tmp_path / "run")
-    with lock.held(tmp_path / "run" / LOCK), pytest.raises(UserError, match=r"still running.*in use by another"):
+    with folders.held(tmp_path / "run" / LOCK), pytest.raises(UserError, match=r"still running.*in use by another"):
         opencse.finish(tmp_path / "run")
 
 

@@ -13,10 +13,10 @@ from safetensors.torch import load_file, save_file
 from helpers import Run, Stopped, refused
 from opencse.errors import InterruptedRunError
 from opencse.runs.folder import RunFolder
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.metrics import METRICS
+from opencse.training.callbacks import METRICS
 
 pytestmark = pytest.mark.slow
 

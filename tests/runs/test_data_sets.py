@@ -10,8 +10,8 @@ from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.data_sets import further_sets, with_given_sets
-from opencse.runs.job import TrainJob
+from opencse.runs.plan import further_sets, with_given_sets
+from opencse.runs.run import TrainJob
 from opencse.text.given import open_texts
 from opencse.text.labels import LabelledTexts
 

@@ -21,8 +21,7 @@ from opencse.errors import UserError
 from opencse.outputs import LOCK
 from opencse.progress import Silent
 from opencse.runs.finish import TrainResult
-from opencse.runs.folder import FolderState, RunFolder
-from opencse.runs.lock import Owner, held, require_free, was_locked
+from opencse.runs.folder import FolderState, Owner, RunFolder, held, require_free, was_locked
 
 QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_every=1", "encoder.pooling=mean")
 
@@ -222,7 +221,7 @@ def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
 CHILD = """
 import sys, time
 from pathlib import Path
-from opencse.runs.lock import held
+from opencse.runs.folder import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

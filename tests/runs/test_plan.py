@@ -12,11 +12,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs import job as job_module
-from opencse.runs.bounds import Sizes, bounded_settings
-from opencse.runs.job import TrainJob
-from opencse.runs.opened import longest_text
-from opencse.runs.plan import Plan
+from opencse.runs import run as run_module
+from opencse.runs.plan import Plan, Sizes, bounded_settings
+from opencse.runs.run import TrainJob, longest_text
 from opencse.text.given import GivenTexts
 from opencse.training.settings import TrainingSettings
 
@@ -131,7 +129,7 @@ def test_a_model_that_cannot_be_written_says_what_resume_does(
     settings = (*ONE_STEP, "training.max_steps=3", f"training.checkpoint_every={every}")
     job = TrainJob(text=TWELVE, model=str(tiny_folder), settings=settings, dev=None)
     with monkeypatch.context() as patched:
-        patched.setattr(job_module, "write_outcome", full)
+        patched.setattr(run_module, "write_outcome", full)
         with pytest.raises(UserError, match=f"written; the same .* --resume {promise}"):
             job.run(tmp_path / "run")
     job.run(tmp_path / "run", resume=True)

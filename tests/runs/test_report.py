@@ -22,12 +22,11 @@ from opencse.errors import InterruptedRunError
 from opencse.model_folder.layout import THIS_FOLDER
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.best_so_far import open_checkpoint
-from opencse.runs.finish import TrainResult
-from opencse.runs.job import TrainJob
+from opencse.runs.finish import TrainResult, open_checkpoint
 from opencse.runs.next_steps import INDEX, next_steps
 from opencse.runs.record import Identity
 from opencse.runs.report import open_subjects, write_run_report
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.given import TextSource
 from opencse.text.readers import Source

@@ -10,20 +10,19 @@ import torch
 
 from helpers import Run, refused
 from opencse import train
-from opencse.adapting.selection import DevScore
-from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.runs.start import build_encoder, weigh_tokens
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
-from opencse.training.soundness import probes_of, require_sound
+from opencse.training.evaluations import probes_of, require_sound
+from opencse.training.selection import DevScore, GradedPairSelector
 
 TEXT = Source(str(sample.TRAIN))
 
@@ -94,8 +93,7 @@ def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, 
 
 @pytest.mark.slow
 def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opencse.adapting.selection import DevScore
-    from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
+    from opencse.training.selection import DevScore, GradedPairSelector
 
     monkeypatch.setattr(
         GradedPairSelector, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0)

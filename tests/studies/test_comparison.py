@@ -16,8 +16,7 @@ from opencse.evaluation.record import DataRecord
 from opencse.runs.record import Outcome
 from opencse.statistics import holm, paired_seeds
 from opencse.studies.comparison import compare
-from opencse.studies.grid import find_baseline, parse_grid, variants
-from opencse.studies.record import StudyRecord
+from opencse.studies.study import StudyRecord, find_baseline, parse_grid, variants
 from opencse.studies.tables import columns, comparison_table, expected_table, headlines, markdown
 
 SCORES = {

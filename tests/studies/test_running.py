@@ -18,16 +18,13 @@ from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.evaluation.transforms import postprocessed, refitted_each_call
 from opencse.progress import Progress
-from opencse.recipes.judged import Judged
+from opencse.recipes.files import Judged
 from opencse.runs.finish import TrainResult
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.studies import running
-from opencse.studies.comparison import compare
-from opencse.studies.judging import read_arrays
-from opencse.studies.record import StudyRecord
-from opencse.studies.reproduction import reproduced
-from opencse.studies.running import run_study
-from opencse.studies.study import RunSpec, Study, SuiteChoice
+from opencse.studies.comparison import compare, reproduced
+from opencse.studies.running import read_arrays, run_study
+from opencse.studies.study import RunSpec, Study, StudyRecord, SuiteChoice
 from opencse.text.readers import Source
 from opencse.training.step import Step
 

@@ -9,9 +9,8 @@ import pytest
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.runs.record import Outcome
-from opencse.studies.record import StudyRecord
-from opencse.studies.reproduction import paper_row, reproduced
-from opencse.studies.study import RunSpec, Study, SuiteChoice, folder_name
+from opencse.studies.comparison import paper_row, reproduced
+from opencse.studies.study import RunSpec, Study, StudyRecord, SuiteChoice, folder_name
 from opencse.text.readers import Source
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from helpers import Heard
 from opencse.errors import UserError
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.files.formats import RawRow

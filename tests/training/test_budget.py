@@ -11,7 +11,7 @@ import torch
 from helpers import write_tiny_bert
 from opencse.kernels.precision import choose_precision
 from opencse.processes import ALONE
-from opencse.training import budget
+from opencse.training import schedule
 from steps import prepared
 
 
@@ -26,12 +26,12 @@ def test_auto_takes_what_fits(
 ) -> None:
     run = prepared("simcse", model, tmp_path, sentences)
     precision = choose_precision("float32", torch.device("cpu"))
-    row = budget.graph_bytes(run.encoder, run.inputs, precision)
+    row = schedule.graph_bytes(run.encoder, run.inputs, precision)
     assert 1e4 < row < 1e7
 
     def chosen(rows: float, asked: int | Literal["auto"] | None = "auto") -> tuple[int | None, int, str]:
-        monkeypatch.setattr(budget, "free_memory", lambda device: int(2 * rows * row) + 10)
-        chunks, why = budget.choose_chunks(asked, run.encoder, run.inputs, 300, precision, ALONE)
+        monkeypatch.setattr(schedule, "free_memory", lambda device: int(2 * rows * row) + 10)
+        chunks, why = schedule.choose_chunks(asked, run.encoder, run.inputs, 300, precision, ALONE)
         return chunks.rows, chunks.keep, why
 
     torch.manual_seed(0)
@@ -45,4 +45,4 @@ def test_auto_takes_what_fits(
     assert chosen(7, asked=None) == (None, 1, "")
     assert torch.equal(torch.get_rng_state(), before)
     monkeypatch.undo()
-    assert 2**20 < budget.free_memory(torch.device("cpu")) < 2**50
+    assert 2**20 < schedule.free_memory(torch.device("cpu")) < 2**50

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from opencse.errors import UserError
+from opencse.training.callbacks import MetricsLog
 from opencse.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from opencse.training.metrics import MetricsLog
-from opencse.training.stopping import stop_requests
+from opencse.training.trainer import stop_requests
 
 
 class Killed(BaseException):
@@ -169,7 +169,7 @@ def test_any_other_bad_line_is_named(tmp_path: Path) -> None:
 
 def test_a_signal_sets_the_event_and_the_handlers_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([1.0, 1.0, 1.9, 2.1])
-    monkeypatch.setattr("opencse.training.stopping.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("opencse.training.trainer.time.monotonic", lambda: next(clock))
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with stop_requests(once=True) as stop:
         assert not stop.is_set()

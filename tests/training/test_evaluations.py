@@ -19,13 +19,11 @@ from opencse.errors import InterruptedRunError
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.processes import ALONE
-from opencse.runs.job import TrainJob
 from opencse.runs.record import RunRecord
+from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
-from opencse.training.averages import average, points_between
-from opencse.training.callbacks import Callback
-from opencse.training.evaluations import Evaluations
-from opencse.training.metrics import MetricsLog
+from opencse.training.callbacks import Callback, MetricsLog
+from opencse.training.evaluations import Evaluations, average, points_between
 from opencse.training.settings import TrainingSettings
 
 

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 
 from helpers import Broken
 from opencse.errors import InterruptedRunError
+from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
-from opencse.recipes.recipe_files import recipe_names
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from steps import SMALL, also_for, layers_of, text_for
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from opencse.training import memory
+from opencse.training import schedule
 
 PROGRAM = """
 import resource, sys, torch
-from opencse.training.memory import keep_freed_memory
+from opencse.training.schedule import keep_freed_memory
 assert not (sys.argv[1] == "keep") or keep_freed_memory()
 torch.set_num_threads(1)
 for _ in range(5):
@@ -31,6 +31,6 @@ def faults(mode: str) -> int:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a matter of glibc")
 def test_large_blocks_are_used_again_with_fewer_page_faults() -> None:
-    if not memory.keep_freed_memory():
+    if not schedule.keep_freed_memory():
         pytest.skip("another C library")
     assert faults("keep") < 0.75 * faults("leave")

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from helpers import Broken, Stopped
 from opencse.errors import InterruptedRunError
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.given import open_texts
-from opencse.training.mixture import MixingPlan
+from opencse.training.schedule import MixingPlan
 
 SETTINGS = (
     "training.epochs=10",

@@ -18,7 +18,7 @@ from opencse.objective.vectors import chunks
 from opencse.objective.vectors import step as made
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
-from opencse.recipes.recipe_files import recipe_names
+from opencse.recipes.files import recipe_names
 from opencse.text.tokenizer import Tokens
 from opencse.training.trainer import Trainer
 from steps import NAMES, VARIANTS, layers_of, parts_of, prepared

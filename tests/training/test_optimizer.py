@@ -13,8 +13,7 @@ from opencse.progress import Silent
 from opencse.training.checkpoint import optimizer_tensors, restore_optimizer
 from opencse.training.optimizer import build_optimizer
 from opencse.training.settings import TrainingSettings
-from opencse.training.step import step_inputs
-from opencse.training.update import Update
+from opencse.training.step import Update, step_inputs
 from steps import prepared
 
 RATE, DECAY, STEPS = 0.01, 0.3, 12

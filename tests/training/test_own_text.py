@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
 from opencse.text.scripts import normalised
+from opencse.training.questions import QuestionSelector
 
 pytestmark = pytest.mark.slow
 

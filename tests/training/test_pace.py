@@ -9,15 +9,14 @@ from typing import Any
 import pytest
 import torch
 
-import opencse.runs.prepare as prepare_module
+import opencse.runs.run as prepare_module
 from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
-from opencse.runs.prepare import Prepared
+from opencse.runs.run import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.pace import mean_seconds_per_step, seconds_per_step
+from opencse.training.schedule import mean_seconds_per_step, seconds_per_step
 from opencse.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.slow

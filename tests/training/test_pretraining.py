@@ -22,7 +22,7 @@ from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
 
@@ -171,7 +171,7 @@ def test_it_continues_where_it_ended(run: Run, tmp_path: Path) -> None:
 def test_a_start_left_by_a_kill_is_made_again_and_any_other_is_unchanged(text: Path, tmp_path: Path) -> None:
     """Its size and vocabulary may be others."""
     from opencse.outputs import LOCK
-    from opencse.runs.lock import Owner
+    from opencse.runs.folder import Owner
 
     shape = SHAPE.model_copy(update={"layers": 2})
     tokenizer = train_wordpiece(["something else"] * 5, 120)

@@ -10,13 +10,11 @@ import torch
 from torch import Tensor
 
 from opencse.progress import Silent
-from opencse.recipes.recipe_files import recipe_names
-from opencse.runs.job import TrainJob
-from opencse.runs.prepare import Prepared
+from opencse.recipes.files import recipe_names
+from opencse.runs.run import Prepared, TrainJob
 from opencse.text.given import open_texts
-from opencse.training.recorded import RecordedUpdate, Recorder, why_not_recorded
+from opencse.training.step import RecordedUpdate, Recorder, Update, Updated, why_not_recorded
 from opencse.training.trainer import Trainer
-from opencse.training.update import Update, Updated
 from steps import VARIANTS, prepared
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

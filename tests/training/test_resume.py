@@ -16,7 +16,7 @@ import pytest
 
 from helpers import Stopped
 from opencse.errors import InterruptedRunError
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
 from opencse.training.callbacks import Callback
 
@@ -39,10 +39,10 @@ LIVES = """
 import json, os, signal, sys, threading, traceback
 import torch
 import transformers.models.bert.modeling_bert
-from opencse.adapting.guard import Guard
+from opencse.training.questions import Guard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
 torch.set_num_threads(1)
 asked = Guard.built_in().questions

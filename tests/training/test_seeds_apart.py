@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.given import GivenTexts
 
 TEXT = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(24)))

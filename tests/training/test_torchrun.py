@@ -14,7 +14,7 @@ import pytest
 from safetensors.torch import load_file
 
 from joined import environment, free_port
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import torch
 from opencse import SentenceEncoder, UserError, train
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.optimizer import learning_rate

@@ -13,7 +13,7 @@ from torch.nn import functional
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.requests import Masked
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 

@@ -14,11 +14,11 @@ from opencse.kernels.precision import choose_precision
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
-from opencse.training.step import Step
-from opencse.training.worst_case import Awp, DisturbBatch, FgsmInputs, Sam, WorstCase
+from opencse.training.settings import Awp, FgsmInputs, Sam
+from opencse.training.step import DisturbBatch, Step, WorstCase
 
 N = 4
 SETTINGS = (

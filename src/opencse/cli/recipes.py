@@ -25,7 +25,7 @@ def overview() -> None:
     from rich import box
     from rich.table import Table
 
-    from opencse.recipes.outline import FAMILIES, outlines
+    from opencse.recipes.files import FAMILIES, outlines
     from opencse.recipes.summary import published, short_paper
 
     recipes_by_name = outlines()
@@ -82,7 +82,7 @@ def show_recipe(
     source: Annotated[bool, Typed("Print the recipe's own file, with its comments.")] = False,
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
-    from opencse.recipes.recipe_files import recipe_text, split_name
+    from opencse.recipes.files import recipe_text, split_name
 
     base, presets = split_name(recipe)
     if source:

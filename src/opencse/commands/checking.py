@@ -66,8 +66,8 @@ def check(
     Raises:
         UserError: for bad input, in one line.
     """
-    from opencse.adapting.start_advice import advice_for_language, language_of_rows
     from opencse.commands.opening import name_of, open_for_vectors
+    from opencse.documents.advice import advice_for_language, language_of_rows
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.encoder.unknown_tokens import UNKNOWN_LIMIT
     from opencse.model_folder.locate import BUILTINS
@@ -110,8 +110,8 @@ def check(
 
 def _longest_read(texts: Texts, model: str, encoder: TextEncoder, recipe: str | None) -> int:
     """How many ids of a text the suggested command reads."""
-    from opencse.adapting.preset_names import LOOSE, RECIPE
-    from opencse.recipes.data_settings import data_settings
+    from opencse.documents.advice import LOOSE, RECIPE
+    from opencse.recipes.files import data_settings
     from opencse.text.text_to_check import PAIRS_RECIPE
 
     adapting = RECIPE if texts.documents is not None else f"{RECIPE}:{LOOSE}"

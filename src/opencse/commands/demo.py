@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation import ScoredPairs
     from opencse.runs.finish import TrainResult
-    from opencse.runs.job import TrainJob
+    from opencse.runs.run import TrainJob
 
 HELD_OUT = 0.12
 """Share of the sample's articles that nothing is trained on."""
@@ -113,7 +113,7 @@ def _run_demo(folder: Path, seed: int, progress: Progress) -> DemoResult:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation import read_scored_pairs
     from opencse.runs.folder import REPORT
-    from opencse.runs.job import TrainJob
+    from opencse.runs.run import TrainJob
     from opencse.text import sample
     from opencse.text.readers import Source
 
@@ -199,7 +199,7 @@ class SampleParts:
 
 def split_sample() -> SampleParts:
     """Holds out some articles of the sample, and the pairs about them."""
-    from opencse.adapting.holdout import hold_out
+    from opencse.documents.questions import hold_out
     from opencse.text import sample
     from opencse.text.readers import Source
     from opencse.text.scripts import normalised
@@ -256,7 +256,7 @@ def _write(
     from opencse.runs.folder import RunFolder
     from opencse.runs.next_steps import first_steps
     from opencse.runs.report import losses_of
-    from opencse.training.metrics import MetricsLog
+    from opencse.training.callbacks import MetricsLog
 
     folder = RunFolder(result.folder)
     losses = losses_of(MetricsLog(folder.metrics_file).read(), folder.record())

@@ -44,7 +44,7 @@ def finish(
         >>> opencse.finish("my-model").verdict  # doctest: +SKIP
         'stopped after step 80 of 200; the best model so far is that of step 50 (nDCG@10 x 100: 82.10, start 27.90)'
     """
-    from opencse.runs.adaptation import fit_with_model
+    from opencse.documents.hybrid import fit_with_model
     from opencse.runs.folder import RunFolder, locked
 
     if not isinstance(folder, str | Path):
@@ -68,7 +68,7 @@ def finish(
 
 
 def _finish(run: RunFolder, trust_remote_code: bool, progress: Progress) -> Outcome:
-    from opencse.runs.best_so_far import write_best_so_far
+    from opencse.runs.finish import write_best_so_far
     from opencse.runs.record import Outcome, now
 
     record = run.record()
@@ -117,7 +117,7 @@ def _require_run(run: RunFolder) -> None:
     """Refuses a folder without a run, and says what it is instead."""
     from opencse.io import require_folder
     from opencse.runs.folder import RECORD
-    from opencse.studies.record import StudyRecord
+    from opencse.studies.study import StudyRecord
 
     if run.record_file.is_file():
         return

@@ -35,8 +35,8 @@ from opencse.numerals import number_of
 from opencse.progress import Counted, Progress, Silent
 
 if TYPE_CHECKING:
-    from opencse.adapting.hybrid_fit import FittedWeight
     from opencse.commands.opening import Model
+    from opencse.documents.hybrid import FittedWeight
     from opencse.reranking.cross_encoder import CrossEncoder
     from opencse.search.filters import Where
     from opencse.search.negatives import Mined, Mining
@@ -630,9 +630,9 @@ def tune_index(
     Raises:
         UserError: for bad input, too few queries, or a model that is not the index's.
     """
-    from opencse.adapting.hybrid_curves import fit_index_to_queries
-    from opencse.adapting.user_queries import UserQueries
     from opencse.commands.opening import encoder_of
+    from opencse.documents.dev_choice import UserQueries
+    from opencse.documents.hybrid import fit_index_to_queries
     from opencse.outputs import require_writable
     from opencse.ranking import Measure
     from opencse.search.database import NAMES

@@ -9,7 +9,7 @@ from opencse.commands.shared import Settings
 from opencse.errors import UserError
 
 if TYPE_CHECKING:
-    from opencse.recipes.presets import Preset
+    from opencse.recipes.files import Preset
     from opencse.recipes.recipe import Recipe, Resolved
     from opencse.recipes.summary import SettingDifference
 
@@ -23,8 +23,8 @@ def list_recipes() -> dict[str, Recipe]:
         >>> opencse.list_recipes()["simcse"].name
         'simcse'
     """
+    from opencse.recipes.files import recipe_names
     from opencse.recipes.recipe import load_recipe
-    from opencse.recipes.recipe_files import recipe_names
 
     return {name: load_recipe(name) for name in recipe_names()}
 
@@ -46,8 +46,8 @@ def list_presets(
     Raises:
         UserError: if there is no such recipe, or presets are named.
     """
+    from opencse.recipes.files import split_name
     from opencse.recipes.recipe import load_recipe
-    from opencse.recipes.recipe_files import split_name
 
     base, presets = split_name(recipe)
     if presets:

@@ -28,11 +28,8 @@ from opencse.progress import Progress, Silent
 
 if TYPE_CHECKING:
     from opencse.statistics import Summary
-    from opencse.studies.comparison import Comparison, Tuned
-    from opencse.studies.grid import Variant
-    from opencse.studies.record import StudyRecord
-    from opencse.studies.reproduction import PaperRow
-    from opencse.studies.study import Study, SuiteChoice
+    from opencse.studies.comparison import Comparison, PaperRow, Tuned
+    from opencse.studies.study import Study, StudyRecord, SuiteChoice, Variant
     from opencse.text.given import Text
 
 
@@ -173,12 +170,10 @@ def compare(
         InterruptedRunError: on Ctrl-C; finished runs are kept.
     """
     from opencse.environment import require_packages
-    from opencse.studies.comparison import TUNING, Comparison
-    from opencse.studies.files import write_comparison
-    from opencse.studies.grid import Variant, first_of_each, variants
+    from opencse.studies.comparison import TUNING, Comparison, at_an_end, best_values, suite_of_tuning
     from opencse.studies.running import plan_lines
-    from opencse.studies.study import Study
-    from opencse.studies.tuning import at_an_end, best_values, suite_of_tuning
+    from opencse.studies.study import Study, Variant, first_of_each, variants
+    from opencse.studies.tables import write_comparison
     from opencse.text.given import open_texts
 
     require_packages("opencse compare", "train", "matplotlib", "scipy")
@@ -268,7 +263,7 @@ def compare(
 
 def _baseline(crossed: Mapping[str, Variant], name: str | None) -> str:
     """The row that the others are compared with."""
-    from opencse.studies.grid import find_baseline
+    from opencse.studies.study import find_baseline
 
     baseline = find_baseline(name, crossed)
     if baseline is None:
@@ -338,7 +333,7 @@ def reproduce(
         InterruptedRunError: on Ctrl-C; finished runs are kept.
     """
     from opencse.environment import require_packages
-    from opencse.studies.reproduction import paper_row, reproduced
+    from opencse.studies.comparison import paper_row, reproduced
     from opencse.studies.study import Study
     from opencse.text.given import open_texts
 
@@ -368,10 +363,10 @@ def reproduce(
 
 def _require_apart(study: Study, recipes: Sequence[str]) -> None:
     """Refuses an ``out`` that is, or would replace, what the study reads, or that holds anything but a comparison."""
-    from opencse.adapting.dev_choice import dev_path
+    from opencse.documents.dev_choice import dev_path
     from opencse.outputs import paths_of, require_apart
-    from opencse.studies.files import WRITTEN
     from opencse.studies.running import require_study
+    from opencse.studies.tables import WRITTEN
 
     files = [recipe for recipe in recipes if recipe.endswith(".toml")]
     read = paths_of(study.text, dev_path(study.dev), *files, *(suite.folder for suite in study.suites))

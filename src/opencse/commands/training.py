@@ -32,14 +32,14 @@ from opencse.processes import started
 from opencse.progress import Progress, Silent
 
 if TYPE_CHECKING:
-    from opencse.adapting.dev_choice import DevChoice
+    from opencse.documents.dev_choice import DevChoice
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.making.backbone import Shape
     from opencse.recipes.recipe import Recipe
-    from opencse.runs.data_sets import GivenSet
     from opencse.runs.finish import TrainResult
-    from opencse.runs.job import TrainJob
-    from opencse.runs.new_start import NewStart
+    from opencse.runs.plan import GivenSet
+    from opencse.runs.run import TrainJob
+    from opencse.runs.start import NewStart
     from opencse.text.documents import GivenDocument
     from opencse.text.given import Text
     from opencse.training.callbacks import Callback
@@ -126,9 +126,9 @@ def train(
 ) -> TrainResult:
     """Trains a sentence encoder from text and keeps the best one on the dev pairs.
 
-    The start is kept instead where it is better beyond chance; see `opencse.adapting.selection_by_graded_pairs` and
-    `opencse.adapting.selection_by_questions`. A model with a pooling of its own keeps it; see
-    `opencse.recipes.encoder_settings.EncoderSettings`.
+    The start is kept instead where it is better beyond chance; see `opencse.training.selection` and
+    `opencse.training.questions`. A model with a pooling of its own keeps it; see
+    `opencse.recipes.recipe.EncoderSettings`.
 
     Example:
         >>> import opencse
@@ -158,9 +158,8 @@ def train(
     """
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.runs.folder import RunFolder
-    from opencse.runs.job import TrainJob
-    from opencse.runs.new_start import GivenEncoder
-    from opencse.runs.resolving import require_settings
+    from opencse.runs.run import TrainJob, require_settings
+    from opencse.runs.start import GivenEncoder
     from opencse.text.given import open_texts
 
     _require_path(out, "out")
@@ -269,9 +268,8 @@ def pretrain(
     from opencse.model_folder.locate import locate
     from opencse.model_folder.masked_lm import open_masked_lm
     from opencse.runs.folder import RunFolder
-    from opencse.runs.job import TrainJob
-    from opencse.runs.new_start import NewBackbone, RenewedBackbone
-    from opencse.runs.resolving import require_settings
+    from opencse.runs.run import TrainJob, require_settings
+    from opencse.runs.start import NewBackbone, RenewedBackbone
     from opencse.text.given import open_texts
 
     _require_path(out, "out")
@@ -425,18 +423,16 @@ def adapt(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
-    from opencse.adapting.adaptation import plan_adaptation
-    from opencse.adapting.adaptation_texts import AdaptationSources
-    from opencse.adapting.preset_names import CHOSEN, RECIPE
-    from opencse.adapting.selection_by_questions import QuestionSelector
+    from opencse.documents.adaptation import AdaptationSources, FilesOfAdaptation, StartAdvice, plan_adaptation
+    from opencse.documents.advice import CHOSEN, RECIPE
+    from opencse.documents.hybrid import fit_with_model
     from opencse.model_folder.locate import BUILTIN, locate
     from opencse.recipes.recipe import resolve_recipe
-    from opencse.runs.adaptation import FilesOfAdaptation, StartAdvice, fit_with_model
-    from opencse.runs.best_so_far import after_kill
+    from opencse.runs.finish import after_kill
     from opencse.runs.folder import RunFolder
-    from opencse.runs.job import TrainJob
-    from opencse.runs.resolving import require_settings
+    from opencse.runs.run import TrainJob, require_settings
     from opencse.text.in_memory import rows_of
+    from opencse.training.questions import QuestionSelector
 
     if not isinstance(corpus, str | Path):
         corpus = rows_of(corpus, "corpus is a path, or a list of texts or of (title, text)")
@@ -530,11 +526,9 @@ def _run_or_plan(
 ) -> TrainResult:
     """Runs ``job`` and writes its report; with ``dry_run`` only plans it."""
     from opencse.commands.finishing import can_draw_report
-    from opencse.runs.best_so_far import after_kill
-    from opencse.runs.finish import TrainResult
+    from opencse.runs.finish import TrainResult, after_kill
     from opencse.runs.folder import REPORT, RunFolder
-    from opencse.runs.trackers import require_tracker
-    from opencse.training.callbacks import Callback
+    from opencse.training.callbacks import Callback, require_tracker
 
     progress = progress or Silent()
     if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
@@ -561,7 +555,7 @@ def _require_writable(
     out: str | Path, resume: bool, overwrite: bool, dev: DevChoice, recipe: str | Recipe, *inputs: object
 ) -> None:
     """Refuses a folder that the run may not be written to, and missing dev data, before anything is read."""
-    from opencse.adapting.dev_choice import dev_path, require_dev
+    from opencse.documents.dev_choice import dev_path, require_dev
     from opencse.outputs import paths_of
     from opencse.runs.folder import RunFolder
 

@@ -25,7 +25,7 @@ class Part(nn.Module):
         settings: the settings it was made with.
         name: its name in the objective, for instance ``negatives.in_batch``; its noise depends on it.
         classes: number of classes of the data's rows, known when the part begins; 0 without classes.
-        recordable: whether a step can be recorded and replayed (`opencse.training.recorded`): whether all that the part
+        recordable: whether a step can be recorded and replayed (`opencse.training.step`): whether all that the part
             does in a step depends on the step's tensors alone, in the same operations each time. It draws nothing by
             `noise`, keeps no state in Python, and reads no tensor. What a view does to tokens happens before.
     """

@@ -3,28 +3,188 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import tomli_w
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from opencse.errors import UserError, shortened
+from opencse.model_folder.adapters import LoraSettings
+from opencse.modules.denoising import Slot
+from opencse.modules.dense import HeadSettings
+from opencse.modules.pooling import Pooling
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.recipes.backbones import completed
-from opencse.recipes.data_sets import DataSetSettings, check_data_sets
-from opencse.recipes.data_settings import DataSettings
-from opencse.recipes.encoder_settings import EncoderSettings
-from opencse.recipes.outline import Family
+from opencse.recipes.files import (
+    CODE_PRESETS,
+    DataSettings,
+    Family,
+    Preset,
+    PresetSort,
+    RecipeTables,
+    choose,
+    completed,
+    preset_changes,
+    preset_for,
+    recipe_tables,
+    sort_of,
+    split_name,
+)
 from opencse.recipes.overrides import Change, as_overrides, blame, changed, flatten, in_order, parse_override
-from opencse.recipes.presets import CODE_PRESETS, Preset, PresetSort, choose, preset_changes, preset_for, sort_of
-from opencse.recipes.recipe_files import split_name
-from opencse.recipes.recipe_tables import RecipeTables, recipe_tables
-from opencse.settings import Settings, described, validate
-from opencse.training.mixture import Mixing
+from opencse.settings import Location, Settings, described, validate
+from opencse.text.template import MASK, Template
+from opencse.training.schedule import FIRST, Mixing
 from opencse.training.settings import TrainingSettings
+
+
+class EncoderSettings(Settings):
+    """The ``[encoder]`` table.
+
+    Pooling and head of a recipe are the method's choice for a plain backbone (a transformers folder, which names no
+    pooling). A start with a pooling of its own (a sentence-transformers folder, a trained encoder) is a finished
+    encoder: it keeps its pooling, its Dense layers and its Normalize, unless a preset, ``--set``, the user's recipe
+    file or a `Recipe` object says otherwise. If the start keeps its pooling, the recipe's head
+
+    - is left out if it stays after training: a new, untrained layer would be added to a finished model;
+    - is left out if only training uses it and the recipe names another pooling, because it belongs to that one
+      (SimCSE's code has its MLP with [CLS] only). If both have the same pooling, the head is used in training.
+
+    Setting ``encoder.pooling`` also brings the recipe's head; setting ``encoder.head`` brings that head.
+
+    A recipe with a template is about what its pooling reads of it, so there its pooling and head are used with every
+    start; ``template = "own"`` makes the rules above hold again.
+
+    Attributes:
+        pooling: from token vectors to a sentence vector; ``own``, or unset, is the start's own, or mean if it has none.
+        template: text that every text is put into, in training and ever after, such as
+            ``This sentence of "{text}" means {mask}.`` with ``{mask}`` for the model's own mask token; ``own``, or
+            unset, is the start's own. Its ids count in ``data.max_length``; a long text is truncated inside it.
+        subtract_template: subtract what the template alone gives from every vector, in training only (PromptBERT's
+            denoising). In its slot positions are skipped (``skipped``), or there are padding tokens (``padding``,
+            CoT-BERT); as many as the text has ids. ``none``, or unset, subtracts nothing.
+        head: the projection head of training.
+        dropout: rate of every dropout of the backbone; unset keeps the model's own.
+        layers: how many of the backbone's layers are used, from the first on (0: only its embeddings); unset uses all.
+        lora: train adapters and freeze the backbone, at ten times the recipe's learning rate unless you set the rate;
+            unset trains the backbone. See `LoraSettings`.
+        freeze_embeddings: leave the backbone's embeddings (of tokens and positions, and their LayerNorm) as they are.
+        token_weights: weight of each token in a mean; ``idf`` gives rare tokens more (see
+            `opencse.modules.token_weights`); ``own``, or unset, keeps the start's.
+    """
+
+    pooling: Pooling | None = None
+    template: str | None = None
+    subtract_template: Slot | None = None
+    head: HeadSettings = HeadSettings()
+    dropout: float | None = Field(default=None, ge=0, lt=1)
+    layers: int | None = Field(default=None, ge=0, le=1_000)
+    lora: LoraSettings | None = None
+    freeze_embeddings: bool = False
+    token_weights: Literal["idf"] | None = None
+
+    @field_validator("pooling", "template", "token_weights", mode="before")
+    @classmethod
+    def _own_is_unset(cls, value: object) -> object:
+        return None if value == "own" else value
+
+    @field_validator("subtract_template", mode="before")
+    @classmethod
+    def _none_is_unset(cls, value: object) -> object:
+        return None if value == "none" else value
+
+    @model_validator(mode="after")
+    def _template_has_what_pooling_reads(self) -> EncoderSettings:
+        if self.template is not None:
+            try:
+                template = Template(self.template)
+            except UserError as error:
+                raise ValueError(str(error)) from None
+            if self.pooling is Pooling.MASK and not template.ends_in_mask:
+                raise ValueError(f"pooling mask needs {MASK} after the slot of the template, as in means {MASK}.")
+        return self
+
+    @model_validator(mode="after")
+    def _adapters_have_a_whole_model(self) -> EncoderSettings:
+        if self.lora is not None and self.layers is not None:
+            raise ValueError("lora freezes the model, so none of its layers can be left out; unset layers")
+        return self
+
+    @property
+    def part(self) -> str:
+        """The used part of the backbone, in words; empty if all of it is used."""
+        if self.layers is None:
+            return ""
+        if self.layers == 1:
+            return "first layer"
+        return f"first {self.layers} layers" if self.layers else "embeddings alone"
+
+
+class DataSetSettings(Settings):
+    """A further data set of a run. A batch is from one data set at a time.
+
+    Attributes:
+        name: for the plan and the log.
+        data: a file, a pattern, a folder or a Hub data set; a relative path is relative to the working folder. Unset:
+            it is given with ``--also``.
+        columns: of ``data``; see `opencse.text.readers.Source`.
+        scale: of graded pairs: the largest possible score; see `DataSettings`.
+        objective: the loss of its batches; unset takes the recipe's.
+        weight: of mixing by proportion: how often its examples are seen in an epoch, where those of the first data set
+            are seen once. Unset is 1.
+        batch_size: examples in its batches; unset takes ``training.batch_size``.
+    """
+
+    name: str = Field(min_length=1)
+    data: Location | None = None
+    columns: tuple[str, ...] | None = None
+    scale: float | None = Field(default=None, gt=0)
+    objective: ObjectiveSettings | None = None
+    weight: float | None = Field(default=None, gt=0, le=1_000)
+    batch_size: int | None = Field(default=None, ge=2, le=1_048_576)
+
+
+def check_data_sets(
+    data_sets: Sequence[DataSetSettings],
+    mixing: Mixing | None,
+    objective: ObjectiveSettings,
+    training: TrainingSettings,
+) -> None:
+    """Refuses data sets that cannot be mixed.
+
+    Args:
+        data_sets: the further ones.
+        mixing: the rule of the recipe.
+        objective: the recipe's own, which data sets without one have.
+        training: settings of the run.
+
+    Raises:
+        UserError: in one line.
+    """
+    for name, count in Counter([FIRST, *(one.name for one in data_sets)]).items():
+        if count > 1:
+            clash = " (the first data set's)" if name == FIRST else ""
+            raise UserError(f"datasets: the name {name!r}{clash} is used twice; give each data set a name of its own")
+    weighted = [one.name for one in data_sets if one.weight is not None]
+    if mixing == "round_robin" and weighted:
+        raise UserError(
+            f"datasets: {', '.join(weighted)} has a weight, and in turns (mixing = round_robin) all data sets have as "
+            "many batches; leave weights out, or mix by proportion"
+        )
+    if data_sets and training.batch_tokens is not None:
+        raise UserError("training.batch_tokens does not go with several data sets; set training.batch_size instead")
+    changes_inputs = training.worst_case is not None and training.worst_case.inputs.kind != "none"
+    for one in data_sets:
+        other = Objective.from_settings(one.objective or objective)
+        if changes_inputs and not (other.encodes and other.one_forward):
+            raise UserError(
+                "datasets: training.worst_case.inputs changes the inputs of one forward, and the objective of "
+                f"{one.name} makes two or none; "
+                'set inputs to { kind = "none" }'
+            )
+
 
 _RATE = "training.learning_rate"
 _RATE_OF_ADAPTERS = 10
@@ -288,3 +448,59 @@ def to_toml(recipe: Recipe) -> str:
     """Returns every setting of a recipe as TOML that loads to the same recipe, without presets and unset settings."""
     plain: dict[str, Any] = recipe.model_dump(mode="json", exclude={"presets"}, exclude_none=True)
     return tomli_w.dumps(plain)
+
+
+DESCRIPTIVE = frozenset({"title", "paper", "family", "seeds"})
+"""Keys of a recipe that change no number of a run, so it may be resumed with other ones."""
+
+
+class OtherSetting(NamedTuple):
+    """A setting with another value.
+
+    Attributes:
+        key: with dots.
+        before: the value in the record; None where it has none.
+        now: the value now.
+    """
+
+    key: str
+    before: object
+    now: object
+
+    def __str__(self) -> str:
+        return f"another {self.key} ({self.before!r} then, {self.now!r} now)"
+
+
+def other_setting(before: Mapping[str, Any], now: Mapping[str, Any]) -> OtherSetting | None:
+    """The first setting of a recipe that differs, by name; None if they are the same.
+
+    A setting that a record does not have, since its version did not know it, has the default.
+
+    Example:
+        >>> from opencse.recipes.recipe import load_recipe
+        >>> now = load_recipe("simcse").model_dump(mode="json", exclude={"presets"})
+        >>> before = {**now, "training": {key: now["training"][key] for key in now["training"] if key != "patience"}}
+        >>> print(other_setting(before, now))
+        None
+        >>> print(other_setting(before, {**now, "training": {**now["training"], "seed": 1}}))
+        another training.seed (42 then, 1 now)
+
+    Args:
+        before: the recipe in a record, as plain values.
+        now: every setting, as plain values.
+    """
+    old, new = flatten(before), flatten(now)
+    if old != new:
+        old, new = flatten(_with_defaults(before)), flatten(_with_defaults(now))
+    for key in sorted((old.keys() | new.keys()) - DESCRIPTIVE):
+        if old.get(key) != new.get(key):
+            return OtherSetting(key, old.get(key), new.get(key))
+    return None
+
+
+def _with_defaults(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with the defaults of those that are missing; unchanged where this version cannot read them."""
+    try:
+        return Recipe.model_validate(settings).model_dump(mode="json", exclude={"presets"})
+    except (ValidationError, UserError):
+        return settings

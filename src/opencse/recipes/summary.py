@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from opencse.recipes.presets import Preset
+from opencse.recipes.files import Preset
 
 if TYPE_CHECKING:
     from opencse.recipes.recipe import Recipe

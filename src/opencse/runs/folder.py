@@ -1,32 +1,183 @@
-"""The folder of a run: its files, when it may be written to or resumed, and cleaning up after a killed process."""
+"""The folder of a run: its lock and files, when it may be written to or resumed, cleaning up after a killed process."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import shutil
+import socket
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from fnmatch import fnmatch
 from pathlib import Path
 
+from pydantic import AwareDatetime, Field, ValidationError
+
 from opencse import io
-from opencse.adapting.continuing import FILE as DOCUMENTS
-from opencse.adapting.saved_questions import FILE as QUESTIONS
 from opencse.crash_safe import folder_versions, remove_leftovers
-from opencse.errors import UserError
+from opencse.documents.continuing import FILE as DOCUMENTS
+from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
+from opencse.errors import UserError, reason
+from opencse.io import lock
 from opencse.model_folder.layout import CALIBRATION
 from opencse.model_folder.writing import ADAPTER, OPENING, RUN, is_ours
 from opencse.moving_in import remove_unfinished
 from opencse.outputs import LOCK, foreign_files_message, made_folder, names_in, require_apart
 from opencse.progress import Progress
-from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
-from opencse.runs.trackers import WRITTEN as TRACKED
+from opencse.settings import Settings
+from opencse.training.callbacks import METRICS, TRACKED
 from opencse.training.checkpoint import CHECKPOINT
-from opencse.training.metrics import METRICS
+
+_SIZE = 4_096
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
+
+class Owner(Settings):
+    """The process that holds a lock, as its file names it.
+
+    Attributes:
+        host: name of the machine.
+        process: its number there.
+        since: when it took the lock.
+    """
+
+    host: str = Field(default_factory=socket.gethostname)
+    process: int = Field(default_factory=os.getpid)
+    since: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+
+    def __str__(self) -> str:
+        return f"host {self.host}, process {self.process}, since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@contextmanager
+def held(file: Path) -> Iterator[Owner | None]:
+    """Holds ``file`` as a lock within the block, and removes it at the end.
+
+    The operating system releases the lock when its owner ends, however it ends, so the file of a dead process is taken
+    over. On a file system without such locks the owner named in the file decides.
+
+    Yields:
+        The previous owner, if it ended without removing the file; else None.
+
+    Raises:
+        UserError: if another process holds it, or the file cannot be written.
+    """
+    try:
+        descriptor = _take(file)
+    except OSError as error:
+        raise UserError(f"{file.parent}: cannot be written to ({reason(error)}); choose another --out") from None
+    try:
+        previous = _owner(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"{Owner().model_dump_json()}\n".encode())
+        yield previous
+    finally:
+        if sys.platform == "win32":  # an open file cannot be removed on Windows
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                file.unlink()
+        else:  # removed while it is held: a waiting process then finds that its file is no longer the one of this name
+            with contextlib.suppress(OSError):
+                file.unlink()
+            os.close(descriptor)
+
+
+def require_free(file: Path) -> None:
+    """Refuses if another process holds the lock ``file``; writes nothing.
+
+    Raises:
+        UserError: naming the owner.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except OSError:  # no such file, or no permission: `held` reports that
+        return
+    try:
+        _lock(file, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def was_locked(file: Path) -> bool:
+    """Whether ``file`` is the lock of a process that holds it or was killed."""
+    try:
+        Owner.model_validate_json(file.read_bytes()[:_SIZE])
+    except (OSError, ValidationError):
+        return False
+    return True
+
+
+def _take(file: Path) -> int:
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(file, descriptor)
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass  # its owner removed it after we opened it and before we locked it
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(file: Path, descriptor: int) -> None:
+    try:
+        lock(descriptor)
+    except BlockingIOError:
+        raise UserError(_in_use(file, _wait_for_owner(descriptor))) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        owner = _owner(descriptor)
+        if owner is not None and _may_live(owner):
+            raise UserError(f"{_in_use(file, owner)} (if that process has ended, remove {file})") from None
+
+
+def _in_use(file: Path, owner: Owner | None) -> str:
+    clause = "" if owner is None else f" ({owner})"
+    return f"{file.parent}: in use by another process{clause}; wait until it ends, or choose another --out"
+
+
+def _owner(descriptor: int) -> Owner | None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    try:
+        return Owner.model_validate_json(os.read(descriptor, _SIZE))
+    except ValidationError:
+        return None
+
+
+def _wait_for_owner(descriptor: int) -> Owner | None:
+    """The owner's note, which it writes just after it has taken the lock."""
+    for _ in range(20):
+        owner = _owner(descriptor)
+        if owner is not None:
+            return owner
+        time.sleep(0.02)
+    return None
+
+
+def _may_live(owner: Owner) -> bool:
+    if owner.host != socket.gethostname():
+        return True
+    try:
+        os.kill(owner.process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
 
 RECORD, LAST, START = RUN, "last", "start"
 REPORT, NUMBERS = "report.html", "report.json"
@@ -138,7 +289,7 @@ class RunFolder:
             return FolderState.BEGUN if record.result is None else FolderState.FINISHED
         if self._staged_is_ours():
             names.discard(self.staged_start.name)
-        if not names or (names == {START} and lock.was_locked(self._lock)):
+        if not names or (names == {START} and was_locked(self._lock)):
             return FolderState.NEW
         return FolderState.MODEL if is_ours(self.path) else FolderState.FOREIGN
 
@@ -169,7 +320,7 @@ class RunFolder:
         Raises:
             UserError: naming the folder and what to do.
         """
-        lock.require_free(self._lock)
+        require_free(self._lock)
         self._require(resume, overwrite, start, read)
 
     def _require(self, resume: bool, overwrite: bool, start: Path | None, read: Sequence[Path]) -> None:
@@ -282,7 +433,7 @@ class RunFolder:
         Raises:
             UserError: naming the process.
         """
-        lock.require_free(self._lock)
+        require_free(self._lock)
 
     def share_weights(self) -> None:
         """Makes weights in ``last/`` and ``start/`` that equal those of the kept model hard links to the same file.
@@ -344,7 +495,7 @@ def locked(folder: Path, progress: Progress) -> Iterator[None]:
     Raises:
         UserError: if another process has locked it, or it cannot be created.
     """
-    with made_folder(folder), lock.held(folder / LOCK) as previous:
+    with made_folder(folder), held(folder / LOCK) as previous:
         if previous is not None:
             progress.say(f"taken over {folder} from a process that has ended ({previous})")
         yield

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opencse.model_folder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
-from opencse.runs.job import TrainJob
+from opencse.runs.run import TrainJob
 from opencse.text.files.kinds import typed
 from opencse.text.files.lines import suffix_of
 from opencse.text.files.pipes import name_in_command

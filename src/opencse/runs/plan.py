@@ -2,25 +2,311 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import Any
 
-from opencse.adapting.selection import Selector
-from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.encoder.fingerprint import hash_model
 from opencse.environment import Environment
+from opencse.errors import UserError
 from opencse.foreign import code_notice
 from opencse.kernels.precision import Precision
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.token_weights import TokenWeights
 from opencse.numerals import number_of
 from opencse.objective.identity import code_of_parts, hash_named_models
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.chunks import WHOLE, Chunks
-from opencse.recipes.recipe import Recipe
-from opencse.runs.data_sets import PreparedSet, fingerprint_of_texts
+from opencse.objective.views.spans import DrawsTexts
+from opencse.recipes.recipe import DataSetSettings, Recipe, check_data_sets, load_recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
+from opencse.streams import seed_of
 from opencse.text.corpus import CorpusFacts
-from opencse.training.mixture import MixingPlan
+from opencse.text.given import TextSource, as_documents, open_texts, with_labels
+from opencse.training.questions import QuestionSelector
+from opencse.training.schedule import FIRST, DataSet, MixingPlan
+from opencse.training.selection import Selector
+from opencse.training.settings import TrainingSettings
+
+GivenSet = tuple[TextSource, str | None]
+"""A further text of a run, and the recipe whose objective it has; None takes the next data set of the run's recipe."""
+
+
+@dataclass(frozen=True)
+class FurtherSet:
+    """A further data set of a run: its settings and its text.
+
+    Attributes:
+        settings: with its objective.
+        objective: the loss of its batches.
+        text: what its batches are made of, with labels where the objective reads them.
+    """
+
+    settings: DataSetSettings
+    objective: ObjectiveSettings
+    text: TextSource
+
+
+@dataclass(frozen=True)
+class PreparedSet:
+    """A further data set, ready for its first step.
+
+    Attributes:
+        data_set: what its steps are made of.
+        settings: how often it is seen.
+        facts: counts of its text.
+        near_duplicates: rows left out; None where they were not looked for.
+    """
+
+    data_set: DataSet
+    settings: DataSetSettings
+    facts: CorpusFacts
+    near_duplicates: int | None
+
+    def line(self, steps: int, rows: int) -> str:
+        """What is trained on, for the user.
+
+        Args:
+            steps: of the data set in an epoch of the mixture.
+            rows: texts of an example.
+        """
+        objective, batches = self.data_set.objective, self.data_set.batches
+        parts = [objective.view.kind, *(part.kind for part in (*objective.negatives, *objective.terms))]
+        near = (
+            f", {number_of(self.near_duplicates, 'near duplicate')} left out"
+            if self.near_duplicates is not None
+            else ""
+        )
+        return (
+            f"{self.data_set.name}: {self.facts.source}, {number_of(self.facts.rows, 'row')} of "
+            f"{number_of(rows, 'text')}{near}; {number_of(steps, 'step')} of batch {batches.batch_size} per epoch; "
+            f"objective {' + '.join(parts)}"
+        )
+
+
+def with_given_sets(recipe: Recipe, added: Sequence[GivenSet]) -> tuple[Recipe, tuple[TextSource | None, ...]]:
+    """The recipe with a data set for each text that was given, and the text of each of its data sets.
+
+    A text without a recipe is that of the recipe's next data set without ``data``; where there is none, it has the
+    recipe's own objective. A text with a recipe is a data set with the objective of that one.
+
+    Raises:
+        UserError: if a data set has no text.
+    """
+    sets: list[DataSetSettings] = [*(recipe.datasets or ())]
+    texts: list[TextSource | None] = [None] * len(sets)
+    open_places = [number for number, one in enumerate(sets) if one.data is None]
+    for text, recipe_name in added:
+        if recipe_name is None and open_places:
+            texts[open_places.pop(0)] = text
+            continue
+        objective = None if recipe_name is None else load_recipe(recipe_name).objective
+        name = _name_of(text, {FIRST, *(one.name for one in sets)})
+        sets.append(DataSetSettings(name=name, objective=objective))
+        texts.append(text)
+    if open_places:
+        names = ", ".join(sets[number].name for number in open_places)
+        raise UserError(
+            f"{recipe.name}: trains on further data ({names}), and no text is given for it; add --also FILE for each"
+        )
+    check_data_sets(sets, recipe.mixing, recipe.objective, recipe.training)
+    return recipe.model_copy(update={"datasets": tuple(sets) or None}), tuple(texts)
+
+
+def _name_of(text: TextSource, used: set[str]) -> str:
+    stem = PurePath(text.location).name.partition(".")[0] or "data"
+    names = (stem if number == 1 else f"{stem}-{number}" for number in range(1, len(used) + 2))
+    return next(name for name in names if name not in used)
+
+
+def further_sets(recipe: Recipe, texts: Sequence[TextSource | None]) -> list[FurtherSet]:
+    """Opens the texts of the recipe's data sets, with labels where their objectives read them.
+
+    Raises:
+        UserError: naming the data set.
+    """
+    opened = []
+    for settings, added in zip(recipe.datasets or (), texts, strict=True):
+        objective = settings.objective or recipe.objective
+        text: TextSource | None = added
+        if text is None:
+            text = open_texts(settings.data, columns=settings.columns)
+        try:
+            labelled = text_for(Objective.from_settings(objective), text, settings.scale)
+        except UserError as error:
+            raise UserError(f"data set {settings.name}: {error}") from None
+        opened.append(FurtherSet(settings, objective, labelled))
+    return opened
+
+
+def text_for(objective: Objective, text: TextSource, scale: float | None) -> TextSource:
+    """The text as an objective reads it: with the last column of each row as its label, or as documents.
+
+    Raises:
+        UserError: for a text without the labels that it needs.
+    """
+    if isinstance(objective.view, DrawsTexts):  # its example is a document
+        text = as_documents(text)
+    return with_labels(text, objective.label, scale=scale)
+
+
+def fingerprint_of_texts(fingerprints: Sequence[str]) -> str:
+    """A hash of all texts of a run, of the hash of each: that of the only text, if there are no further ones."""
+    return fingerprints[0] if len(fingerprints) == 1 else hashlib.sha256(" ".join(fingerprints).encode()).hexdigest()
+
+
+def training_of_set(training: TrainingSettings, settings: DataSetSettings, seed: int) -> TrainingSettings:
+    """The run's settings of training with the data set's batch size and a seed of its own."""
+    update = {"batch_size": settings.batch_size or training.batch_size, "seed": seed}
+    if training.data_seed is not None:
+        update["data_seed"] = seed_of(training.data_seed, f"data set {settings.name}")
+    return training.model_copy(update=update)
+
+
+def mixture_of(recipe: Recipe, first: DataSet, others: Sequence[PreparedSet]) -> MixingPlan | None:
+    """Plans which data set each step works on; None with one data set alone."""
+    if not others:
+        return None
+    accumulate = recipe.training.accumulate
+    counts = [first.batches.steps_per_epoch / accumulate]
+    counts += [one.data_set.batches.steps_per_epoch / accumulate * (one.settings.weight or 1.0) for one in others]
+    seed = recipe.training.seed_of_order
+    return MixingPlan([max(1, round(count)) for count in counts], recipe.mixing or "proportional", seed)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of the data and the run, which limit some settings.
+
+    Attributes:
+        examples: in the text.
+        batches_per_epoch: in one pass over them.
+        steps: of the run.
+        batch_size: examples in the largest batch.
+        texts_per_step: texts that are encoded in a step's largest batch.
+        stores: vectors that each part stores at most, by the part's name.
+        evaluates: whether there is dev data.
+    """
+
+    examples: int
+    batches_per_epoch: int
+    steps: int
+    batch_size: int
+    texts_per_step: int
+    stores: dict[str, int]
+    evaluates: bool
+
+
+def bounded_settings(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
+    """Returns a line for each setting with less effect than its value says: why, and how to change that.
+
+    Args:
+        training: the ``[training]`` table.
+        explicit: dotted keys of the settings that the user chose; bounds that a recipe sets itself are no news.
+        sizes: of the data and the run.
+
+    Example:
+        >>> sizes = Sizes(1280, 20, 20, 64, 128, {}, evaluates=True)
+        >>> training = TrainingSettings(max_steps=60, evaluate_every=10)
+        >>> print(*bounded_settings(training, {"training.max_steps"}, sizes))
+        training.max_steps = 60 is not reached: training.epochs = 1 allows 20 steps; set training.epochs = 3 for 60
+    """
+    return [
+        *_budgets(training, explicit, sizes),
+        *_batches(training, explicit, sizes),
+        *_intervals(training, sizes),
+        *_stores(training, sizes),
+    ]
+
+
+def _budgets(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
+    lines = []
+    budget = "training.minutes" if training.minutes is not None else "training.tokens"
+    other = training.minutes is not None or training.tokens is not None
+    if other and "training.epochs" in explicit:
+        lines.append(f"training.epochs = {training.epochs:g} is not used: {budget} decides how long the run is")
+    most = training.max_steps
+    if most is not None and most > sizes.steps and "training.max_steps" in explicit:
+        if other:
+            lines.append(
+                f"training.max_steps = {most:,} is not reached: {budget} allows {number_of(sizes.steps, 'step')}; "
+                "raise it"
+            )
+        else:
+            epochs = math.ceil(most * training.accumulate / sizes.batches_per_epoch)
+            lines.append(
+                f"training.max_steps = {most:,} is not reached: training.epochs = {training.epochs:g} allows "
+                f"{number_of(sizes.steps, 'step')}; set training.epochs = {epochs:,} for {most:,}"
+            )
+    if training.warmup > 0 and round(training.warmup * sizes.steps) == 0:
+        lines.append(
+            f"training.warmup = {training.warmup:g} of {sizes.steps:,} steps rounds to no step: there is no warm-up"
+        )
+    unreached = [step for step, _ in training.rate_changes if step > sizes.steps]
+    if unreached:
+        lines.append(
+            f"training.rate_changes from step {unreached[0]:,} on are not reached: the run has "
+            f"{number_of(sizes.steps, 'step')}"
+        )
+    return lines
+
+
+def _batches(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
+    lines = []
+    if training.batch_tokens is not None:
+        if "training.batch_size" in explicit:
+            lines.append(f"training.batch_size = {training.batch_size:,} is not used: training.batch_tokens decides")
+    elif training.batch_size > sizes.batch_size:
+        lines.append(
+            f"training.batch_size = {training.batch_size:,} is more than the {sizes.examples:,} examples: all are in "
+            "one batch"
+        )
+    if training.accumulate > sizes.batches_per_epoch:
+        lines.append(
+            f"training.accumulate = {training.accumulate:,} is more than the {sizes.batches_per_epoch:,} batches of an "
+            "epoch: a step sees examples more than once"
+        )
+    if isinstance(training.chunk, int) and training.chunk >= sizes.texts_per_step:
+        lines.append(
+            f"training.chunk = {training.chunk:,} is not less than the {sizes.texts_per_step:,} texts of a batch: they "
+            "are one chunk"
+        )
+    return lines
+
+
+def _intervals(training: TrainingSettings, sizes: Sizes) -> list[str]:
+    """Intervals that are longer than the run."""
+    if sizes.steps < 2:
+        return []
+    lines = []
+    if sizes.evaluates and training.evaluate_every >= sizes.steps:
+        lines.append(
+            f"training.evaluate_every = {training.evaluate_every:,} is not less than the {sizes.steps:,} steps: the "
+            "last step alone is evaluated"
+        )
+    return lines
+
+
+def _stores(training: TrainingSettings, sizes: Sizes) -> list[str]:
+    """Parts that store more vectors of earlier steps than there are texts, or than the run makes."""
+    lines = []
+    vectors = sizes.steps * training.accumulate * sizes.batch_size
+    for part, size in sizes.stores.items():
+        if size > sizes.examples:
+            lines.append(
+                f"{part} stores {number_of(size, 'vector')}, more than the {sizes.examples:,} examples: it holds "
+                "older vectors of the same texts"
+            )
+        elif size > vectors:
+            lines.append(
+                f"{part} stores {number_of(size, 'vector')}, and the run makes about {vectors:,}: it is never full"
+            )
+    return lines
+
 
 _MOST_SHOWN = 12
 _NEAR_REPEATS = ("row that nearly repeats", "rows that nearly repeat")

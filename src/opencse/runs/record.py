@@ -10,10 +10,10 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from opencse import io
-from opencse.adapting.selection import DevScore, OwnPoolingScore
 from opencse.environment import Environment
 from opencse.errors import UserError, reason
-from opencse.recipes.comparing import other_setting
+from opencse.recipes.recipe import other_setting
+from opencse.training.selection import DevScore, OwnPoolingScore
 from opencse.version import __version__
 
 

@@ -9,14 +9,11 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from opencse.adapting.dev_choice import graded_pairs
-from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
-from opencse.adapting.selection_by_questions import QuestionSelector
-from opencse.adapting.trained_texts import TrainedTexts
 from opencse.analysis.figures import curves, plane, training_curves
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
 from opencse.analysis.report import ReportSection, code, figure, figures, folded, paragraph, steps, table, write_report
+from opencse.documents.dev_choice import graded_pairs
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
@@ -29,17 +26,18 @@ from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
 from opencse.records import save_json
-from opencse.runs.best_so_far import open_checkpoint
-from opencse.runs.finish import TrainResult
+from opencse.runs.finish import TrainResult, open_checkpoint
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
-from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import next_steps
 from opencse.runs.record import Outcome, RunRecord
+from opencse.runs.run import TrainJob
 from opencse.runs.start import load_start
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
 from opencse.text.given import some_texts
-from opencse.training.metrics import AVERAGE_OF, MetricsLog
+from opencse.training.callbacks import AVERAGE_OF, MetricsLog
+from opencse.training.questions import QuestionSelector
+from opencse.training.selection import GradedPairSelector, TrainedTexts
 from opencse.training.settings import TrainingSettings
 
 

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
+from opencse.kernels.packed import pack, why_not_packed
+from opencse.kernels.padded import MULTIPLE, why_not_fused
+from opencse.kernels.states import ON_GPU
+from opencse.making.backbone import Shape, create_backbone, renew_backbone
+from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.adapters import CONFIG as ADAPTERS
 from opencse.model_folder.adapters import LoraSettings, add_adapters
 from opencse.model_folder.locate import locate
+from opencse.model_folder.masked_lm import open_masked_lm
 from opencse.model_folder.reading import has_own_pooling, own_pooling, own_template, transformer_folder
 from opencse.modules.denoising import TemplatesAlone
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
-from opencse.recipes.encoder_settings import EncoderSettings
-from opencse.recipes.recipe import Recipe
+from opencse.numerals import number_of
+from opencse.objective.objective import Objective
+from opencse.objective.vectors.chunks import Chunks
+from opencse.progress import Progress
+from opencse.recipes.recipe import EncoderSettings, Recipe
 from opencse.streams import seed_of
+from opencse.text.given import TextSource, some_texts
+from opencse.training.step import why_not_recorded
 
 CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN, Pooling.MASK)
 """Poolings that read one token; in a model without layers that is a special token, the same for every text."""
@@ -287,3 +300,148 @@ def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Head | None:
     """The recipe's head with its first weights, to be put on top of the dense layers that the model has."""
     head = new_head(recipe.encoder.head, encoder.dimension, torch.Generator().manual_seed(recipe.training.seed))
     return None if head is None else head.to(encoder.device)
+
+
+class NewStart(Protocol):
+    """A start that the run writes to its own folder, instead of opening one that exists."""
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Writes the start to ``folder``.
+
+        Args:
+            source: the text of the run.
+            folder: created by this call.
+            seed: of all random numbers.
+            progress: receives decisions.
+
+        Raises:
+            UserError: for bad input, or a folder that cannot be written.
+        """
+
+    def require_same(self, folder: Path) -> None:
+        """Refuses to continue a run whose start, in ``folder``, is another one.
+
+        Raises:
+            UserError: if it is another.
+        """
+
+
+@dataclass(frozen=True)
+class NewBackbone:
+    """A new BERT with random weights, and a vocabulary learned from the text.
+
+    Attributes:
+        vocabulary: pieces to learn.
+        shape: its size.
+    """
+
+    vocabulary: int
+    shape: Shape
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Learns the vocabulary from ``source``, and draws the weights with ``seed``."""
+        texts = some_texts(source)
+        progress.say(f"vocabulary learning {self.vocabulary:,} pieces from {number_of(len(texts), 'text')}")
+        tokenizer = train_wordpiece(texts, self.vocabulary, max_length=self.shape.positions)
+        create_backbone(tokenizer, self.shape, folder, seed)
+
+    def require_same(self, folder: Path) -> None:
+        """Accepts any: a run continues with the backbone that it began with, whatever shape is requested now."""
+
+
+@dataclass(frozen=True)
+class RenewedBackbone:
+    """A model that exists, as a masked language model: with a new head where it has none, and layers drawn again.
+
+    Attributes:
+        model: a folder or a Hub id.
+        new_layers: how many layers, from the last on, get random weights.
+        trust_remote_code: run the code that the model's folder brings.
+    """
+
+    model: str
+    new_layers: int = 0
+    trust_remote_code: bool = False
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Writes it with random weights of ``seed``."""
+        del source
+        facts = renew_backbone(self.model, folder, self.new_layers, seed=seed, trust_remote_code=self.trust_remote_code)
+        progress.say(f"start      {self.model}: {facts}")
+
+    def require_same(self, folder: Path) -> None:
+        """Compares token embeddings and depth with those of the start in ``folder``."""
+        now, before = (
+            open_masked_lm(path, trust_remote_code=self.trust_remote_code)[0] for path in (locate(self.model), folder)
+        )
+        words, words_before = (dict(network.get_input_embeddings().named_parameters()) for network in (now, before))
+        same_depth = now.config.num_hidden_layers == before.config.num_hidden_layers
+        if not (same_depth and torch.equal(words["weight"], words_before["weight"])):
+            raise UserError(f"{folder}: the run began with another model than {self.model}; give that one")
+
+
+@dataclass(frozen=True)
+class GivenEncoder:
+    """A copy of an encoder object from Python, which itself stays unchanged.
+
+    Attributes:
+        encoder: on any device.
+    """
+
+    encoder: SentenceEncoder
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Saves a copy of the encoder."""
+        del source, seed, progress
+        self.encoder.save(folder)
+
+    def require_same(self, folder: Path) -> None:
+        """Compares the weights and settings of the saved copy with those of the encoder object."""
+        if fingerprint(SentenceEncoder.load(folder, device="cpu")) != fingerprint(self.encoder):
+            raise UserError(f"{folder}: the run began with another encoder; pass that one, or choose another out")
+
+
+def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) -> str:
+    """Chooses what computes the training forward, as far as ``training.packed`` and the model allow, and says why.
+
+    Example:
+        >>> from opencse.encoder.encoder import SentenceEncoder
+        >>> choose_forward(SentenceEncoder.load("opencse-mini", device="cpu"), "auto")
+        'packed, no padding'
+
+    Args:
+        encoder: changed by this call.
+        setting: the value of ``training.packed``.
+
+    Raises:
+        UserError: for a setting that has no effect on this device or with this model.
+    """
+    plain = str(encoder.backbone.config._attn_implementation)
+    kind, obstacle = encoder.device.type, why_not_packed(encoder.backbone)
+    if setting is False:
+        return f"{plain} (padded: training.packed = false)"
+    if setting == "auto" and (obstacle is not None or kind not in ("cpu", "cuda")):
+        return f"{plain} (padded: {obstacle or f'on {kind}'})"
+    if setting is True and kind != "cpu":
+        raise UserError("training.packed needs a CPU; set it to auto, or add --device cpu")
+    pack(encoder.backbone)
+    if kind == "cuda":
+        unfit = why_not_fused(encoder.backbone)
+        encoder.computation = "fused" if unfit is None else "padded"
+        layers = "fused layers" if unfit is None else f"padded layers (not fused: {unfit})"
+        return f"in {layers}, lengths multiples of {MULTIPLE}"
+    encoder.computation = "packed"
+    return "packed, no padding"
+
+
+def recording_in_words(
+    encoder: SentenceEncoder, objectives: Sequence[Objective], recipe: Recipe, chunks: Chunks
+) -> str:
+    """Whether steps on a GPU are recorded, and why not, to put after what is said of attention."""
+    if encoder.computation not in ON_GPU:
+        return ""
+    if not recipe.training.graphs:
+        return ", steps not recorded (training.graphs = false)"
+    obstacles = [why_not_recorded(one, recipe.training, chunks) for one in objectives]
+    obstacle = next(filter(None, obstacles), None)
+    return ", steps recorded" if obstacle is None else f", steps not recorded ({obstacle})"

@@ -2,26 +2,275 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
+from opencse.arrays import Floats
+from opencse.documents.dev_choice import load_selector
+from opencse.encoder.fingerprint import hash_model
 from opencse.engines.choice import Engine, require_engine
+from opencse.environment import Environment
 from opencse.errors import UserError
-from opencse.evaluation.suites import SUITES
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.models.opening import open_model
+from opencse.evaluation.record import DataRecord
+from opencse.evaluation.sts.result import StsResult
+from opencse.evaluation.suite import OpenSuite
+from opencse.evaluation.suites import SUITES, suite_named
+from opencse.evaluation.transforms import postprocessed, refitted_each_call
+from opencse.io import writing
 from opencse.numerals import number_of
+from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.outputs import LOCK, names_in, require_empty
-from opencse.progress import Progress, Silent
-from opencse.runs.folder import FolderState, RunFolder, locked
-from opencse.runs.lock import require_free, was_locked
+from opencse.progress import Counted, Progress, Silent
+from opencse.recipes.overrides import flatten
+from opencse.recipes.recipe import OtherSetting, other_setting
+from opencse.records import save_json
+from opencse.runs.folder import FolderState, RunFolder, locked, require_free, was_locked
+from opencse.runs.record import changed_files
+from opencse.runs.start import Reading
 from opencse.studies.comparison import TUNING
-from opencse.studies.earlier_records import Suites, current_contents, finished_records
-from opencse.studies.judging import judge_start, open_suites, run_one
-from opencse.studies.record import StudyRecord
-from opencse.studies.study import RunSpec, Study, no_score
+from opencse.studies.study import Contents, RunSpec, Study, StudyRecord, no_score
 from opencse.workers import cores, started
+
+Suites = Mapping[str, OpenSuite[Any]]
+"""The suites of a study by name, their data loaded."""
+
+
+def current_contents(study: Study) -> dict[str, Contents]:
+    """Hashes of the text, the dev data and the model as they are now, by start."""
+    text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
+    study.require_fitting(dev)
+    dev_pairs = None if dev is None else dev.fingerprint()
+    models = {run.start: study.job(run).start_model for run in study.runs()}
+    return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
+
+
+def finished_records(
+    study: Study, requests: Mapping[RunSpec, dict[str, Any]], contents: Mapping[str, Contents], suites: Suites
+) -> dict[RunSpec, StudyRecord | None]:
+    """The record of each finished run whose request and contents are the same; None for an unfinished run.
+
+    It names its run as this study does: of fewer pairs of seeds, for instance, the run's had another number.
+
+    Args:
+        study: the comparison.
+        requests: its runs, and everything that determines the results of each.
+        contents: by start; see `current_contents`.
+        suites: that are evaluated.
+
+    Raises:
+        UserError: for a record of another request or content.
+    """
+    of_recipes: dict[tuple[str, str], dict[str, Any]] = {}
+    records: dict[RunSpec, StudyRecord | None] = {}
+    for run, request in requests.items():
+        folder = study.folder(run)
+        records[run] = record = StudyRecord.read(folder)
+        if record is None:
+            continue
+        require_same_request(record, request, folder)
+        key = (run.start, run.recipe)  # all seeds have the same
+        if key not in of_recipes:
+            of_recipes[key] = _contents_of_recipe(study, run)
+        require_same_content(record, contents[run.start].model_copy(update=of_recipes[key]), suites, folder)
+        records[run] = record.model_copy(update=run.names())
+    return records
+
+
+def _contents_of_recipe(study: Study, run: RunSpec) -> dict[str, Any]:
+    """What the recipe of a run adds to the contents of its start, by the fields of `Contents`."""
+    job = study.job(run)
+    recipe = job.resolved.recipe
+    of_recipe: dict[str, Any] = {"parts": code_of_parts(recipe), "models": hash_named_models(recipe)}
+    if job.training_text is not study.text or job.further:  # with labels, or of several data sets
+        of_recipe["text"] = job.fingerprint_of_text()
+    return of_recipe
+
+
+def require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
+    """Refuses a record whose text, dev pairs, start, parts, models or evaluation data have changed since."""
+    changed = None
+    before = record.contents
+    if now.text is not None and record.text != now.text:
+        changed = "the text"
+    elif before is not None and before.dev_pairs != now.dev_pairs:
+        changed = "the dev pairs"
+    elif before is not None and (files := changed_files(before.start, now.start)):
+        changed = f"the start {record.start} ({files})"
+    elif before is not None and (modules := changed_files(before.parts, now.parts)):
+        changed = f"the code of the recipe's parts ({modules})"
+    elif before is not None and (files := changed_files(before.models, now.models)):
+        changed = f"a model that the recipe names ({files})"
+    else:
+        for name, suite in suites.items():
+            hashes = record.data[name].sha256
+            if other := changed_files(hashes, suite.data.record.sha256):
+                changed = f"the data of the suite {name} ({other})"
+    if changed is not None:
+        raise UserError(
+            f"{folder}: {changed} changed after this run was made, so it cannot be compared with new runs; choose "
+            "another --out, or remove that folder to make the run again"
+        )
+
+
+def require_same_request(record: StudyRecord, request: dict[str, Any], folder: Path) -> None:
+    """Refuses a record of another request; what a record of an earlier version does not know has its default."""
+    other = other_setting(record.asked.get("recipe", {}), request.get("recipe", {}))
+    if other is not None:
+        other = other._replace(key=f"recipe.{other.key}")
+    else:
+        before, now = (
+            flatten({key: value for key, value in one.items() if key != "recipe"}) for one in (record.asked, request)
+        )
+        different = (key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key))
+        other = next(
+            (
+                OtherSetting(key, before.get(key), now.get(key))
+                for key in different
+                if key in before or now[key] is not False
+            ),
+            None,
+        )
+    if other is not None:
+        raise UserError(
+            f"{folder}: was made with {other}; choose another --out, or remove that folder to make the run again"
+        )
+
+
+def open_suites(study: Study) -> Suites:
+    """The suites of a study, their data loaded and checked, and its metric one of their scores."""
+    suites = {choice.name: suite_named(choice.name).open(choice.folder, choice.options) for choice in study.suites}
+    study.require_metric([name for suite in suites.values() for name in suite.score_names])
+    return suites
+
+
+def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> StudyRecord:
+    """Trains and evaluates one run, from its checkpoint if it was interrupted; its record is written at the end."""
+    folder = study.folder(run)
+    trained = RunFolder(folder)
+    study.job(run).run(folder, resume=trained.record_file.is_file(), progress=progress)
+    run_record = trained.record()
+    identity = run_record.identity
+    encoder = folder if study.judge == "kept" else trained.last
+    model = open_model(
+        encoder,
+        device=study.device,
+        progress=Counted(progress, "encoding"),
+        say=progress.say,
+        trust_remote_code=study.trust_remote_code,
+        precision=study.precision,
+    )
+    results, data, seconds = _evaluate(_transformed(model, study, progress), suites, study, folder, progress)
+    record = StudyRecord(
+        **run.names(),
+        reading=str(study.job(run).start().reading),
+        asked=study.request_of(run),
+        text=identity.text,
+        contents=Contents(
+            start=run_record.identity.start or {},
+            text=identity.text,
+            dev_pairs=run_record.identity.dev_pairs,
+            parts=run_record.identity.parts,
+            models=run_record.identity.models,
+        ),
+        outcome=run_record.result,
+        judged=study.judge,
+        environment=Environment.here(model.device),
+        train_seconds=run_record.seconds,
+        judge_seconds=seconds,
+        results=results,
+        data=data,
+    )
+    record.write(folder)
+    return record
+
+
+def judge_start(
+    study: Study, start: str, reading: Reading, contents: Contents, suites: Suites, progress: Progress
+) -> StudyRecord:
+    """Evaluates an untrained start in one reading, once."""
+    folder = study.start_folder(start, reading)
+    how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
+    request = {**how, **{key: study.evaluation_settings()[key] for key in ("suites", "precision")}}
+    if not study.judged.trained:
+        request["judged"] = str(study.judged)
+    record = StudyRecord.read(folder)
+    if record is not None:
+        require_same_request(record, request, folder)
+        require_same_content(record, Contents(start=contents.start), suites, folder)
+        return record.model_copy(update={"start": start})
+    progress.say(f"evaluating the start {start} ({reading})")
+    encoder = reading.load(study.device, study.trust_remote_code)
+    model = open_model(encoder, progress=Counted(progress, "encoding"), precision=study.precision)
+    model = replace(model, name=reading.model)
+    if not study.judged.trained:
+        model = _transformed(model, study, progress)
+    results, data, seconds = _evaluate(model, suites, study, folder, progress)
+    record = StudyRecord(
+        start=start,
+        reading=str(reading),
+        asked=request,
+        contents=Contents(start=contents.start),
+        judged=study.judge,
+        environment=Environment.here(model.device),
+        judge_seconds=seconds,
+        results=results,
+        data=data,
+    )
+    record.write(folder)
+    return record
+
+
+def _evaluate(
+    model: EmbeddingModel, suites: Suites, study: Study, folder: Path, progress: Progress
+) -> tuple[dict[str, float], dict[str, DataRecord], float]:
+    started = time.perf_counter()
+    results: dict[str, float] = {}
+    data: dict[str, DataRecord] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, suite in suites.items():
+        evaluated = suite.evaluate(model, progress.say)
+        if evaluated.arrays:
+            _write_arrays(folder / f"{name}.npz", evaluated.arrays)
+        save_json(folder / f"{name}.json", evaluated.record.to_dict())
+        results |= evaluated.record.values()
+        if isinstance(evaluated.record, StsResult):
+            for grouping in study.groupings:
+                results |= evaluated.record.sts.also_by(grouping)
+        data[name] = evaluated.record.data
+    return results, data, time.perf_counter() - started
+
+
+def _transformed(model: EmbeddingModel, study: Study, progress: Progress) -> EmbeddingModel:
+    """The model with the whitening or flow of a published row, if it has one."""
+    transform = study.judged.transform
+    if transform is None:
+        return model
+    if study.judged.on_target:
+        return refitted_each_call(model, transform, say=progress.say)
+    return postprocessed(model, transform, study.text, say=progress.say)
+
+
+def read_arrays(folder: Path, suite: str) -> dict[str, Floats]:
+    """The arrays that a suite's scores were computed from, by name; empty if none were saved."""
+    path = folder / f"{suite}.npz"
+    if not path.is_file():
+        return {}
+    with np.load(path) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _write_arrays(path: Path, arrays: Mapping[str, Floats]) -> None:
+    with writing(path) as unfinished:
+        np.savez_compressed(unfinished, allow_pickle=False, **arrays)
 
 
 def run_study(

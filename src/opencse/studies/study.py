@@ -1,25 +1,284 @@
-"""Describes a comparison and the runs that it is made of."""
+"""Describes a comparison: the recipes with values of a grid, the runs that it is made of, and the record of each."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
-from opencse.adapting.selection import Selector
+from pydantic import AwareDatetime, Field, FiniteFloat
+
+from opencse.environment import Environment, installed
 from opencse.errors import UserError, nearest
+from opencse.evaluation.record import DataRecord
 from opencse.evaluation.sts.result import Grouping
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.kernels.precision import PrecisionName
-from opencse.recipes.judged import Judged
-from opencse.runs.job import TrainJob
+from opencse.recipes.files import Judged
+from opencse.recipes.recipe import resolve_recipe
+from opencse.records import read_record, save_json
+from opencse.runs.record import Outcome
+from opencse.runs.run import TrainJob
 from opencse.runs.start import Reading
-from opencse.studies.grid import Variant
-from opencse.studies.record import Which
+from opencse.settings import Settings
 from opencse.text.given import TextSource
+from opencse.training.selection import Selector
+
+_OPENING, _CLOSING = "[{(", "]})"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A recipe with one combination of the values of a grid.
+
+    Attributes:
+        recipe: name with presets, or a TOML file.
+        values: the text of each value by dotted key, as typed; empty without a grid.
+    """
+
+    recipe: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The values as settings of a run."""
+        return tuple(f"{key}={value}" for key, value in self.values.items())
+
+
+def parse_grid(grid: Iterable[str], option: str = "--grid") -> dict[str, list[str]]:
+    """Reads ``key.path=value,value`` of each entry: the values by key, as ``--set`` reads them.
+
+    Commas within brackets, braces or quotes belong to a value. Messages call the list ``option``.
+
+    Example:
+        >>> parse_grid(["training.batch_size=64,128", "objective.negatives.layers.layers=[1,2],[3]"])
+        {'training.batch_size': ['64', '128'], 'objective.negatives.layers.layers': ['[1,2]', '[3]']}
+
+    Raises:
+        UserError: for an entry without values, or a key or value that is there twice.
+    """
+    values: dict[str, list[str]] = {}
+    for entry in grid:
+        key, sign, text = entry.partition("=")
+        key, parts = key.strip(), _split(text)
+        if not sign or not key or not all(parts):
+            raise UserError(
+                f"{option} {entry}: key.path=value,value is expected, for instance training.batch_size=64,128"
+            )
+        if key in values:
+            raise UserError(f"{option} {key}: is there twice; list all its values in one: {key}=64,128")
+        if len(set(parts)) < len(parts):
+            raise UserError(f"{option} {entry}: a value is there twice")
+        values[key] = parts
+    return values
+
+
+def variants(
+    recipes: Sequence[str], grid: Iterable[str], settings: Sequence[str] = (), option: str = "--grid"
+) -> dict[str, Variant]:
+    """Crosses ``recipes`` with all combinations of the values of ``grid``; by the name that tables show.
+
+    Args:
+        recipes: names with presets, or TOML files.
+        grid: see `parse_grid`.
+        settings: ``key.path=value`` of every run, which the grid must not repeat.
+        option: the name of the grid in messages.
+
+    Raises:
+        UserError: for an unknown key or a wrong value, naming the nearest key, or for two values that are the same.
+
+    Example:
+        >>> list(variants(["simcse"], ["training.batch_size=64,128"]))
+        ['simcse (batch_size=64)', 'simcse (batch_size=128)']
+    """
+    values = parse_grid(grid, option)
+    fixed = {setting.partition("=")[0].strip() for setting in settings}
+    for key in values:
+        if key in fixed:
+            raise UserError(f"{key} is in --set and in {option}; leave it out of one")
+        if key == "training.seed":
+            raise UserError("training.seed is set by the comparison; choose its seeds with --seeds instead")
+    labels = _labels(values)
+    crossed: dict[str, Variant] = {}
+    for recipe in recipes:
+        resolved: dict[str, str] = {}
+        for combination in product(*values.values()):
+            one = Variant(recipe, dict(zip(values, combination, strict=True)))
+            label = ", ".join(f"{labels[key]}={value}" for key, value in one.values.items())
+            name = f"{recipe} ({label})" if label else recipe
+            if name in crossed:
+                raise UserError(f"the recipe {recipe!r} is named twice; name it once")
+            if values:
+                content = _content(one, settings, option)
+                if (same := resolved.setdefault(content, name)) != name:
+                    raise UserError(f"{option}: {same} and {name} are the same; name each value once")
+            crossed[name] = one
+    return crossed
+
+
+def find_baseline(name: str | None, crossed: Mapping[str, Variant]) -> str | None:
+    """The row that ``name`` means: itself, or the first row of that recipe; None if there is none.
+
+    Example:
+        >>> find_baseline("simcse", variants(["dcl-post", "simcse"], ["training.batch_size=64,128"]))
+        'simcse (batch_size=64)'
+    """
+    if name is None or name in crossed:
+        return name or next(iter(crossed), None)
+    return next((row for row, one in crossed.items() if one.recipe == name), None)
+
+
+def first_of_each(crossed: Mapping[str, Variant]) -> dict[str, Variant]:
+    """Of each recipe the first variant."""
+    return best_of_each(crossed, dict.fromkeys(crossed, 0.0))
+
+
+def best_of_each(crossed: Mapping[str, Variant], scores: Mapping[str, float]) -> dict[str, Variant]:
+    """Of each recipe the variant with the highest score; of equal ones the first.
+
+    Args:
+        crossed: see `variants`.
+        scores: by the same names.
+
+    Example:
+        >>> tried = variants(["simcse", "esimcse"], ["training.batch_size=64,128"])
+        >>> list(best_of_each(tried, dict(zip(tried, [70.1, 70.4, 71.0, 70.9]))))
+        ['simcse (batch_size=128)', 'esimcse (batch_size=64)']
+    """
+    best: dict[str, str] = {}
+    for name, variant in crossed.items():
+        if variant.recipe not in best or scores[name] > scores[best[variant.recipe]]:
+            best[variant.recipe] = name
+    return {name: crossed[name] for name in best.values()}
+
+
+def _content(variant: Variant, settings: Sequence[str], option: str) -> str:
+    """All settings of a variant as text; refuses a key or a value that the recipe does not take."""
+    try:
+        return resolve_recipe(variant.recipe, overrides=(*settings, *variant.settings)).recipe.model_dump_json()
+    except UserError as error:
+        message = str(error)
+        at_fault = next((one for one in variant.settings if message.startswith(f"--set {one}")), None)
+        raise UserError(message if at_fault is None else f"{option}{message.removeprefix('--set')}") from None
+
+
+def _labels(values: Mapping[str, object]) -> dict[str, str]:
+    """A short name of each key: its last step, or all of it where two keys end the same way."""
+    last = {key: key.rsplit(".", 1)[-1] for key in values}
+    return {key: name if [*last.values()].count(name) == 1 else key for key, name in last.items()}
+
+
+def _split(text: str) -> list[str]:
+    """Splits at the commas outside brackets and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter in _OPENING:
+            depth += 1
+        elif letter in _CLOSING:
+            depth -= 1
+        elif letter == "," and not depth:
+            parts.append("")
+            continue
+        parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+RECORD = "record.json"
+Which = Literal["kept", "last"]
+"""The encoder that is evaluated: the one a run keeps (see `opencse.training.selection`), or that of its last step."""
+
+
+class Contents(Settings):
+    """Hashes of the content that a run depends on; see `opencse.runs.record.Identity`.
+
+    Attributes:
+        start: hash of each file of the start.
+        text: hash of the text; None for an untrained start.
+        dev_pairs: hash of the dev pairs; None without dev pairs, and for an untrained start.
+        parts: hash of the code of each module of parts that are not the package's own; None in older records, and for
+            an untrained start.
+        models: hash of each file of the teachers and generators that the recipe names; None as for ``parts``.
+    """
+
+    start: dict[str, str]
+    text: str | None = None
+    dev_pairs: str | None = None
+    parts: dict[str, str] | None = None
+    models: dict[str, str] | None = None
+
+
+class StudyRecord(Settings):
+    """The record of one run, or of one untrained start (then ``recipe``, ``seed`` and all of training are None).
+
+    Attributes:
+        schema_version: changes when a key changes its meaning.
+        opencse: this library's version.
+        created: when it was finished, UTC.
+        recipe: name with presets.
+        start: the model that training began with.
+        reading: how the start's vectors are read before training, for instance ``untrained, cls``; of a start, how it
+            is evaluated.
+        seed: seed of the run; where data order and dropout are seeded apart, the number of their pair of seeds.
+        data_seed: of the data order, where it is seeded apart.
+        dropout_seed: of dropout, where it is seeded apart.
+        asked: everything that determines what the run does, including the resolved recipe.
+        text: hash of the training text.
+        contents: hashes of the other content that the run depends on; None in older records.
+        outcome: the result of training; see `opencse.runs.record.Outcome`.
+        judged: which encoder was evaluated.
+        environment: versions, commit and machine.
+        train_seconds: wall clock of training.
+        judge_seconds: wall clock of the evaluation on all suites.
+        results: every score in percent, by name (``sts.average``).
+        data: the evaluation data, by suite.
+    """
+
+    schema_version: Literal[1] = 1
+    opencse: str | None = Field(default_factory=lambda: installed("opencse"))
+    created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    recipe: str | None = None
+    start: str
+    reading: str | None = None
+    seed: int | None = None
+    data_seed: int | None = None
+    dropout_seed: int | None = None
+    asked: dict[str, Any]
+    text: str | None = None
+    contents: Contents | None = None
+    outcome: Outcome | None = None
+    judged: Which
+    environment: Environment
+    train_seconds: FiniteFloat | None = None
+    judge_seconds: FiniteFloat
+    results: dict[str, FiniteFloat]
+    data: dict[str, DataRecord]
+
+    def write(self, folder: Path) -> None:
+        """Writes ``record.json`` in full or not at all."""
+        save_json(folder / RECORD, self.model_dump(mode="json"))
+
+    def keeps_start(self) -> bool:
+        """Whether the encoder that was evaluated is the untrained start, which the run kept."""
+        return self.judged == "kept" and self.outcome is not None and self.outcome.kept in ("start", "given")
+
+    @classmethod
+    def read(cls, folder: Path) -> StudyRecord | None:
+        """The record in ``folder``; None while there is none.
+
+        Raises:
+            UserError: for a file that is not such a record.
+        """
+        path = folder / RECORD
+        return read_record(cls, path) if path.is_file() else None
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,126 @@
-"""Evaluates the encoder during training, averages of its weights too, and remembers the best."""
+"""Evaluates the encoder during training, averages of its weights too; refuses one whose vectors are useless."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from opencse.adapting.selection import DevScore, History, Selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.together import evaluate_together
+from opencse.encoder.unknown_tokens import TEXTS_CHECKED, UNKNOWN_LIMIT, unknown_share
+from opencse.errors import UserError
 from opencse.model_folder.adapters import shares_the_start
+from opencse.modules.modes import evaluating
 from opencse.objective.objective import Objective
 from opencse.processes import Processes
 from opencse.progress import Progress
-from opencse.training.averages import average, points_between
-from opencse.training.metrics import AVERAGE_OF, MetricsLog
+from opencse.text.corpus import Corpus
+from opencse.text.tokenizer import Ids
+from opencse.training.callbacks import AVERAGE_OF, MetricsLog
+from opencse.training.selection import DevScore, History, Selector
 from opencse.training.settings import TrainingSettings
+
+
+def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """``(1 - share) * start + share * trained``, weight by weight.
+
+    Tensors of integers, and those that ``start`` does not have, are taken as trained.
+
+    Example:
+        >>> average({"w": torch.tensor([0.0])}, {"w": torch.tensor([1.0])}, share=0.75)
+        {'w': tensor([0.7500])}
+    """
+    return {
+        name: torch.lerp(start[name], tensor, share) if tensor.is_floating_point() and name in start else tensor
+        for name, tensor in trained.items()
+    }
+
+
+def points_between(
+    start: Mapping[str, Tensor], averaged: Mapping[str, Tensor], share: float, shares: Sequence[float]
+) -> Iterator[tuple[float, dict[str, Tensor]]]:
+    """Other averages of the trained weights with the start's, made from one of them.
+
+    Args:
+        start: the start's weights.
+        averaged: the average with ``share`` of the trained weights; the trained weights themselves where it is 1.
+        share: above 0.
+        shares: of the trained weights in the averages to make; ``share`` itself is left out.
+
+    Returns:
+        Each share with its average.
+
+    Example:
+        >>> start, half = {"w": torch.tensor([0.0])}, {"w": torch.tensor([1.0])}
+        >>> [*points_between(start, half, 0.5, [0.75, 0.5, 0.25])]
+        [(0.75, {'w': tensor([1.5000])}), (0.25, {'w': tensor([0.5000])})]
+    """
+    return ((one, average(start, averaged, one / share)) for one in shares if one != share)
+
+
+PROBES = 8
+SAME = 1e-6
+"""Vectors that differ by less than this share of their largest value are the same up to rounding."""
+
+
+def probes_of(corpus: Corpus) -> list[Ids]:
+    """A few texts of the corpus with different ids (texts that differ beyond the longest input have the same)."""
+    ids = (corpus.text_ids(row, 0) for row in range(min(TEXTS_CHECKED, len(corpus))))
+    return list({text.tobytes(): text for text in ids if len(text)}.values())[:PROBES]
+
+
+def require_known(encoder: SentenceEncoder, corpus: Corpus, model: str) -> None:
+    """Refuses a text most of whose tokens are not in the model's vocabulary.
+
+    Raises:
+        UserError: with the share of unknown tokens among the first texts, and the fix.
+    """
+    rows = range(min(TEXTS_CHECKED, len(corpus)))
+    share = unknown_share(encoder.tokenizer, [corpus.text_ids(row, 0) for row in rows])
+    if share > UNKNOWN_LIMIT:
+        raise UserError(
+            f"{model}: {share:.0%} of the text's tokens are unknown to it; choose a model of the text's language "
+            "with --model, or make one (opencse static, opencse pretrain)"
+        )
+
+
+def require_sound(
+    encoder: SentenceEncoder, probes: Sequence[Ids], when: str, fix: str, *, allow_equal: bool = False
+) -> None:
+    """Refuses an encoder whose vectors of different texts are not finite, all zero, or all the same.
+
+    Args:
+        encoder: any encoder.
+        probes: different texts as ids; none of them empty.
+        when: the start of the message, for instance ``step 1``.
+        fix: what to do about it.
+        allow_equal: whether equal vectors of different texts pass, because dev pairs will show them.
+
+    Raises:
+        UserError: with the pooling and the fix.
+    """
+    if not probes:
+        return
+    with evaluating(encoder), torch.inference_mode():
+        vectors = encoder.embed(encoder.tokenizer.pad(probes).to(encoder.device)).float()
+    if not bool(torch.isfinite(vectors).all()):
+        fault = "the vectors hold NaN or infinite values"
+    elif not bool(vectors.any()):
+        fault = "the vector of every text is all zeros"
+    elif not allow_equal and len(vectors) > 1 and _same(vectors):
+        fault = "every text has the same vector"
+    else:
+        return
+    raise UserError(f"{when}: {fault} (pooling {encoder.pooling}); {fix}")
+
+
+def _same(vectors: torch.Tensor) -> bool:
+    return float((vectors - vectors[0]).abs().max()) <= SAME * float(vectors.abs().max())
 
 
 @dataclass

@@ -6,8 +6,62 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from opencse.settings import Settings
-from opencse.training.worst_case import WorstCaseSettings
+from opencse.settings import PartSettings, Settings
+
+
+class Undisturbed(PartSettings):
+    """No disturbance of the inputs in the second pass."""
+
+    kind: Literal["none"] = "none"
+
+
+class GaussianInputs(PartSettings):
+    """N(0, sd) on every dimension of the input embeddings in the second pass (Park's thesis, 4.2 "AWP + GNI")."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
+
+
+class FgsmInputs(PartSettings):
+    """``epsilon * sign(gradient)`` on the input embeddings in the second pass (Park's thesis, 4.2 "AWP + FGSM").
+
+    The gradient is the first pass's with respect to the input embeddings; ``epsilon`` is our choice, the thesis
+    gives none.
+    """
+
+    kind: Literal["fgsm"] = "fgsm"
+    epsilon: float = Field(default=0.001, ge=0, allow_inf_nan=False)
+
+
+InputsSettings = Annotated[Undisturbed | GaussianInputs | FgsmInputs, Field(discriminator="kind")]
+
+
+class Sam(PartSettings):
+    """Sharpness-aware minimisation (Foret et al. 2020, eq. 2; Park's thesis, 4.2): ``w + rho * g / ||g||``.
+
+    g is the gradient of all weights together. ``rho`` = 0 is the plain step, bit for bit (under ``same_masks``).
+    """
+
+    kind: Literal["sam"] = "sam"
+    rho: float = Field(default=0.05, ge=0, allow_inf_nan=False)
+    inputs: InputsSettings = Undisturbed()
+    same_masks: bool = True
+
+
+class Awp(PartSettings):
+    """Adversarial weight perturbation (Wu et al. 2020, eq. 9; Park's thesis, 4.2): ``w + gamma * ||w|| * g / ||g||``.
+
+    Matrix by matrix; biases and LayerNorm weights stay. ``gamma`` is our choice, the thesis gives none.
+    ``gamma`` = 0 is the plain step, bit for bit (under ``same_masks``).
+    """
+
+    kind: Literal["awp"] = "awp"
+    gamma: float = Field(default=0.0005, ge=0, allow_inf_nan=False)
+    inputs: InputsSettings = Undisturbed()
+    same_masks: bool = True
+
+
+WorstCaseSettings = Annotated[Sam | Awp, Field(discriminator="kind")]
 
 
 class TrainingSettings(Settings):
@@ -50,7 +104,7 @@ class TrainingSettings(Settings):
         packed: skip padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
             `opencse.kernels.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
         graphs: on a GPU record a step as a CUDA graph and replay it, where backbone and objective allow it; see
-            `opencse.training.recorded`.
+            `opencse.training.step`.
         precision: ``auto`` takes bf16 autocast where the processor is faster in it, float32 elsewhere.
         average_with_start: what is evaluated, and may be saved: averages of the weights with the start's, of which the
             best counts. Each number is the share w of the trained weights, (1 - w) start + w trained; 1, the default,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 
 import torch
 from torch import Tensor
 
-from opencse.adapting.selection import DevScore, History, Selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.kernels.precision import Precision
@@ -21,7 +24,7 @@ from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress
 from opencse.text.batches import Batches
-from opencse.training.callbacks import Callbacks
+from opencse.training.callbacks import METRICS, Callbacks, MetricsLog
 from opencse.training.checkpoint import (
     CHECKPOINT,
     Checkpoint,
@@ -33,17 +36,47 @@ from opencse.training.checkpoint import (
     restore_random_states,
     save_checkpoint,
 )
-from opencse.training.evaluations import Evaluations
-from opencse.training.metrics import METRICS, MetricsLog
-from opencse.training.mixture import FIRST, DataSet, MixingPlan
+from opencse.training.evaluations import Evaluations, probes_of, require_sound
 from opencse.training.optimizer import build_optimizer, learning_rate, set_rate, trained_weights
-from opencse.training.recorded import RecordedUpdate, why_not_recorded
+from opencse.training.schedule import FIRST, DataSet, MixingPlan
+from opencse.training.selection import DevScore, History, Selector
 from opencse.training.settings import TrainingSettings
-from opencse.training.soundness import probes_of, require_sound
-from opencse.training.step import Step, step_inputs
-from opencse.training.stopping import stop_requests
-from opencse.training.update import Update
-from opencse.training.worst_case import WorstCase
+from opencse.training.step import RecordedUpdate, Step, Update, WorstCase, step_inputs, why_not_recorded
+
+_TWICE = 1.0
+"""Seconds within which two signals are one stop: ``timeout`` and launchers send theirs to the process and its group."""
+
+
+@contextmanager
+def stop_requests(*, once: bool) -> Iterator[threading.Event]:
+    """Yields an event that Ctrl-C and SIGTERM set, so that the block can end cleanly; then restores the handlers.
+
+    Args:
+        once: whether a second signal, at least a second later, stops immediately. In several processes it must not:
+            their launcher sends the signal to all, and each may have received it already.
+    """
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    first = 0.0
+
+    def request(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        del number, frame
+        first = first or time.monotonic()
+        if once and time.monotonic() - first >= _TWICE:
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 _AT_LEAST_EVERY = 300.0
 """Seconds after which a checkpoint is written, however slow the steps are."""

@@ -1,0 +1,358 @@
+"""Decides how `opencse adapt` trains: the training rows, the recipe's presets and how a checkpoint is selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from opencse.asking.sources import references_of
+from opencse.documents.advice import (
+    ASKED,
+    DOUBLED,
+    LOOSE,
+    RECIPE,
+    WHOLE,
+    advice_for,
+    advice_for_start,
+    advice_on_words,
+    language_of_documents,
+)
+from opencse.documents.continuing import Growth, KnownDocuments
+from opencse.documents.dev_choice import (
+    AUTO,
+    SAMPLE,
+    TEXT,
+    DevChoice,
+    SavedQuestions,
+    UserQueries,
+    guarded,
+    load_selector,
+    require_split,
+)
+from opencse.documents.given import WrittenRow, numbers_of_documents, read_written
+from opencse.documents.material import TrainingMaterial, material_of
+from opencse.documents.questions import TextQuestions
+from opencse.errors import UserError
+from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.io import is_folder
+from opencse.model_folder.locate import BUILTIN, BUILTINS
+from opencse.model_folder.reading import has_layers
+from opencse.numerals import number_of
+from opencse.progress import Counted, Progress, Say
+from opencse.ranking import Measure
+from opencse.text.corpus_documents import documents_of
+from opencse.text.documents import Document, GivenDocument
+from opencse.text.files.kinds import Reading
+from opencse.text.given import GivenTexts, Text, open_texts
+from opencse.text.left_out_rows import say_left_out_rows
+from opencse.training.callbacks import Callback, Record
+from opencse.training.questions import FEWEST, Questions
+from opencse.training.selection import GradedPairSelector, Selector, TrainedTexts
+
+
+@dataclass(frozen=True)
+class AdaptationTexts:
+    """The texts of an adaptation, read.
+
+    Attributes:
+        documents: the collection; each has a name where there are written questions.
+        source: names the collection in messages.
+        pairs: the user's, a question and a text that answers it.
+        written: questions of a language model.
+    """
+
+    documents: list[Document]
+    source: str
+    pairs: Sequence[tuple[str, str]] = ()
+    written: Sequence[WrittenRow] = ()
+
+    @property
+    def added(self) -> str:
+        """What is trained on in addition to the documents, for messages."""
+        return ", written questions" * bool(self.written) + " and given pairs" * bool(self.pairs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptationSources(Reading):
+    """Where the texts of an adaptation are; see `opencse.adapt` for the arguments.
+
+    Attributes:
+        corpus: a file, a folder or a pattern, or documents in memory.
+        fields: names of the columns with title and text; for files only.
+        pairs: questions with texts that answer them.
+        columns: names of the two columns of ``pairs``.
+        questions: that a language model wrote about the documents.
+
+    Example:
+        >>> texts = AdaptationSources(corpus=["A text.", "Another."], pairs=[("What?", "That.")]).read(print)
+        >>> len(texts.documents), texts.pairs
+        (2, [('What?', 'That.')])
+    """
+
+    corpus: str | Path | Sequence[GivenDocument]
+    fields: Sequence[str] | None = None
+    pairs: Text | None = None
+    columns: Sequence[str] | None = None
+    questions: Text | None = None
+
+    def require_apart_from(self, dev: str | Path | None) -> None:
+        """Refuses to select by the pairs that are trained on.
+
+        Raises:
+            UserError: where ``dev`` is the folder of ``pairs`` and has no judgements of its own to select by.
+        """
+        if is_folder(self.pairs) and is_folder(dev) and Path(str(dev)).resolve() == Path(str(self.pairs)).resolve():
+            require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
+
+    def read(self, say: Say) -> AdaptationTexts:
+        """Reads all of it.
+
+        Args:
+            say: called with what was read and what was left out.
+
+        Raises:
+            UserError: for bad input, in one line.
+        """
+        if self.pairs is None and self.columns is not None:
+            raise UserError("--columns names the two columns of --pairs; add --pairs, or leave --columns out")
+        pairs = () if self.pairs is None else read_pairs(self.pairs, self.columns, say, quoted=self.quoted)
+        documents, source = documents_of(self.corpus, self.fields, say=say, **self.how)
+        written = [] if self.questions is None else read_written(self.questions)
+        if written:  # among all documents, not among the new or the known ones alone
+            references = references_of(documents)
+            documents = [replace(one, name=name) for one, name in zip(documents, references, strict=True)]
+        return AdaptationTexts(documents, source, pairs, written)
+
+
+def read_pairs(
+    pairs: Text, columns: Sequence[str] | None = None, say: Say | None = None, *, quoted: bool = False
+) -> list[tuple[str, str]]:
+    """Reads pairs of a question and a text that answers it.
+
+    Args:
+        pairs: a file with two columns, or a list of pairs; or a folder in BEIR's layout, whose judgements called
+            ``train`` make a pair of each query and each relevant document.
+        columns: names of the two columns of a file; see `Source`.
+        say: called with what was left out.
+        quoted: of a file; see `opencse.text.files.kinds.Reading`.
+
+    Raises:
+        UserError: for bad input, or rows of one or three texts.
+    """
+    if is_folder(pairs):
+        return [
+            (query, task.documents[row])
+            for task in load_retrieval(Path(str(pairs)), split="train").tasks.values()
+            for query, levels in zip(task.queries, task.judged, strict=True)
+            for row, level in levels.items()
+            if level > 0 and task.documents[row]
+        ]
+    source = open_texts(pairs, columns=columns, quoted=quoted and isinstance(pairs, str | Path))
+    say_left_out_rows(source, say)
+    texts = source.read()
+    if texts.width != 2:
+        raise UserError(
+            f"{source.location}: {number_of(texts.width, 'text')} in a row; pairs have two, a question and its answer: "
+            "name their columns with --columns question,answer"
+        )
+    return [(first, second) for first, second in texts.rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptation:
+    """The decisions for a run of `opencse.adapt`: training rows, presets and how a checkpoint is selected.
+
+    Attributes:
+        text: the rows to train on.
+        preset: presets of the recipe that suit the documents, joined by colons; None if there are none.
+        dev: how the encoder to keep is selected; see `opencse.documents.dev_choice.load_selector`.
+        metric: by which answers are scored, where ``dev`` is still to be opened; None otherwise.
+        known: the documents that the model will have been adapted to.
+    """
+
+    text: GivenTexts
+    preset: str | None
+    dev: DevChoice
+    metric: str | None
+    known: KnownDocuments
+
+
+def plan_adaptation(
+    sources: AdaptationSources,
+    *,
+    model: str = BUILTIN,
+    continues: bool = False,
+    recipe: str = RECIPE,
+    dev: str | Path | None = AUTO,
+    metric: str | None = None,
+    progress: Progress,
+) -> Adaptation:
+    """Reads documents and pairs, and decides how to train and select on them; see `opencse.adapt`.
+
+    Args:
+        sources: where documents and pairs are.
+        model: to adapt.
+        continues: whether ``model`` was adapted to a part of the documents before.
+        recipe: by name, with the presets that the user chose.
+        dev: data that the encoder to keep is selected by.
+        metric: by which answers are scored; nDCG@10 by default.
+        progress: receives what was read and decided.
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
+    sources.require_apart_from(dev)
+    measure = None if metric is None else Measure.parse(metric)
+    before = KnownDocuments.read(Path(model)) if continues else None
+    texts = sources.read(progress.say)
+    by_text = dev is not None and str(dev) in (AUTO, TEXT)  # else nothing would ask about what is held out
+    known = KnownDocuments.of(texts.documents, with_questions=by_text)
+    make = partial(material_of, metric=measure, count=Counted(progress, "shared words"), asks=by_text)
+    if before is None:
+        material = make(texts.documents, pairs=texts.pairs, written=texts.written)
+    else:
+        growth = Growth.of(texts.documents, before, model)
+        for line in growth.lines(model):
+            progress.say(line)
+        of_new, of_old = written_about(texts.written, texts.documents, growth)
+        new = make(growth.new, pairs=texts.pairs, written=of_new)
+        material = growth.material(new, partial(make, written=of_old), texts.pairs)
+        known = known.joined(before)
+    progress.say(f"documents  {texts.source}: {material.facts}")
+    if model in BUILTINS and (on_start := advice_for_start(model, language_of_documents(texts.documents))):
+        progress.say(on_start)
+    selector: DevChoice = dev
+    if by_text and material.questions is not None:
+        on_words = advice_on_words(material.questions)
+        if on_words is not None:
+            progress.say(on_words)
+        selector = guarded(material.questions)
+    elif by_text:
+        _require_graded(texts.source, str(dev), metric)
+        clause = _of_other_language(texts.documents)
+        progress.say(
+            f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "
+            "questions; if you have queries with their relevant documents, select by them with --dev FOLDER"
+        )
+        selector = SAMPLE
+    text = GivenTexts(tuple(material.rows), f"{texts.source}, {material.kind}{texts.added}")
+    if not (isinstance(selector, Selector) or is_folder(selector)):
+        selector = load_selector(selector, text, metric)
+    if isinstance(selector, GradedPairSelector):
+        selector = replace(selector, strict=True)
+    return Adaptation(
+        text=text,
+        preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev)),
+        dev=selector,
+        metric=metric if selector == dev else None,
+        known=known,
+    )
+
+
+def written_about(
+    written: Sequence[WrittenRow], documents: Sequence[Document], growth: Growth
+) -> tuple[list[WrittenRow], list[WrittenRow]]:
+    """Written questions about new documents, and those about the others."""
+    new = {one.fingerprint for one in growth.new}
+    flags = [documents[number].fingerprint in new for number in numbers_of_documents(written, documents).tolist()]
+    of_new = [row for row, is_new in zip(written, flags, strict=True) if is_new]
+    return of_new, [row for row, is_new in zip(written, flags, strict=True) if not is_new]
+
+
+def _of_other_language(documents: Sequence[Document]) -> str:
+    """A clause for the user where the documents are in another language than English."""
+    language = language_of_documents(documents)
+    return "" if language in (None, "english") else f", which say nothing about {str(language).capitalize()} text"
+
+
+def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool) -> str | None:
+    """The recipe's presets that suit documents, model and selection, without the ones that the user named."""
+    name, *presets_of_user = str(recipe).split(":")
+    if name != RECIPE:
+        return None
+    loose, layers = material.kind == "sentences", has_layers(model)
+    suits = {
+        LOOSE: loose and len(material.rows[0]) == 1,
+        DOUBLED: loose and len(material.rows[0]) == 2,
+        ASKED: (by_text and material.many_pairs) or by_queries,
+        WHOLE: material.many_pairs and layers,
+    }
+    presets = [preset for preset, does in suits.items() if does and preset not in presets_of_user]
+    return ":".join(presets) or None
+
+
+def _require_graded(source: str, dev: str, metric: str | None) -> None:
+    """Refuses to select by graded pairs, the only data left, where the user requested something else.
+
+    Raises:
+        UserError: naming the fix.
+    """
+    if dev == TEXT:
+        raise UserError(
+            f"{source}: too small to hold documents out and ask {FEWEST} questions about them; select by "
+            "something else: --dev with graded pairs, or with a folder of queries and documents"
+        )
+    if metric is not None:
+        raise UserError(
+            f"{source}: too small to hold documents out, so graded pairs select, and --metric does not apply to "
+            "them; leave it out, or select by a folder of queries and documents (--dev)"
+        )
+
+
+class FilesOfAdaptation(Callback):
+    """Writes what `opencse.finish` needs of a run of `opencse.adapt` when training begins: documents and queries.
+
+    Args:
+        folder: of the run.
+        adaptation: its decisions.
+        keep_identical_ids: see `opencse.adapt`.
+
+    Attributes:
+        queries: of the user that select; None before training begins, and where there are none.
+    """
+
+    def __init__(self, folder: Path, adaptation: Adaptation, keep_identical_ids: bool) -> None:
+        self._folder, self._adaptation, self._keep_identical_ids = folder, adaptation, keep_identical_ids
+        self.queries: UserQueries | None = None
+
+    def on_begin(self, step: int) -> None:
+        """Writes ``documents.json`` and ``questions.json``."""
+        del step
+        self._adaptation.known.write(self._folder)
+        self.queries = queries_to_fit(self._adaptation, self._keep_identical_ids)
+        if self.queries is not None:
+            SavedQuestions.of(self.queries, Path(str(self._adaptation.dev))).write(self._folder)
+
+
+class StartAdvice(Callback):
+    """Advises another start, as soon as the questions from the text show that the chosen one is weak.
+
+    Args:
+        questions: that select.
+        progress: receives the line.
+    """
+
+    def __init__(self, questions: Questions, progress: Progress) -> None:
+        self._questions, self._progress = questions, progress
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        """Compares the start with the built-in encoder."""
+        if step == 0 and isinstance(self._questions, TextQuestions):
+            line = advice_for(self._questions, float(record["dev"]))
+            if line is not None:
+                self._progress.say(line)
+
+
+def queries_to_fit(adaptation: Adaptation, keep_identical_ids: bool) -> UserQueries | None:
+    """The user's queries that select the encoder, without those that are also in the training text, or None.
+
+    Questions that the text asks fit no weight: they share its words, and people use others.
+    """
+    dev = adaptation.dev
+    if not is_folder(dev):
+        return None
+    measure = None if adaptation.metric is None else Measure.parse(adaptation.metric)
+    queries = UserQueries.read(Path(str(dev)), measure, keep_identical_ids)
+    return queries.without(TrainedTexts.among(adaptation.text.rows, queries.forbidden_texts()))[0]

@@ -1,0 +1,105 @@
+"""Names of the recipe and presets of `opencse adapt`, and advice on the model to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from opencse.model_folder.locate import BUILTIN, SMALL
+from opencse.text.documents import Document
+from opencse.text.languages import language_of_texts
+
+if TYPE_CHECKING:
+    from opencse.documents.questions import TextQuestions
+
+
+RECIPE = "adapt"
+LOOSE = "sentences"
+"""Preset of the recipe for texts without any order: only the sentence itself can be a positive."""
+DOUBLED = "doubled"
+"""Preset of the recipe for sentences without order with pairs: a sentence and itself are a pair, under dropout."""
+ASKED = "asked"
+"""Preset of the recipe where people's own questions select: the trained weights without averaging may be kept too."""
+WHOLE = "whole"
+"""Preset of the recipe where pairs are held out: an encoder with layers reads texts to their end."""
+CHOSEN = (None, LOOSE, DOUBLED, ASKED, WHOLE)
+"""The presets that may be chosen, and none."""
+
+ENGLISH, MULTILINGUAL = "sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"
+"""The models that are advised; docs/guides/adapt.md has the table of starts, docs/guides/languages.md the languages."""
+NEARLY_ALL = 90.0
+"""Score of BM25 above which the questions that a text asks about itself are of its words alone."""
+_TEXTS = 2_000
+"""Most texts that the language is detected from."""
+
+
+def language_of_documents(documents: Sequence[Document]) -> str | None:
+    """The language of a sample of the documents; see `language_of_rows`."""
+    return language_of_rows([document.sentences for document in documents])
+
+
+def language_of_rows(rows: Sequence[Sequence[str]]) -> str | None:
+    """The language of the texts of a sample of the rows, evenly spread; None if it is not clear."""
+    sample = rows[:: len(rows) // _TEXTS + 1]
+    return language_of_texts([text for row in sample for text in row])
+
+
+def advice_for_language(model: str, language: str | None) -> str | None:
+    """Advises another model than a built-in encoder for text that is not English; None for English and unknown.
+
+    >>> advice_for_language("opencse-mini", "german")
+    'opencse-mini knows little German; --model intfloat/multilingual-e5-small finds more, and is slower'
+    """
+    if language in (None, "english"):
+        return None
+    return f"{model} knows little {str(language).capitalize()}; --model {MULTILINGUAL} finds more, and is slower"
+
+
+def advice_for_start(model: str, language: str | None) -> str | None:
+    """The line of the plan for a start from a built-in encoder; None where there is nothing to advise.
+
+    >>> advice_for_start("opencse-small", "english")
+    """
+    better = advice_for_language(model, language)
+    if not better and model == BUILTIN:
+        better = (
+            f"{BUILTIN} is small and fast, for queries in your documents' words; for your users' own words take "
+            f"--model {SMALL} (built in) or {ENGLISH} (87 MB, four times slower): before adapting they have 23.0 and "
+            "44.8 of nDCG@10 there, this one 12.4 (mean of six collections)"
+        )
+    return better and f"advice     {better}"
+
+
+def advice_on_words(questions: TextQuestions) -> str | None:
+    """The line of the plan where BM25 answers nearly all that a text asks about itself; None where it does not."""
+    by_words = questions.by_words() if questions.own_words else 0.0
+    if by_words < NEARLY_ALL:
+        return None
+    return (
+        f"advice     BM25 alone has {by_words:.1f} on the questions from the text itself ({questions.measure} x 100), "
+        "so they say little about queries in other words, which gained nothing from adapting to two such collections; "
+        "to select by your users' own: --dev FOLDER"
+    )
+
+
+def advice_for(questions: TextQuestions, score: float) -> str | None:
+    """The line for another start, once its score is known; None where it is not weak.
+
+    It is weak where it answers the questions from the text no better than the built-in encoder, which is much smaller
+    than a pretrained model: this costs a few seconds.
+
+    Args:
+        questions: of the text.
+        score: of the start on them.
+    """
+    from opencse.encoder.encoder import SentenceEncoder
+
+    builtin = float(questions.values(SentenceEncoder.load(BUILTIN, device="cpu")).mean())
+    if score > builtin:
+        return None
+    language = language_of_texts(questions.held_out()[:_TEXTS])
+    better = ENGLISH if language in (None, "english") else MULTILINGUAL
+    return (
+        f"advice     weak start: the small built-in encoder ({BUILTIN}) has {builtin:.2f} on these questions, "
+        f"this start {score:.2f}; --model {better} finds more"
+    )

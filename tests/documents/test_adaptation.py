@@ -1,0 +1,137 @@
+"""Runs that adapt an encoder to documents, with pairs and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import Broken, Run
+from opencse import SentenceEncoder, adapt
+from opencse.documents.adaptation import Adaptation, AdaptationSources, plan_adaptation
+from opencse.documents.advice import RECIPE
+from opencse.errors import InterruptedRunError
+from opencse.progress import Silent
+from opencse.recipes.recipe import resolve_recipe
+from opencse.text import sample
+from opencse.text.documents import read_documents
+from opencse.text.given import Text
+
+QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first 120 documents of the sample, enough to hold some out and ask about them."""
+    documents = sample.TRAIN.read_text(encoding="utf-8").split("\n\n")[:120]
+    path = tmp_path_factory.mktemp("text") / "documents.txt"
+    path.write_text("\n\n".join(documents), encoding="utf-8")
+    return path
+
+
+def planned(corpus: Path, *, pairs: Text | None = None, **options: Any) -> Adaptation:
+    return plan_adaptation(AdaptationSources(corpus=corpus, pairs=pairs), progress=Silent(), **options)
+
+
+@pytest.fixture
+def folder(text: Path, tmp_path: Path) -> Path:
+    """Articles with their first sentences as titles."""
+    articles = read_documents(text)
+    records = [
+        {"_id": str(number), "title": " ".join(article.sentences[:1]), "text": " ".join(article.sentences[1:])}
+        for number, article in enumerate(articles)
+    ]
+    folder = tmp_path / "articles"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
+    result = adapt(folder, tmp_path / "out", settings=[*QUICK, "training.learning_rate=0.05"])
+    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    found = [line for line in lines if "dev" in line and "average_of_step" not in line]
+    assert [line["step"] for line in found] == [0, 3, 6]
+    assert any(line.get("dev_share") == 0.5 for line in found), "a large rate goes too far, and half the way is better"
+    SentenceEncoder.load(result.folder)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
+    settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
+    whole = adapt(folder, tmp_path / "whole", settings=settings)
+    with pytest.raises(InterruptedRunError):
+        adapt(folder, tmp_path / "broken", settings=settings, progress=Broken(5, KeyboardInterrupt()))
+    resumed = adapt(folder, tmp_path / "broken", settings=settings, resume=True)
+    assert resumed.verdict == whole.verdict
+    for name in ("model.safetensors", "metrics.jsonl"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_command(opencse: Run, text: Path, tmp_path: Path) -> None:
+    sets = [part for setting in QUICK for part in ("--set", setting)]
+    code, out, err = opencse("adapt", text, "-o", tmp_path / "out", "--no-report", *sets)
+    assert code == 0, err
+    assert out.strip() == str(tmp_path / "out")
+    assert "120 documents" in err
+    assert "questions from held-out text" in err
+    few = tmp_path / "few.txt"
+    few.write_text("One of them says this.\nTwo of them say that.\n")
+    code, _, err = opencse("adapt", few, "-o", tmp_path / "o", "--dev", "text")
+    assert code == 2
+    assert "too small to hold documents out" in err
+    code, _, err = opencse("adapt", few, "-o", tmp_path / "o", "--metric", "mrr@5")
+    assert code == 2
+    assert "--metric does not apply to" in err
+
+
+@pytest.mark.slow
+def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> None:
+    table = tmp_path / "pairs.csv"
+    table.write_text("question,answer\n" + "".join(f"what is {n} made of,it is made of {n} parts\n" for n in range(30)))
+    given = ["--pairs", table, "--columns", "question,answer"]
+    sets = [part for setting in QUICK for part in ("--set", setting)]
+    code, _, err = opencse("adapt", text, "-o", tmp_path / "out", "--no-report", *given, *sets)
+    assert code == 0, err
+    assert "and 30 given pairs, 30 times each" in err
+    code, _, err = opencse("adapt", text, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer")
+    assert code == 2
+    assert "1 text in a row; pairs have two" in err
+    code, _, err = opencse("adapt", text, "-o", tmp_path / "o", "--columns", "question,answer")
+    assert code == 2
+    assert "add --pairs" in err
+
+
+def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path, text: Path) -> None:
+    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
+
+    def rows_of(dev: Any) -> tuple[set[tuple[str, ...]], bool]:
+        adaptation = planned(text, model=str(tiny_folder), dev=dev, pairs=pairs)
+        return {*adaptation.text.rows}, adaptation.known.asked
+
+    rows, asked = rows_of("auto")
+    assert asked
+    assert len(rows & {*pairs}) < 600
+    for dev in (None, "none", "sample", [(0.5, "one", "two"), (1.0, "one", "one")]):
+        every, asked = rows_of(dev)
+        assert {*pairs} < every
+        assert len(every) > len(rows)
+        assert not asked
+
+
+def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path, text: Path) -> None:
+    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
+
+    def read(model: str, settings: Sequence[str] = (), **options: Any) -> int | str:
+        preset = planned(text, model=model, **options).preset
+        return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.data.max_length
+
+    assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
+    assert read(str(tiny_folder), pairs=pairs[:30]) == 64, "few pairs must not make a run several times slower"
+    assert [read("opencse-mini"), read("opencse-mini", pairs=pairs)] == [64, 64]
+    assert read(str(tiny_folder), pairs=pairs, settings=["data.max_length=32"]) == 32

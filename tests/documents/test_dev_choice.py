@@ -1,0 +1,54 @@
+"""What ``--dev`` names becomes a selector."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import opencse
+from opencse import UserError
+from opencse.documents.dev_choice import graded_pairs, load_selector
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.questions import QuestionSelector
+from opencse.training.selection import GradedPairSelector
+
+
+def test_a_small_text_allows_no_questions(tmp_path: Path) -> None:
+    few = tmp_path / "few.txt"
+    few.write_text("".join(f"Sentence number {n} of a small text says little.\n" for n in range(90)))
+    assert isinstance(load_selector("auto", Source(str(few))), GradedPairSelector)
+    with pytest.raises(UserError, match=r"few.txt: too small to hold a share out.*--dev"):
+        load_selector("text", Source(str(few)))
+
+
+def test_what_dev_says(tmp_path: Path) -> None:
+    text = Source(str(sample.TRAIN))
+    assert load_selector(None, text) is None
+    assert load_selector("none", text) is None
+    chosen = load_selector("auto", text, "mrr@5")
+    assert isinstance(chosen, QuestionSelector)
+    assert chosen.measure == "MRR@5 x 100"
+    assert chosen.left_out is not None
+    assert chosen.guard is not None
+    graded = load_selector(sample.DEV, text)
+    assert isinstance(graded, GradedPairSelector)
+    assert graded.left_out is None
+    with pytest.raises(UserError, match="not graded pairs"):
+        load_selector("sample", text, "ndcg@10")
+    for dev in ("auto", "text", "sample", sample.DEV, tmp_path):
+        assert len(graded_pairs(dev) or "") == 150
+    assert graded_pairs("none") is None
+
+
+def test_missing_dev_data_is_refused_before_the_text_is_read(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.jsonl"
+    damaged.write_text("no JSON\n")
+    for dev, message in (
+        ("nosuch.tsv", "nosuch.tsv: no such file; check its name and folder"),
+        ("transfer:nosuch", "nosuch: no such folder; give a folder that holds mr, cr"),
+    ):
+        for command in (opencse.adapt, opencse.train):
+            with pytest.raises(UserError, match=message):
+                command(str(damaged), tmp_path / "out", dev=dev)
