@@ -24,6 +24,14 @@ def test_scores_are_bm25_as_lucene_computes_it() -> None:
     assert scores[1:].tolist() == [0, 0]
 
 
+def test_accents_need_not_be_typed_and_count_where_they_are() -> None:
+    for language in (None, "french"):
+        index = KeywordIndex.of(["le café ouvert", "le cafe ouvert", "la pluie"], language)
+        with_accent, without = index.scores("café"), index.scores("cafe")
+        assert with_accent[0] > with_accent[1] > with_accent[2] == 0
+        assert min(without[:2]) > without[2] == 0
+
+
 ASIAN = {
     "Japanese": (["機械学習の入門", "水を沸かす方法", "PythonでWebサーバーを作る"], ["学習", "水", "python サーバー"]),
     "Chinese": (["深度学习入门", "如何烧水", "用Python写网络服务器"], ["学习", "水", "python服务器"]),

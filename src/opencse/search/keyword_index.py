@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import unicodedata
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -24,19 +25,38 @@ from opencse.io import sync
 from opencse.search.database import file_sum
 from opencse.text.keyword_package import keyword_package
 from opencse.text.scripts import search_words
-from opencse.text.stems import rules_version, stems_of
+from opencse.text.stems import Stems, rules_version, stems_of
 
 _PREFIX = "words-"
 _SIZES = "sizes.json"
-_COUNTING = 7
-"""Version of the tokenisation (`opencse.text.scripts.search_words`), part of the name of the cache."""
+_COUNTING = 8
+"""Version of the tokenisation (`terms_of`), part of the name of the cache."""
+
+
+def terms_of(text: str, stems: Stems) -> list[str]:
+    """The stems by which a text is found: those of its words, and of words with accents also without these.
+
+    So ``cafe`` finds ``café``, and ``café`` finds first what is written so.
+
+    Example:
+        >>> terms_of("Café Zoë", stems_of(None))
+        ['café', 'zoë', 'cafe', 'zoe']
+    """
+    words = search_words(text)
+    plain = ((word, _without_accents(word)) for word in words if not word.isascii())
+    return stems([*words, *(bare for word, bare in plain if bare != word)])
+
+
+def _without_accents(word: str) -> str:
+    letters = (one for one in unicodedata.normalize("NFD", word) if not "\u0300" <= one <= "\u036f")
+    return unicodedata.normalize("NFC", "".join(letters))
 
 
 class KeywordIndex:
     """Ranks texts by BM25 (Robertson and Zaragoza 2009) as Lucene does: k1 1.5, b 0.75.
 
-    Words are those of `opencse.text.scripts.search_words`, of texts and queries, reduced to their stems by Snowball's
-    rules where the language is known; there are no stop words.
+    Words of texts and queries are those of `terms_of`, reduced to their stems by Snowball's rules where the language is
+    known; there are no stop words.
 
     Example:
         >>> index = KeywordIndex.of(["A cat sleeps.", "Two cats and a dog.", "Rain falls."], "english")
@@ -57,7 +77,7 @@ class KeywordIndex:
     def of(cls, texts: Sequence[str], language: str | None = None) -> KeywordIndex:
         """Counts the words of ``texts``."""
         stems = stems_of(language)
-        words = [stems(search_words(text)) for text in texts]
+        words = [terms_of(text, stems) for text in texts]
         if not any(words):
             return cls(None, len(texts), language)
         inner = keyword_package().BM25(method="lucene")
@@ -101,7 +121,7 @@ class KeywordIndex:
             [0.26, 0.08, 0.0]
         """
         found, total = np.zeros(self.size), 0.0
-        for word in dict.fromkeys(self._stems(search_words(query))):
+        for word in dict.fromkeys(terms_of(query, self._stems)):
             rows = self._rows_with(word)
             idf = float(np.log1p((self.size - len(rows) + 0.5) / (len(rows) + 0.5)))
             found[rows] += idf
@@ -118,7 +138,7 @@ class KeywordIndex:
 
     def scores(self, query: str) -> Floats:
         """BM25 score (m,) of each text for a query; 0 for texts that share no word with it."""
-        words = [] if self._inner is None else self._stems(search_words(query))
+        words = [] if self._inner is None else terms_of(query, self._stems)
         known = [word for word in words if word in self._inner.vocab_dict]
         if not known:
             return np.zeros(self.size)
