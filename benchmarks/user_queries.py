@@ -31,7 +31,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from opencse.text.words import FUNCTION_WORDS
+from opencse.objective.views.words import FUNCTION_WORDS
 
 QUERIES = Path(__file__).parent / "queries"
 FEWEST_WORDS = 15

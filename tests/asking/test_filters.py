@@ -6,7 +6,7 @@ import pytest
 
 from opencse.asking.filters import DETECTED, REASONS, QuestionFilter, is_copy
 from opencse.asking.sources import SourcePassage
-from opencse.text.stems import LANGUAGES
+from opencse.search.stems import LANGUAGES
 
 PASSAGE = SourcePassage(
     0,

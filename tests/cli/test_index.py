@@ -20,9 +20,9 @@ from opencse.commands.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
+from opencse.search.stems import stems_of
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.text.stems import stems_of
 
 ROWS = """id,text,year,lang
 a1,"The cat sleeps, all day",1999,en

@@ -15,8 +15,8 @@ from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
+from opencse.search.stems import stems_of
 from opencse.text import sample
-from opencse.text.stems import stems_of
 
 MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:300]
 

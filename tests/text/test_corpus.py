@@ -13,10 +13,9 @@ from corpora import TEXT, folders, repaired, same
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
 from opencse.text import tokenising
-from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.corpus import text_key, tokenise
 from opencse.text.readers import Source
-from opencse.text.tokenising import GrowingArray, Piece, Tokenising
+from opencse.text.tokenising import ColumnPrompts, GrowingArray, Piece, Tokenising
 from opencse.text.tokenizer import Tokenizer
 
 

@@ -19,7 +19,7 @@ from opencse.text.labels import LabelledTexts
 from opencse.text.left_out_rows import left_out_rows_of, say_left_out_rows
 from opencse.text.readers import Source
 from opencse.text.row_checks import checked_texts
-from opencse.text.sampling import sample_rows
+from opencse.training.batches import sample_rows
 
 ROWS = [
     ("The committee will meet on Monday at nine o'clock in the main hall of the library.",),

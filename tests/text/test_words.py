@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerFast
 
 from fuzzing import examples
 from opencse.errors import UserError
+from opencse.objective.vectors.negation import negated
+from opencse.objective.views.wordnet import read_synonyms
 from opencse.text import sample
-from opencse.text.negation import negated
 from opencse.text.tokenizer import Tokenizer
-from opencse.text.wordnet import read_synonyms
 
 KINDS = ["wordpiece", "bpe", "unigram"]
 MESSY = [

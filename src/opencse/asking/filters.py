@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 
 from opencse.asking.sources import SourcePassage
+from opencse.search.stems import language_of
 from opencse.text.scripts import count_words, folded, pieces_of
-from opencse.text.stems import language_of
 
 REASONS = {
     "refusal": "in which the language model refuses",
@@ -33,7 +33,7 @@ DETECTED = frozenset(
     {"danish", "dutch", "english", "french", "german", "italian", "norwegian", "portuguese", "russian", "spanish"}
     | {"swedish", "turkish"}
 )
-"""Languages that `opencse.text.stems.language_of` recognises."""
+"""Languages that `opencse.search.stems.language_of` recognises."""
 _CLOSE = frozenset({"danish", "norwegian"})  # too similar to be distinguished in one question
 _WORDS_TO_DETECT = 6
 

@@ -14,7 +14,7 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
 from opencse.search.keyword_index import KeywordIndex
-from opencse.text.stems import language_of
+from opencse.search.stems import language_of
 
 SEARCHED = 100_000
 """Most passages that are searched; a random sample of the others where there are more."""

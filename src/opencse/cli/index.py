@@ -78,7 +78,7 @@ def query_index(
 
     from opencse.cli.passages import blocks
     from opencse.outputs import has_list
-    from opencse.text.stems import stems_of
+    from opencse.search.stems import stems_of
 
     read = [folder, queries]
     require_json(json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=read, models=[model])

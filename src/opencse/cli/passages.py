@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from opencse.text.stems import Stems
+    from opencse.search.stems import Stems
 
 LINES = 3
 """Lines of a text that a terminal shows."""

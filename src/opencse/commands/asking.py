@@ -256,9 +256,9 @@ def _prompt(
         UserError: for a file that cannot be read, or a template that cannot be used.
     """
     from opencse.asking.prompts import TEMPLATE, QuestionPrompt
+    from opencse.search.stems import LANGUAGES
     from opencse.text.given import open_texts
     from opencse.text.lists import read_list
-    from opencse.text.stems import LANGUAGES
 
     template, where = TEMPLATE, "the template"
     if file is not None:
@@ -286,7 +286,7 @@ def _prompt(
 def _detected(language: str | None) -> str | None:
     """The language that questions are filtered by; None where it is not recognised."""
     from opencse.asking.filters import DETECTED
-    from opencse.text.stems import LANGUAGES
+    from opencse.search.stems import LANGUAGES
 
     name = (language or "").strip().lower()
     name = LANGUAGES.get(name, name)

@@ -23,7 +23,7 @@ from opencse.folder_kinds import is_index
 from opencse.home import in_home
 from opencse.progress import Counted, Progress, Stages
 from opencse.search.index import Index
-from opencse.text.stems import AUTO, language_named
+from opencse.search.stems import AUTO, language_named
 
 
 def keyword_rows(

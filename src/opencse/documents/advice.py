@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from opencse.model_folder.locate import BUILTIN, SMALL
+from opencse.search.stems import language_of_texts
 from opencse.text.documents import Document
-from opencse.text.languages import language_of_texts
 
 if TYPE_CHECKING:
     from opencse.documents.questions import TextQuestions

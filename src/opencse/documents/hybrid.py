@@ -27,8 +27,8 @@ from opencse.search.keyword_index import KeywordIndex
 from opencse.search.passages import PassageSplitter
 from opencse.search.rows import require_same_texts
 from opencse.search.snapshots import Snapshot
+from opencse.search.stems import language_of
 from opencse.statistics.grouped import MeanDifference, grouped_difference
-from opencse.text.stems import language_of
 from opencse.training.questions import quick
 
 SHARES = np.round(np.linspace(0, 1, 21), 2)

@@ -31,8 +31,7 @@ from opencse.modules.modes import evaluating
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.processes import ALONE
-from opencse.text.moving import moved
-from opencse.text.tokenizer import Ids, Tokens
+from opencse.text.tokenizer import Ids, Tokens, moved
 
 _PACKED_WITH_GAPS = 64
 """Longest texts with gaps in their mask that the packed forward computes; longer batches it splits by length."""

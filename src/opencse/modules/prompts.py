@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from opencse.errors import UserError, nearest
-from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.scripts import is_unicode
+from opencse.text.tokenising import ColumnPrompts
 
 
 class Role(StrEnum):

@@ -33,8 +33,8 @@ from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.run import TrainJob
 from opencse.runs.start import load_start
 from opencse.settings import validate
-from opencse.text.batches import BatchPlan
 from opencse.text.given import some_texts
+from opencse.training.batches import BatchPlan
 from opencse.training.callbacks import AVERAGE_OF, MetricsLog
 from opencse.training.questions import QuestionSelector
 from opencse.training.selection import GradedPairSelector, TrainedTexts

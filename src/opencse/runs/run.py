@@ -64,12 +64,11 @@ from opencse.runs.start import (
     weigh_tokens,
 )
 from opencse.streams import seed_of
-from opencse.text.batches import Batches
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.given import TextSource
 from opencse.text.left_out_rows import say_left_out_rows
-from opencse.text.sampling import sample_rows
+from opencse.training.batches import Batches, sample_rows
 from opencse.training.callbacks import Callback, Callbacks, open_tracker
 from opencse.training.evaluations import probes_of, require_known, require_sound
 from opencse.training.schedule import (

@@ -48,8 +48,8 @@ from opencse.search.hybrid import weight_of_encoder
 from opencse.search.keyword_index import cache_name
 from opencse.search.passages import PassageSplitter
 from opencse.search.rows import IndexRow, RowSource
+from opencse.search.stems import AUTO, language_named, language_of
 from opencse.search.writer import Writer
-from opencse.text.stems import AUTO, language_named, language_of
 
 WINDOW = 8_192
 """Rows that are encoded and written together."""
@@ -73,7 +73,7 @@ class BuildSettings:
         max_length: tokens of the longest passage; None: as many as the model reads.
         overlap: tokens of complete sentences that a passage may share with the one before.
         language: whose word stems a hybrid search compares: ``auto`` (the language of the texts, if it is clear),
-            ``none``, or a language by name or code; see `opencse.text.stems`.
+            ``none``, or a language by name or code; see `opencse.search.stems`.
         precision: in which the texts are encoded; queries may be encoded in another one.
         dimensions: only the first ones of each vector are kept, of texts and of queries, for models trained for it
             (Matryoshka); None: all.

@@ -23,9 +23,8 @@ import numpy as np
 from opencse.arrays import Floats, Integers
 from opencse.io import sync
 from opencse.search.database import file_sum
-from opencse.text.keyword_package import keyword_package
+from opencse.search.stems import Stems, keyword_package, rules_version, stems_of
 from opencse.text.scripts import search_words
-from opencse.text.stems import Stems, rules_version, stems_of
 
 _PREFIX = "words-"
 _SIZES = "sizes.json"

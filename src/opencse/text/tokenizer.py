@@ -18,7 +18,6 @@ from torch import Tensor
 
 from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_tokenizer
-from opencse.text.moving import moved
 from opencse.text.rust_tokenizer import Ids as Ids
 from opencse.text.rust_tokenizer import RustTokenizer, padded
 from opencse.text.template import Frame, Template
@@ -311,3 +310,17 @@ def _word_numbers(text: str, offsets: Sequence[tuple[int, int]], special: Sequen
         numbers.append(-1 if added else max(0, min(begun - ongoing, len(spans) - 1)))
     first = min((number for number in numbers if number >= 0), default=0)  # not 0 if the text is truncated on its left
     return np.array([number - first if number >= 0 else -1 for number in numbers], dtype=np.int16)
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy of ``tensor`` on ``device``, made while the device does other work.
+
+    A GPU copies in parallel to its other work only from pinned memory (which cannot be paged out); from other memory it
+    first finishes all earlier work.
+    """
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        # a graph would read this memory again when it is gone
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("a step that copies from the processor cannot be recorded")
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)

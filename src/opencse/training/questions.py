@@ -24,10 +24,10 @@ from opencse.kernels.precision import choose_precision
 from opencse.numerals import number_of
 from opencse.ranking import Measure, answer_ranks
 from opencse.search.keyword_index import KeywordIndex
+from opencse.search.stems import language_of_texts
 from opencse.statistics.correlation import mean_ranks
 from opencse.statistics.grouped import MeanDifference, grouped_difference
 from opencse.text import sample
-from opencse.text.languages import language_of_texts
 from opencse.text.readers import Source
 from opencse.text.scripts import search_words
 from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, TrainedTexts, start_kept

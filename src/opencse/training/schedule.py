@@ -23,8 +23,8 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import WHOLE, Chunks, seeded
 from opencse.processes import Processes
 from opencse.streams import Stream
-from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.text.tokenizer import Tokens
+from opencse.training.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.optimizer import build_optimizer, set_rate, trained_weights
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import Step, WorstCase, step_inputs

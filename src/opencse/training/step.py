@@ -31,8 +31,8 @@ from opencse.objective.vectors.represent import GradientWatch, RowNoise
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.processes import Processes
 from opencse.progress import Say
-from opencse.text.batches import Batches
 from opencse.text.tokenizer import Tokens
+from opencse.training.batches import Batches
 from opencse.training.optimizer import trained_weights
 from opencse.training.settings import Awp, FgsmInputs, GaussianInputs, Sam, TrainingSettings
 

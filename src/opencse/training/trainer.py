@@ -23,7 +23,7 @@ from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress
-from opencse.text.batches import Batches
+from opencse.training.batches import Batches
 from opencse.training.callbacks import METRICS, Callbacks, MetricsLog
 from opencse.training.checkpoint import (
     CHECKPOINT,

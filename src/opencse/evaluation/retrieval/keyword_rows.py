@@ -18,7 +18,7 @@ from opencse.evaluation.suite import Evaluation
 from opencse.modules.hybrid_weight import HybridWeight
 from opencse.progress import Say
 from opencse.search.hybrid import weight_of_model
-from opencse.text.stems import AUTO
+from opencse.search.stems import AUTO
 
 BM25 = "BM25"
 R = TypeVar("R")

@@ -13,7 +13,7 @@ from opencse.modules.similarity import Similarity
 from opencse.ranking import nearest_prepared, nearest_rows
 from opencse.search.hybrid import DEPTH, RowsInMemory, WordScores, candidates_of
 from opencse.search.keyword_index import KeywordIndex, best_rows
-from opencse.text.stems import AUTO, language_named, language_of
+from opencse.search.stems import AUTO, language_named, language_of
 
 T = TypeVar("T")
 _SAMPLE = 2_000

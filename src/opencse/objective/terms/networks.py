@@ -33,8 +33,7 @@ from opencse.objective.vectors.requests import (
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import AboveZero, PartSettings, Rate, Share
 from opencse.streams import seed_of
-from opencse.text.moving import moved
-from opencse.text.tokenizer import Tokens
+from opencse.text.tokenizer import Tokens, moved
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -165,7 +165,8 @@ class BidirectionalMargin(Term):
     """`losses.bidirectional_margin` of the views and of the anchors' negations (SNCSE).
 
     The negation is made by rule of the anchor's text as the encoder reads it, so a text that is truncated is negated
-    after that, as the tokenizer spells it; see `opencse.text.negation` for the rules and where they differ from SNCSE.
+    after that, as the tokenizer spells it; see `opencse.objective.vectors.negation` for the rules and where they differ
+    from SNCSE.
 
     Example:
         >>> import torch

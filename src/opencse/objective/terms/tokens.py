@@ -28,8 +28,7 @@ from opencse.objective.vectors.requests import LmHead, Masked, MaskedViews, Sent
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import AboveZero, ModelLocation, Share
 from opencse.streams import seed_of
-from opencse.text.moving import moved
-from opencse.text.tokenizer import Tokens
+from opencse.text.tokenizer import Tokens, moved
 
 
 def masked_lm(logits: Tensor, labels: Tensor) -> Tensor:

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
-from opencse.text.moving import moved
-from opencse.text.tokenizer import Tokenizer, Tokens
+from opencse.text.tokenizer import Tokenizer, Tokens, moved
 
 Masking = Literal["bert", "all"]
 """What chosen tokens become: 80% [MASK], 10% random and 10% unchanged (BERT's rule), or all [MASK]."""

@@ -14,8 +14,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.outputs import Encoded
 from opencse.objective.context import Context, setting_of_two_passes
+from opencse.objective.vectors.negation import negated
 from opencse.objective.vectors.step import Forward, Request
-from opencse.text.negation import negated
 from opencse.text.template import Frame, Template
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
@@ -43,7 +43,7 @@ class Rewritten(Request[Tensor]):
     """(N, d): the vectors of the anchors' texts after a change, in their own template or another one.
 
     Attributes:
-        change: ``negated`` makes the negation of the text (`opencse.text.negation`).
+        change: ``negated`` makes the negation of the text (`opencse.objective.vectors.negation`).
         template: that the text is put into instead of the encoder's; None keeps it.
         reader: the part, for messages.
         max_length: the most ids that the encoder reads; a text loses its end where its template would need more. None:

@@ -18,8 +18,7 @@ from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.streams import seed_of
 from opencse.text.labels import LabelKind
-from opencse.text.moving import moved
-from opencse.text.tokenizer import Tokenizer, Tokens
+from opencse.text.tokenizer import Tokenizer, Tokens, moved
 
 T = TypeVar("T", covariant=True)
 A = TypeVar("A")

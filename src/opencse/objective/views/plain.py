@@ -16,9 +16,9 @@ from opencse.objective.context import Context
 from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.base import DerivesPositives, SentenceView, View, cells
+from opencse.objective.views.order import follow_each_other
 from opencse.settings import PartSettings, Rate
 from opencse.text.corpus import Corpus
-from opencse.text.order import follow_each_other
 
 
 class Dropout(SentenceView):

@@ -20,10 +20,10 @@ from opencse.objective.vectors.masking import mask_id
 from opencse.objective.vectors.requests import LmHead
 from opencse.objective.vectors.step import Request
 from opencse.objective.views.base import ChangesTokens, SentenceView, TokenView, word_numbers
+from opencse.objective.views.wordnet import Synonyms, read_synonyms
+from opencse.objective.views.words import FUNCTION_WORDS, find_words
 from opencse.settings import Location, PartSettings
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, Tokens, WordNumbers
-from opencse.text.wordnet import Synonyms, read_synonyms
-from opencse.text.words import FUNCTION_WORDS, find_words
 
 _FUNCTION_WORDS = frozenset(FUNCTION_WORDS)
 _WORD = re.compile(r"([\W_]*)([^\W\d_]+)([\W_]*)")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fuzzing import examples
-from opencse.text.batches import BatchPlan, TokenBatchPlan
+from opencse.training.batches import BatchPlan, TokenBatchPlan
 
 
 def epoch(plan: BatchPlan | TokenBatchPlan, number: int) -> list[list[int]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from opencse.errors import UserError
+from opencse.search.stems import language_named, language_of, language_of_texts
 from opencse.text import sample
-from opencse.text.languages import language_of_texts
-from opencse.text.stems import language_named, language_of
 
 TEXTS = {
     "english": "The house that we have seen was not as large as they had said, and it is now for sale by the owner.",

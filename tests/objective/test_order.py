@@ -7,8 +7,8 @@ import pytest
 
 from helpers import filled
 from opencse.arrays import Integers
+from opencse.objective.views.order import FEWEST, follow_each_other
 from opencse.text import sample
-from opencse.text.order import FEWEST, follow_each_other
 
 
 def neighbours(count: int) -> Integers:

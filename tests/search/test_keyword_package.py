@@ -15,7 +15,7 @@ def test_jax_is_neither_imported_nor_gone_afterwards(tmp_path: Path) -> None:
     (tmp_path / "jax" / "__init__.py").write_text("print('jax was imported')\n")
     (tmp_path / "jax" / "lax.py").write_text("raise MemoryError('took the GPU')\n")
     code = (
-        "from opencse.text.keyword_package import keyword_package; package = keyword_package(); "
+        "from opencse.search.stems import keyword_package; package = keyword_package(); "
         "print(package.__name__, package.selection.JAX_IS_AVAILABLE); import jax"
     )
     out = subprocess.run(
