@@ -63,7 +63,7 @@ KERNELS = {
     "GELU": ("_gelu",),
     "sums (of biases' gradients)": ("reduce_kernel",),
 }
-"""Parts of the names of kernels, torch's and those of `opencse.kernels.fused`; the first that fits counts."""
+"""Parts of the names of kernels, torch's and those of `opencse.kernels.gpu`; the first that fits counts."""
 
 
 class Clock(Silent):

@@ -28,7 +28,7 @@ from forked import Forks, forks
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels.word_means import WordMeans
+from opencse.kernels.numpy_models import WordMeans
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer

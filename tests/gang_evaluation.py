@@ -19,7 +19,7 @@ import transformers.models.bert.modeling_bert  # noqa: F401  # once, before the 
 from joined import in_processes
 from opencse.documents.dev_choice import load_selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.together import evaluate_together
+from opencse.encoder.network import evaluate_together
 from opencse.processes import joined
 from opencse.runs.run import TrainJob
 from opencse.text import sample

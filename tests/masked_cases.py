@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.model_folder.reading import load_masked_lm_head
 from opencse.objective.terms.tokens import ReplacedTokens
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.requests import MaskedViews

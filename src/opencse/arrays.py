@@ -17,5 +17,5 @@ Embeddings = NDArray[np.float32]
 """(n, d) vectors as an encoder returns them, in single precision."""
 
 without_warnings = np.errstate(divide="ignore", invalid="ignore", over="ignore")
-"""Decorates functions that compute vectors: `opencse.encoder.damage` refuses NaN and infinity in one line of its own,
-instead of numpy's warnings."""
+"""Decorates functions that compute vectors: `opencse.encoder.text_encoder` refuses NaN and infinity in one line of
+its own, instead of numpy's warnings."""

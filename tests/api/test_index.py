@@ -16,8 +16,8 @@ from helpers import Heard, Run, refused
 from opencse.commands.opening import second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.hybrid_weight import write_hybrid_weight
-from opencse.modules.hybrid_weight import HybridWeight
+from opencse.model_folder.description import write_hybrid_weight
+from opencse.modules.similarity import HybridWeight
 from opencse.progress import Silent
 from opencse.search.index import Index
 from search_texts import DOCUMENTS

@@ -17,7 +17,7 @@ from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import InterruptedRunError
-from opencse.model_folder.hybrid_weight import read_hybrid_weight
+from opencse.model_folder.description import read_hybrid_weight
 from opencse.text import sample
 from search_texts import DOCUMENTS as TOPICS
 from search_texts import LINES

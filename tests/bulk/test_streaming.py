@@ -20,7 +20,7 @@ from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.forms import Form
 from opencse.bulk.sentences import sentences_file
 from opencse.bulk.streaming import EncodedFile, encode_file
-from opencse.encoder.encoding import encode_in_batches
+from opencse.encoder.network import encode_in_batches
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.similarity import unit_rows
 from opencse.text.given import DocumentTexts

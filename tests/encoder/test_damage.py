@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import opencse
 from helpers import Heard, write_small_sts
-from opencse.encoder import measured_precision as module
+from opencse.encoder import first_look as module
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 
@@ -69,7 +69,7 @@ def test_every_command_refuses_a_damaged_model(damaged: Path, command: str, tmp_
 
 
 FOUR_TEXTS = ["A cat sleeps on the mat.", "Rain falls.", "The kettle boils.", "A dog barks at night."]
-FAST = "opencse.kernels.processor.fast_bf16"
+FAST = "opencse.kernels.precision.fast_bf16"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from opencse import load
-from opencse.encoder import encoding
+from opencse.encoder import network
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
@@ -242,9 +242,9 @@ def test_windows_and_budgets_keep_the_order(
     assert largest_difference(expected, expected[::-1]) > 0.1
     for budget in (1, 64, 100_000):
         assert largest_difference(encoder.encode(shuffled, token_budget=budget), expected) < 1e-6
-    monkeypatch.setattr(encoding, "WINDOW", 7)
+    monkeypatch.setattr(network, "WINDOW", 7)
     assert largest_difference(encoder.encode(shuffled), expected) < 1e-6
-    ahead = encoding.prefetched
-    monkeypatch.setattr(encoding, "prefetched", lambda make, items, in_thread: ahead(make, items, in_thread=True))
+    ahead = network.prefetched
+    monkeypatch.setattr(network, "prefetched", lambda make, items, in_thread: ahead(make, items, in_thread=True))
     assert largest_difference(encoder.encode(shuffled), expected) < 1e-6, "as a GPU has its windows tokenised"
     np.testing.assert_array_equal(encoder.encode("A dog runs."), encoder.encode(["A dog runs."])[0])

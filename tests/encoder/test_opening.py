@@ -12,11 +12,11 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import opencse
-from opencse.encoder.bert import BertEncoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.model_folder.bert_folder import read_bert
+from opencse.encoder.opening import BertEncoder
 from opencse.model_folder.locate import BUILTIN, SMALL, builtin_folder, locate
+from opencse.model_folder.without_torch import read_bert
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 

@@ -14,10 +14,9 @@ import torch
 from helpers import filled
 from layout_folders import write
 from layouts import READ
-from opencse.encoder.bert import open_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.opening import load
+from opencse.encoder.opening import load, open_bert
 from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError

@@ -23,7 +23,7 @@ from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
 from opencse.evaluation.retrieval.rankers import ByBoth, ByVectors, TaskKeywords
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
-from opencse.modules.hybrid_weight import HybridWeight
+from opencse.modules.similarity import HybridWeight
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.text import sample
@@ -130,7 +130,7 @@ def test_the_passages_of_the_index_are_ranked(tmp_path: Path, collection: Path, 
 
 
 def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, collection: Path) -> None:
-    from opencse.modules.hybrid_weight import HybridWeight
+    from opencse.modules.similarity import HybridWeight
 
     folder = build(tmp_path / "index", DOCUMENTS)
     with Index.open(folder) as index:

@@ -13,7 +13,7 @@ import opencse
 from opencse.commands import opening
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.export.exported_encoder import ExportedEncoder, open_export
+from opencse.export.runtime import ExportedEncoder, open_export
 from opencse.progress import Silent
 
 pytest.importorskip("onnxruntime")

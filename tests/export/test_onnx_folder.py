@@ -20,8 +20,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.export import onnx_folder
-from opencse.export.graph import write_graph
-from opencse.export.quantized import loss_of
+from opencse.export.onnx_folder import loss_of, write_graph
 from opencse.export.runtime import OnnxEncoder
 from opencse.modules.dense import Dense
 from opencse.modules.parts import Parts

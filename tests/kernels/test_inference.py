@@ -15,11 +15,10 @@ from transformers import BertConfig, BertModel
 
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels import inference, processor, word_means
-from opencse.kernels.linear import Kernel, float32_kernel, linear
-from opencse.kernels.numpy_bert import NumpyBert
+from opencse.kernels import numpy_models, packed, precision
+from opencse.kernels.cpu import Kernel, float32_kernel, linear
+from opencse.kernels.numpy_models import EmbeddingNorm, NumpyBert, WordMeans
 from opencse.kernels.precision import choose_precision
-from opencse.kernels.word_means import EmbeddingNorm, WordMeans
 from opencse.text import sample
 
 TEXTS = [*filled(sample.TRAIN)[:40], "a", ""]
@@ -41,7 +40,7 @@ def test_float32_is_transformers_own(
     kernel: Kernel, pooling: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu")
-    monkeypatch.setattr(inference, "float32_kernel", lambda: kernel)
+    monkeypatch.setattr(packed, "float32_kernel", lambda: kernel)
     vectors = encoder.encode(TEXTS)
     assert encoder.fast._prepared, "the packed forward was taken"
     np.testing.assert_allclose(vectors, plain(encoder, TEXTS), rtol=0, atol=1e-5)
@@ -92,7 +91,7 @@ CHANGES = [
 def test_a_change_of_the_weights_is_seen(
     change: Callable[[SentenceEncoder], None], kernel: Kernel, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inference, "float32_kernel", lambda: kernel)
+    monkeypatch.setattr(packed, "float32_kernel", lambda: kernel)
     encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
     before = encoder.encode(TEXTS)
     change(encoder)
@@ -123,7 +122,7 @@ def test_the_kernel_is_a_function_of_the_processor(
 ) -> None:
     if not (torch._C._has_mkldnn and torch._C.has_mkl):
         pytest.skip("torch without oneDNN or MKL")
-    monkeypatch.setattr("opencse.kernels.linear.maker", lambda: maker)
+    monkeypatch.setattr("opencse.kernels.cpu.maker", lambda: maker)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": wide})
     assert float32_kernel.__wrapped__() == expected
 
@@ -133,7 +132,7 @@ def products(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """What computes float32 products, on whatever processor."""
     if request.param == "onednn" and not torch._C._has_mkldnn:
         pytest.skip("torch without oneDNN")
-    monkeypatch.setattr("opencse.kernels.linear.float32_kernel", lambda: request.param)
+    monkeypatch.setattr("opencse.kernels.cpu.float32_kernel", lambda: request.param)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
@@ -216,8 +215,8 @@ def test_long_and_many_texts_are_summed_in_blocks(kind: str, monkeypatch: pytest
     words = WordMeans(rows, norm if kind == "norm" else None, weights if kind == "weighted" else None)
     ids = [random.integers(0, 50, length).astype(np.int32) for length in (1, most, 16, 17, 7, most - 1, 48)]
     expected = words.of(ids)
-    monkeypatch.setattr(word_means, "_MOST_POSITIONS", 16)
-    monkeypatch.setattr(word_means, "_MOST_NUMBERS", 2 * 16 * 8)
+    monkeypatch.setattr(numpy_models, "_MOST_POSITIONS", 16)
+    monkeypatch.setattr(numpy_models, "_MOST_NUMBERS", 2 * 16 * 8)
     np.testing.assert_allclose(words.of(ids), expected, atol=1e-5)
 
 
@@ -238,7 +237,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_takes_bf16_where_it_is_fast(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opencse.kernels.processor.fast_bf16", lambda: (fast, "as measured"))
+    monkeypatch.setattr("opencse.kernels.precision.fast_bf16", lambda: (fast, "as measured"))
     chosen = choose_precision("auto", CPU)
     assert (chosen.bf16, chosen.reason) == (fast, "auto: as measured")
     with chosen.autocast(CPU):
@@ -257,8 +256,8 @@ def test_auto_on_cuda_goes_by_the_compute_capability(
 @pytest.mark.parametrize(
     ("units", "maker", "fast"),
     [
-        ({"amx_bf16": True, "avx512_bf16": True}, processor.INTEL, True),
-        ({"avx512_bf16": True}, processor.INTEL, False),
+        ({"amx_bf16": True, "avx512_bf16": True}, precision.INTEL, True),
+        ({"avx512_bf16": True}, precision.INTEL, False),
         ({"avx512_bf16": True}, "AuthenticAMD", True),
         ({}, "AuthenticAMD", False),
     ],
@@ -267,8 +266,8 @@ def test_bf16_is_fast_by_unit_and_maker(
     units: dict[str, bool], maker: str, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
-    monkeypatch.setattr(processor, "maker", lambda: maker)
-    assert processor.fast_bf16()[0] is fast
+    monkeypatch.setattr(precision, "maker", lambda: maker)
+    assert precision.fast_bf16()[0] is fast
 
 
 @pytest.mark.usefixtures("products")

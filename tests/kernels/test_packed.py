@@ -17,10 +17,9 @@ from devices import DEVICE
 from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
-from opencse.kernels import groups
-from opencse.kernels.inference import InferenceForward
-from opencse.kernels.packed import Masks, pack
-from opencse.kernels.padded import MULTIPLE, padded_states
+from opencse.kernels import cpu
+from opencse.kernels.gpu import MULTIPLE, padded_states
+from opencse.kernels.packed import InferenceForward, Masks, pack
 from opencse.kernels.states import ON_GPU, inference_computation
 from opencse.runs.run import TrainJob
 from opencse.text import sample
@@ -71,13 +70,13 @@ def group(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Texts of 1 to 4, to 8, to 16 ids are groups of their own; how many groups each batch had."""
     seen: list[int] = []
 
-    def noted(*given: Any) -> list[groups.Group] | None:
-        found = groups.grouped(*given)
+    def noted(*given: Any) -> list[cpu.Group] | None:
+        found = cpu.grouped(*given)
         seen.append(0 if found is None else len(found))
         return found
 
-    monkeypatch.setattr("opencse.kernels.groups._SHORT", 4)
-    monkeypatch.setattr("opencse.kernels.groups._WORTH", 1.0)
+    monkeypatch.setattr("opencse.kernels.cpu._SHORT", 4)
+    monkeypatch.setattr("opencse.kernels.cpu._WORTH", 1.0)
     monkeypatch.setattr("opencse.kernels.packed.grouped", noted)
     return seen
 
@@ -259,11 +258,11 @@ def test_other_backbones_take_the_plain_way(tiny_folder: Path, tmp_path: Path) -
 
 def test_texts_go_into_groups_only_where_that_saves_half_of_the_scores() -> None:
     first = torch.zeros(200, dtype=torch.int64)
-    assert groups.grouped([64, 3, 5], 64, first) is None
-    assert groups.grouped([200, 180, 150], 200, first) is None
+    assert cpu.grouped([64, 3, 5], 64, first) is None
+    assert cpu.grouped([200, 180, 150], 200, first) is None
     lengths = [200, *[20] * 150, 90, 64]
     first = torch.tensor([0, *lengths]).cumsum(0)[: len(lengths)]
-    found = groups.grouped(lengths, 200, first)
+    found = cpu.grouped(lengths, 200, first)
     assert found is not None
     assert sorted((one.shape, one.rows.tolist()) for one in found) == [
         ((1, 90), [151]),

@@ -19,15 +19,25 @@ from devices import DEVICE, use_triton
 
 use_triton()
 
-from opencse.kernels import triton_rows  # noqa: E402
-from opencse.kernels.fused import SLOTS, Setting, copied, fused_layer  # noqa: E402
+from opencse.kernels import triton_kernels  # noqa: E402
+from opencse.kernels.gpu import (  # noqa: E402
+    FUSED,
+    SLOTS,
+    LayerWeights,
+    Rates,
+    Setting,
+    copied,
+    fused_layer,
+    layer_states,
+    padded_states,
+)
 from opencse.kernels.packed import Block, pack  # noqa: E402
-from opencse.kernels.padded import FUSED, LayerWeights, Rates, layer_states, padded_states  # noqa: E402
-from opencse.kernels.triton_attention import attention, attention_gradients  # noqa: E402
-from opencse.kernels.triton_dropout import SeededDropout  # noqa: E402
-from opencse.kernels.triton_rows import (  # noqa: E402
+from opencse.kernels.triton_kernels import (  # noqa: E402
+    SeededDropout,
     added_norm,
     added_norm_gradients,
+    attention,
+    attention_gradients,
     gelu,
     gelu_gradients,
 )
@@ -154,10 +164,10 @@ def close(found: Tensor, wanted: Tensor, atol: float = 1e-5) -> None:
 
 def few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that compute several tiles each, the last of which is not full."""
-    monkeypatch.setattr(triton_rows, "NORM_CELLS", 256)
-    monkeypatch.setattr(triton_rows, "NORM_PROGRAMS", 3)
-    monkeypatch.setattr(triton_rows, "GELU_ROWS", 4)
-    monkeypatch.setattr(triton_rows, "GELU_PROGRAMS", 3)
+    monkeypatch.setattr(triton_kernels, "NORM_CELLS", 256)
+    monkeypatch.setattr(triton_kernels, "NORM_PROGRAMS", 3)
+    monkeypatch.setattr(triton_kernels, "GELU_ROWS", 4)
+    monkeypatch.setattr(triton_kernels, "GELU_PROGRAMS", 3)
 
 
 @pytest.mark.parametrize(("rows", "width", "rate"), [(29, 48, 0.0), (29, 48, 0.25), (1, 64, 0.0), (7, 320, 0.25)])
@@ -364,23 +374,20 @@ COMPILED = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from opencse.kernels import triton_attention, triton_rows
+from opencse.kernels import triton_kernels
 
 sizes = {"HIDDEN": 128, "SIZE": 32, "TILE": 32, "WIDE": 32, "RATE": 0.1, "EPS": 1e-12}
 rows = {"WIDTH": 96, "ROWS": 4, "COLUMNS": 64}
 kinds = {"mask": "*i64", "seeds": "*i64", "sums": "*fp32", "biases": "*fp32", "statistics": "*fp32"}
 numbers = ("slot", "length", "queries", "rows", "programs")
-for module in (triton_attention, triton_rows):
-    for name in ("_attend", "_attend_back", "_norm", "_norm_back", "_gelu", "_gelu_back"):
-        kernel = getattr(module, name, None)
-        if kernel is None:
-            continue
-        constants = {**sizes, **rows} | ({"TILE": 128} if "norm" in name else {})
-        constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
-        signature = {key: kinds.get(key, "i32" if key in numbers else "*bf16") for key in kernel.arg_names}
-        signature |= dict.fromkeys(constants, "constexpr")
-        made = triton.compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 80, 32))
-        print(name, len(made.asm["ptx"]) > 1_000)
+for name in ("_attend", "_attend_back", "_norm", "_norm_back", "_gelu", "_gelu_back"):
+    kernel = getattr(triton_kernels, name)
+    constants = {**sizes, **rows} | ({"TILE": 128} if "norm" in name else {})
+    constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
+    signature = {key: kinds.get(key, "i32" if key in numbers else "*bf16") for key in kernel.arg_names}
+    signature |= dict.fromkeys(constants, "constexpr")
+    made = triton.compile(ASTSource(kernel, signature, constants), target=GPUTarget("cuda", 80, 32))
+    print(name, len(made.asm["ptx"]) > 1_000)
 """
 
 

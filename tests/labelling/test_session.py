@@ -17,7 +17,7 @@ from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import PooledText
 from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import SHOWN, LabelSession, followed, score_labels
-from opencse.modules.hybrid_weight import HybridWeight
+from opencse.modules.similarity import HybridWeight
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 

@@ -9,8 +9,7 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.hub import upload
-from opencse.model_folder.locate import locate
+from opencse.model_folder.locate import locate, upload
 
 
 def test_a_folder_without_model_and_a_wrong_name_are_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:

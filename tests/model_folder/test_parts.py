@@ -10,15 +10,15 @@ from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.listing import list_modules
-from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.model_folder.module_folders import (
+from opencse.model_folder.description import (
+    list_modules,
     read_layer,
     read_token_weights,
     require_chain,
 )
+from opencse.model_folder.reading import load_masked_lm_head
 from opencse.modules.dense import Dense
-from opencse.modules.token_weights import TokenWeights
+from opencse.modules.token_modules import TokenWeights
 
 pytest.importorskip("peft")
 

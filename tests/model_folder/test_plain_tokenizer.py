@@ -13,7 +13,7 @@ from helpers import write_tiny_bert
 from layout_folders import write
 from layouts import READ
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.model_folder.plain_tokenizer import longest_input, read_plain_tokenizer
+from opencse.model_folder.without_torch import longest_input, read_plain_tokenizer
 from opencse.text.tokenizer import Tokenizer
 
 TEXTS = ["A dog barks.", "", "w1 W2 w3", "\U0001f642 日本", "[MASK] [CLS]"]

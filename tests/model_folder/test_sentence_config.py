@@ -10,16 +10,17 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.hybrid_weight import read_hybrid_weight, write_hybrid_weight
-from opencse.model_folder.layout import SENTENCE_CONFIG
-from opencse.model_folder.sentence_config import (
+from opencse.model_folder.description import (
     SentenceConfig,
+    read_hybrid_weight,
     read_prompts,
     read_sentence_config,
     read_similarity,
     require_sentence_vectors,
+    write_hybrid_weight,
 )
-from opencse.modules.hybrid_weight import HybridWeight
+from opencse.model_folder.layout import SENTENCE_CONFIG
+from opencse.modules.similarity import HybridWeight
 
 
 def test_length_and_lower_casing_also_of_old_releases(tmp_path: Path) -> None:

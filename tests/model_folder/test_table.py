@@ -21,8 +21,7 @@ import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
-from opencse.model_folder.table import without_unknown
-from opencse.model_folder.table_rows import UNLIMITED, table_rows
+from opencse.model_folder.table import UNLIMITED, table_rows, without_unknown
 from opencse.text.tokenizer import Tokenizer
 
 TEXTS = ["The kettle boils.", "Snow fell on the roof!", "a", "word " * 30, ""]

@@ -18,11 +18,9 @@ from safetensors.torch import save_file as save_torch
 from layout_folders import write
 from layouts import READ
 from opencse.errors import UserError
-from opencse.model_folder.bert_folder import read_bert
-from opencse.model_folder.layout import TOKEN_WEIGHTS_TENSOR
+from opencse.model_folder.layout import TOKEN_WEIGHTS_TENSOR, map_tensors
 from opencse.model_folder.locate import builtin_folder
-from opencse.model_folder.mapped_tensors import map_tensors
-from opencse.model_folder.static_folder import read_static
+from opencse.model_folder.without_torch import read_bert, read_static
 from opencse.modules.pooling import Pooling
 
 

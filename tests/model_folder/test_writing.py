@@ -13,11 +13,11 @@ import torch
 from opencse import io
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.hybrid_weight import write_hybrid_weight
-from opencse.model_folder.mapped_tensors import map_tensors
+from opencse.model_folder.description import write_hybrid_weight
+from opencse.model_folder.layout import map_tensors
 from opencse.modules.dense import Dense
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.pooling import Pooling
+from opencse.modules.similarity import HybridWeight
 
 TEXTS = ["A dog.", "A cat sits there.", ""]
 

@@ -14,13 +14,13 @@ from transformers import BertConfig, BertForMaskedLM
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.states import MaskedTokens
 from opencse.model_folder.locate import builtin_folder
-from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.modules.lower_case import lower_casing
-from opencse.modules.masked_lm import MaskedLMHead
-from opencse.modules.modes import evaluating
+from opencse.model_folder.reading import load_masked_lm_head
+from opencse.modules.dense import evaluating
+from opencse.modules.parts import lower_casing
 from opencse.modules.table_model import Table, TableConfig
+from opencse.modules.token_modules import MaskedLMHead
 from opencse.objective.terms.tokens import masked_lm
 from opencse.text.tokenizer import Tokenizer
 

@@ -16,9 +16,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
-from opencse.modules.denoising import Slot, TemplatesAlone
 from opencse.modules.pooling import Pooling
-from opencse.modules.token_weights import TokenWeights
+from opencse.modules.token_modules import Slot, TemplatesAlone, TokenWeights
 from opencse.objective.vectors.rewritten import moved_to
 from opencse.text.template import Frame, Template
 

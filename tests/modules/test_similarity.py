@@ -15,7 +15,7 @@ import opencse
 from helpers import write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.sentence_config import read_similarity
+from opencse.model_folder.description import read_similarity
 from opencse.modules.similarity import Similarity
 from opencse.ranking import nearest_prepared, nearest_rows
 from opencse.search.building import BuildSettings

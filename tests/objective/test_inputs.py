@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from opencse.arrays import Flags
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.states import MaskedTokens
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective

@@ -12,7 +12,7 @@ import torch
 from helpers import Heard, Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.model_folder.reading import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective, StepLosses

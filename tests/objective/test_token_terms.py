@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from masked_cases import N, begun, edited, encoder_with_head, rows_of, step
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import MaskedTokens
-from opencse.kernels.states import plain_states
-from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.kernels.states import MaskedTokens, plain_states
+from opencse.model_folder.reading import load_masked_lm_head
 from opencse.modules.dense import Dense, Projection
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.modules.token_modules import MaskedLMHead
 from opencse.objective.context import Context
 from opencse.objective.losses import mutual_information
 from opencse.objective.objective import Objective

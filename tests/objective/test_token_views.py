@@ -19,7 +19,7 @@ from torch import Tensor
 from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.model_folder.reading import load_masked_lm_head
 from opencse.objective.objective import Objective
 from opencse.objective.registry import build as build_part
 from opencse.objective.settings import ObjectiveSettings

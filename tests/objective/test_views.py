@@ -13,9 +13,9 @@ import torch
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.states import MaskedTokens
 from opencse.model_folder.backbone import dropout_rates
-from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.model_folder.reading import load_masked_lm_head
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.losses import masked_lm

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from opencse.encoder.opening import load
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
+from opencse.modules.similarity import HybridWeight
 from opencse.search.hybrid import weight_of_encoder
 from opencse.search.index import Index
 from opencse.text import sample

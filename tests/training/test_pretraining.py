@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
 from opencse import SentenceEncoder, UserError, pretrain
-from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.states import MaskedTokens
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from opencse.bulk.forms import Form, first_wrong
-from opencse.encoder.batches import require_options
-from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.opening import load
-from opencse.encoder.text_encoder import TextEncoder
+from opencse.encoder.text_encoder import DamagedVectorError, TextEncoder, require_options
 from opencse.foreign import code_notice
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say

@@ -21,11 +21,9 @@ from typing import TYPE_CHECKING
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.shards import FileFormat, Shard, Shards, require_format, require_own, write_shard
 from opencse.bulk.streaming import EncodedFile, fault
-from opencse.encoder.batches import WINDOW
-from opencse.encoder.damage import DamagedVectorError
+from opencse.encoder.first_look import TEXTS_CHECKED, warn_of_unknown_tokens
 from opencse.encoder.static import StaticEncoder
-from opencse.encoder.text_encoder import TextEncoder
-from opencse.encoder.unknown_tokens import TEXTS_CHECKED, warn_of_unknown_tokens
+from opencse.encoder.text_encoder import WINDOW, DamagedVectorError, TextEncoder
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
 from opencse.numerals import number_of

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import require_known
-from opencse.modules.first_dimensions import first_of, require_dimensions
-from opencse.modules.similarity import unit_rows
+from opencse.modules.similarity import first_of, require_dimensions, unit_rows
 
 Numbers = Literal["float32", "float16", "int8", "binary"]
 NUMBERS: tuple[str, ...] = get_args(Numbers)

@@ -19,9 +19,8 @@ import numpy as np
 
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.crash_safe import ResumableFile, partial_path, record_path
-from opencse.encoder.batches import WINDOW
-from opencse.encoder.damage import DamagedVectorError
-from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
+from opencse.encoder.first_look import warn_of_unknown_tokens
+from opencse.encoder.text_encoder import WINDOW, DamagedVectorError
 from opencse.errors import UserError, reason
 from opencse.io import WRITING, npy_header
 from opencse.numerals import number_of

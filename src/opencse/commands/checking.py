@@ -68,8 +68,8 @@ def check(
     """
     from opencse.commands.opening import name_of, open_for_vectors
     from opencse.documents.advice import advice_for_language, language_of_rows
+    from opencse.encoder.first_look import UNKNOWN_LIMIT
     from opencse.encoder.text_encoder import TextEncoder
-    from opencse.encoder.unknown_tokens import UNKNOWN_LIMIT
     from opencse.model_folder.locate import BUILTINS
     from opencse.text.check import check_corpus
     from opencse.text.text_to_check import read_to_check

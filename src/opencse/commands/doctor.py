@@ -78,8 +78,8 @@ def doctor() -> Diagnosis:
     """
     import torch
 
-    from opencse.encoder.devices import default_device
     from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.network import default_device
     from opencse.environment import Environment
     from opencse.kernels.precision import choose_precision
     from opencse.text.corpus import describe_cache

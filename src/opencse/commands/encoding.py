@@ -129,7 +129,7 @@ def encode(
     from opencse.bulk.sentences import require_sentences_file
     from opencse.bulk.streaming import encode_file, write_lines
     from opencse.commands.opening import encoded, open_for_vectors
-    from opencse.encoder.measured_precision import measured_precision, sample_of
+    from opencse.encoder.first_look import measured_precision, sample_of
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.engines.choice import require_engine
     from opencse.modules.prompts import Role

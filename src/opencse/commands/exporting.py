@@ -63,8 +63,7 @@ def export_onnx(
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.encoder.fingerprint import hash_model
     from opencse.evaluation.transforms import sample_texts
-    from opencse.export.onnx_folder import write_onnx
-    from opencse.export.quantized import FEWEST
+    from opencse.export.onnx_folder import FEWEST, write_onnx
     from opencse.export.runtime import require_onnx
     from opencse.outputs import paths_of, require_apart, require_empty
     from opencse.text import sample
@@ -275,8 +274,7 @@ def push(
             refuses.
     """
     from opencse.io import require_folder
-    from opencse.model_folder.hub import upload
-    from opencse.model_folder.locate import locate
+    from opencse.model_folder.locate import locate, upload
 
     path = Path(folder)
     require_folder(path, "give the folder of an encoder")

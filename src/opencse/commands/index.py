@@ -162,7 +162,7 @@ def build_index(
     """
     from opencse.commands.opening import open_for_vectors
     from opencse.encoder.fingerprint import hash_files
-    from opencse.encoder.measured_precision import measured_precision, sample_of
+    from opencse.encoder.first_look import measured_precision, sample_of
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.modules.prompts import Role
     from opencse.outputs import paths_of, require_apart
@@ -345,8 +345,8 @@ def query_index(
         UserError: for bad input, no query, or a model that is not the index's.
     """
     from opencse.commands.opening import encoder_of, second_stage
-    from opencse.encoder.bert import KnownModel
-    from opencse.modules.hybrid_weight import HybridWeight
+    from opencse.encoder.opening import KnownModel
+    from opencse.modules.similarity import HybridWeight
     from opencse.search.index import Index
     from opencse.search.queries import reranked
     from opencse.text.in_memory import some_of

@@ -138,10 +138,10 @@ def static(
 
 def _tokenizer_of(model: str | Path, trust_remote_code: bool) -> tuple[Tokenizer, bool]:
     """Opens a model's tokenizer; also returns whether sentence-transformers' configuration makes it lower-case."""
+    from opencse.model_folder.description import read_sentence_config
     from opencse.model_folder.locate import locate
     from opencse.model_folder.reading import transformer_folder
-    from opencse.model_folder.sentence_config import read_sentence_config
-    from opencse.modules.lower_case import lower_casing
+    from opencse.modules.parts import lower_casing
     from opencse.text.tokenizer import Tokenizer
 
     folder = Path(model) if Path(model).is_dir() else locate(model, code=trust_remote_code, weights=False)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opencse.arrays import Embeddings
-from opencse.encoder.bert import KnownModel, open_bert
-from opencse.encoder.opening import load
+from opencse.encoder.opening import KnownModel, load, open_bert
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
-from opencse.export.exported_encoder import open_export
+from opencse.export.runtime import open_export
 from opencse.foreign import code_notice
 from opencse.kernels.precision import PrecisionName
 from opencse.model_folder.locate import locate

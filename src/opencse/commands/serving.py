@@ -174,7 +174,7 @@ def _precisions(
     progress: Progress,
 ) -> dict[str, PrecisionName]:
     """The arithmetic of each model; ``auto`` is measured on texts of the first index, or on built-in ones."""
-    from opencse.encoder.measured_precision import AMONG, measured_precision, sample_of
+    from opencse.encoder.first_look import AMONG, measured_precision, sample_of
     from opencse.modules.prompts import Role
     from opencse.text import sample
     from opencse.text.readers import Source

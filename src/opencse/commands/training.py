@@ -266,7 +266,7 @@ def pretrain(
     """
     from opencse.making.backbone import Shape
     from opencse.model_folder.locate import locate
-    from opencse.model_folder.masked_lm import open_masked_lm
+    from opencse.model_folder.reading import open_masked_lm
     from opencse.runs.folder import RunFolder
     from opencse.runs.run import TrainJob, require_settings
     from opencse.runs.start import NewBackbone, RenewedBackbone

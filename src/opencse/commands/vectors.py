@@ -84,7 +84,7 @@ def similarity(
     """
     from opencse.analysis.calibration import Calibration
     from opencse.commands.opening import open_for_vectors
-    from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
+    from opencse.encoder.first_look import warn_of_unknown_tokens
     from opencse.modules.similarity import Similarity
     from opencse.text.in_memory import some_of
 
@@ -322,8 +322,8 @@ def _calibrated(model: Model, pooling: str | None) -> Path | None:
 
 def _similarity_of(model: str | Path) -> Similarity:
     """The function that the folder's vectors are compared by."""
+    from opencse.model_folder.description import read_similarity
     from opencse.model_folder.locate import locate
-    from opencse.model_folder.sentence_config import read_similarity
 
     folder = locate(model)
     if not (folder / "adapter_config.json").is_file():

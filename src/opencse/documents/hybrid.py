@@ -16,9 +16,9 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.retrieval.rankers import ByBoth, evenly
-from opencse.model_folder.hybrid_weight import write_hybrid_weight
-from opencse.modules.hybrid_weight import HybridWeight
+from opencse.model_folder.description import write_hybrid_weight
 from opencse.modules.prompts import Role
+from opencse.modules.similarity import HybridWeight
 from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.ranking import nearest_prepared

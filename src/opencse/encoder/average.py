@@ -11,7 +11,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.model_folder.backbone import drop_pooler
-from opencse.modules.modes import evaluating
+from opencse.modules.dense import evaluating
 from opencse.text.tokenizer import Tokens
 
 Follow = Callable[[list[Tensor], list[Tensor], None], None]

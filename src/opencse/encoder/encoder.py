@@ -11,17 +11,21 @@ import torch
 from torch import Tensor
 
 from opencse.arrays import Embeddings
-from opencse.encoder import batches
-from opencse.encoder.batches import Batching, EncodingOptions, LoadOptions
 from opencse.encoder.card import plain_card
-from opencse.encoder.comparing import ComparesTexts
-from opencse.encoder.damage import require_sound_vectors
-from opencse.encoder.devices import default_device, usable_device
-from opencse.encoder.encoding import encode_in_batches
-from opencse.encoder.network import EncoderNetwork
-from opencse.encoder.together import encode_together
+from opencse.encoder.network import EncoderNetwork, default_device, encode_in_batches, encode_together, usable_device
+from opencse.encoder.text_encoder import (
+    Batching,
+    ComparesTexts,
+    EncodingOptions,
+    LoadOptions,
+    counted,
+    require_options,
+    require_sound_vectors,
+    require_texts,
+)
+from opencse.encoder.text_encoder import token_budget as usual_budget
 from opencse.foreign import checks_trust
-from opencse.model_folder.hub import HubOptions, upload
+from opencse.model_folder.locate import HubOptions, upload
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
@@ -51,7 +55,7 @@ class SentenceEncoder(ComparesTexts, EncoderNetwork):
         own_code: the classes from its folder's own Python code that it uses, if that code was trusted; see `load`.
         own_dropout: the dropout rates of the folder it was opened from; these are saved, not those of training.
         adapted: whether the backbone has adapters that are trained (`opencse.model_folder.adapters`).
-        together: the processes that share the texts of `encode`; see `opencse.encoder.together`.
+        together: the processes that share the texts of `encode`; see `opencse.encoder.network`.
 
     Example:
         >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
@@ -156,7 +160,7 @@ class SentenceEncoder(ComparesTexts, EncoderNetwork):
             repo_id: ``owner/name``; a bare name is put under the token's owner.
             card: text of the model card; by default what is known of the encoder.
             options: ``token``, ``private``, ``exist_ok``, ``revision``, ``create_pr``, ``commit_message``; see
-                `opencse.model_folder.hub.HubOptions`.
+                `opencse.model_folder.locate.HubOptions`.
 
         Returns:
             The address of the commit, or of the pull request.
@@ -249,15 +253,13 @@ class SentenceEncoder(ComparesTexts, EncoderNetwork):
             torch.Size([2, 448])
         """
         rows = [texts] if isinstance(texts, str) else as_list(texts)
-        batches.require_texts(rows)
-        batches.require_options(precision, token_budget=token_budget, batch_size=batch_size)
+        require_texts(rows)
+        require_options(precision, token_budget=token_budget, batch_size=batch_size)
         prompt = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
-        progress = batches.counted({"show_progress_bar": show_progress_bar, "progress": progress})
+        progress = counted({"show_progress_bar": show_progress_bar, "progress": progress})
         if device is not None:
             self.to(usable_device(device))
-        batching = Batching(
-            token_budget or batches.token_budget(self.device_kind), batch_size, precision == "bf16", prompt
-        )
+        batching = Batching(token_budget or usual_budget(self.device_kind), batch_size, precision == "bf16", prompt)
         if self.together.several:
             vectors = encode_together(self, rows, batching)
         else:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from opencse import io
 from opencse.errors import UserError, reason
 from opencse.foreign import own_code
+from opencse.model_folder.description import module_folder
 from opencse.model_folder.layout import read_json
-from opencse.model_folder.listing import module_folder
 from opencse.model_folder.locate import locate
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import require_texts, token_batches
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import require_texts, token_batches
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.text.in_memory import as_list

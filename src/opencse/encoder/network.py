@@ -12,24 +12,27 @@ from torch import Tensor, nn
 
 from opencse.arrays import Embeddings
 from opencse.encoder.fingerprint import hash_parts
+from opencse.encoder.network import words_of
 from opencse.encoder.static import StaticEncoder
-from opencse.encoder.word_vectors import words_of
 from opencse.errors import UserError
-from opencse.kernels.inference import InferenceForward
-from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
+from opencse.kernels.packed import InferenceForward
 from opencse.kernels.precision import PrecisionName
-from opencse.kernels.states import Computation, inference_computation, plain_states, trained_states
+from opencse.kernels.states import (
+    Computation,
+    Disturb,
+    Encoded,
+    MaskedTokens,
+    inference_computation,
+    plain_states,
+    trained_states,
+)
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_at, dropout_rates, takes_token_types, with_type_0
-from opencse.model_folder.static_folder import StaticParts
-from opencse.model_folder.torchless_parts import TorchlessParts
-from opencse.modules.denoising import TemplatesAlone
-from opencse.modules.dense import Dense, Head, Projection, as_saved
-from opencse.modules.lower_case import lower_casing
-from opencse.modules.masked_lm import MaskedLMHead
-from opencse.modules.modes import evaluating
-from opencse.modules.parts import Parts
+from opencse.model_folder.without_torch import StaticParts, TorchlessParts
+from opencse.modules.dense import Dense, Head, Projection, as_saved, evaluating
+from opencse.modules.parts import Parts, lower_casing
 from opencse.modules.pooling import Pooling
+from opencse.modules.token_modules import MaskedLMHead, TemplatesAlone
 from opencse.processes import ALONE
 from opencse.text.tokenizer import Ids, Tokens, moved
 
@@ -286,8 +289,8 @@ class EncoderNetwork(nn.Module):
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
         """The inference forward: (rows, dimension) vectors as saved models give them.
 
-        Without gradient, backbones of BERT's shape are computed by `opencse.kernels.inference` on a CPU, and in bf16 by
-        `opencse.kernels.padded` on a GPU: the same vectors up to rounding.
+        Without gradient, backbones of BERT's shape are computed by `opencse.kernels.packed` on a CPU, and in bf16 by
+        `opencse.kernels.gpu` on a GPU: the same vectors up to rounding.
 
         Args:
             tokens: of the texts.

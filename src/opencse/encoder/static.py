@@ -12,10 +12,9 @@ from typing import Self
 import numpy as np
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import WINDOW, Batching, token_batches
-from opencse.encoder.torchless import TorchlessEncoder
+from opencse.encoder.text_encoder import WINDOW, Batching, TorchlessEncoder, token_batches
 from opencse.errors import UserError
-from opencse.model_folder.static_folder import StaticParts, read_static
+from opencse.model_folder.without_torch import StaticParts, read_static
 from opencse.modules.pooling import Pooling
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers, Vectors
 from opencse.errors import UserError
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
-from opencse.modules.similarity import Similarity
+from opencse.modules.similarity import HybridWeight, Similarity
 from opencse.numerals import number_of
 from opencse.statistics.correlation import cosine_of_rows, rows_not_finite
 

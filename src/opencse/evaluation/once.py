@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
-from opencse.modules.first_dimensions import first_of, require_dimensions
 from opencse.modules.prompts import Role
+from opencse.modules.similarity import first_of, require_dimensions
 
 NO_LAYERS = "{}: has no layers to choose from; only an encoder of transformers' has"
 _TOGETHER = 2 * 2**30

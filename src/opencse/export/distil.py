@@ -35,9 +35,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from opencse.arrays import Vectors
-from opencse.encoder.batches import token_batches
-from opencse.encoder.damage import require_sound_vectors
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.text_encoder import require_sound_vectors, token_batches
 from opencse.errors import UserError
 from opencse.model_folder.table import model2vec_tokenizer, new_table, without_unknown
 from opencse.modules.parts import Parts

@@ -1,31 +1,213 @@
-"""Writes the folder of an ONNX export: graph, tokenizer and description, checked against torch before it appears."""
+"""Writes an encoder as an ONNX graph with tokenizer and description, in 8 bits if requested, checked against torch."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from opencse import io
 from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError, reason
+from opencse.evaluation.embedding import Encode
 from opencse.evaluation.pairs import ScoredPairs
-from opencse.export.graph import SentenceGraph, exported_normalized, random_tokens, write_graph
-from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
 from opencse.markdown import as_text, without_home
 from opencse.modules.prompts import Role
+from opencse.modules.similarity import Similarity
 from opencse.moving_in import moving_in
 from opencse.numerals import number_of
 from opencse.outputs import require_empty
 from opencse.progress import Progress
+from opencse.statistics.correlation import cosine_of_rows, spearman
+from opencse.text.tokenizer import Tokens
+
+
+def exported_normalized(encoder: SentenceEncoder) -> bool:
+    """Whether an export L2-normalises: always for a model that compares by cosine, else only where the model does."""
+    return encoder.normalize or encoder.similarity_fn_name is Similarity.COSINE
+
+
+class SentenceGraph(nn.Module):
+    """The module that is exported: backbone, pooling, dense layers and L2 normalisation.
+
+    A text without a single token has the zero vector, as in `SentenceEncoder.encode`.
+    """
+
+    def __init__(self, encoder: SentenceEncoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """(rows, length) ids and mask, int64, padding on the right -> (rows, dimension) float32."""
+        encoder = self.encoder
+        layers = encoder.pooling.layers(encoder.depth)
+        several = len(layers) > 1
+        output = encoder.backbone(
+            input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=several, return_dict=True
+        )
+        states = [output.hidden_states[layer] for layer in layers] if several else [output.last_hidden_state]
+        vectors = encoder.dense(encoder.pool(states, Tokens(input_ids, attention_mask)))
+        filled = attention_mask.sum(dim=1, keepdim=True) > 0
+        unit = nn.functional.normalize(vectors, dim=-1) if exported_normalized(encoder) else vectors
+        return torch.where(filled, unit, torch.zeros_like(unit))
+
+
+def random_tokens(encoder: SentenceEncoder, rows: int, length: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Random ids and mask (rows, length); the first row is full, the others have random lengths from 1."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, length + 1, (rows, 1), generator=generator)
+    lengths[0] = length
+    mask = (torch.arange(length) < lengths).long()
+    ids = torch.randint(encoder.tokenizer.vocabulary_size, (rows, length), generator=generator)
+    ids[ids == encoder.tokenizer.pad_id] = (encoder.tokenizer.pad_id + 1) % encoder.tokenizer.vocabulary_size
+    return torch.where(mask == 1, ids, encoder.tokenizer.pad_id), mask
+
+
+def write_graph(encoder: SentenceEncoder, file: Path) -> None:
+    """Writes the graph of ``encoder``, which is on the CPU and in evaluation mode, with dynamic rows and length.
+
+    Raises:
+        UserError: where torch cannot export the backbone.
+    """
+    rows, length = torch.export.Dim("rows"), torch.export.Dim("length", max=encoder.max_length)
+    shape = {0: rows, 1: length}
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                SentenceGraph(encoder).eval(),
+                random_tokens(encoder, 3, min(5, encoder.max_length)),
+                dynamo=True,
+                input_names=[IDS, MASK],
+                output_names=[VECTORS],
+                dynamic_shapes={IDS: shape, MASK: shape},
+                verbose=False,
+            )
+            if program is None:
+                raise RuntimeError("torch gave no graph")
+            program.save(str(file))
+    except OSError as error:
+        raise UserError(f"{file}: cannot be written ({reason(error)})") from error
+    except Exception as error:
+        raise UserError(
+            f"a {encoder.backbone.config.model_type} model cannot be exported to ONNX ({reason(error)}); models of "
+            "BERT's, RoBERTa's and MPNet's kind can"
+        ) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hides the messages of the exporter; failures are exceptions."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@dataclass(frozen=True)
+class Int8Loss:
+    """The loss of quality in 8 bits.
+
+    Attributes:
+        texts: number of texts that were encoded both ways.
+        cosine: mean cosine of a text's int8 vector and its float32 vector.
+        worst_cosine: the smallest.
+        ranking: Spearman correlation (x 100) of the cosines of neighbouring texts, int8 against float32.
+        pairs: name of the graded pairs.
+        float32: Spearman (x 100) on the graded pairs in float32.
+        int8: the same in int8.
+    """
+
+    texts: int
+    cosine: float
+    worst_cosine: float
+    ranking: float
+    pairs: str
+    float32: float
+    int8: float
+
+    def lines(self) -> list[str]:
+        """Lines for the user."""
+        return [
+            f"int8       cosine to float32 {self.cosine:.4f} on average, {self.worst_cosine:.4f} at worst, over "
+            f"{number_of(self.texts, 'text')}; the ranks of their similarities agree to {self.ranking:.2f} (Spearman "
+            "x 100)",
+            f"int8       {self.int8:.2f} on {self.pairs} (Spearman x 100), float32 {self.float32:.2f}: "
+            f"{self.int8 - self.float32:+.2f}",
+        ]
+
+
+def quantize(graph: Path, out: Path) -> None:
+    """Writes ``graph`` with weights of 8 bits, one scale per row of output; activations are scaled at run time.
+
+    Weights take 7 of the 8 bits: processors without VNNI would overflow on full ones.
+    """
+    from onnxruntime.quantization import quantize_dynamic
+
+    root = logging.getLogger()
+    level = root.level
+    silent = (
+        logging.NullHandler()
+    )  # without a handler, a library's `logging.warning` would leave one on stderr for good
+    try:
+        root.addHandler(silent)
+        root.setLevel(logging.ERROR)  # advice to preprocess the graph, which torch's exporter has done
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            quantize_dynamic(graph, out, per_channel=True, reduce_range=True)
+    finally:
+        root.setLevel(level)
+        root.removeHandler(silent)
+
+
+FEWEST = 3
+"""Smallest number of texts whose similarities can be ranked."""
+
+
+def loss_of(exact: Encode, quantized: Encode, texts: Sequence[str], pairs: ScoredPairs) -> Int8Loss:
+    """Measures the loss of quality in 8 bits.
+
+    Args:
+        exact: vectors of a list of texts in float32.
+        quantized: the same in int8.
+        texts: at least ``FEWEST``; the similarities of each text to the one before it are ranked.
+        pairs: graded pairs.
+    """
+    vectors = [np.asarray(encode(list(texts))) for encode in (exact, quantized)]
+    cosines = cosine_of_rows(*vectors)
+    similar = [cosine_of_rows(rows, np.roll(rows, 1, axis=0)) for rows in vectors]
+    correlations = [
+        spearman(cosine_of_rows(np.asarray(encode(pairs.first)), np.asarray(encode(pairs.second))), pairs.scores)
+        for encode in (exact, quantized)
+    ]
+    return Int8Loss(
+        texts=len(texts),
+        cosine=float(cosines.mean()),
+        worst_cosine=float(cosines.min()),
+        ranking=100 * spearman(similar[1], similar[0]),
+        pairs=f"{pairs.name} ({number_of(len(pairs), 'pair')})",
+        float32=100 * correlations[0],
+        int8=100 * correlations[1],
+    )
+
 
 TOLERANCE = 1e-5
 """Largest difference from torch that a coordinate of a unit vector may have."""

@@ -2,27 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
 from opencse.errors import UserError
-from opencse.kernels.outputs import Disturb
+from opencse.kernels.gpu import padded_states, why_not_fused
 from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.padded import padded_states, why_not_fused
 from opencse.text.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+
+Disturb = Callable[[Tensor], Tensor]
+"""A change of the input embeddings: (rows, length, hidden) -> the same shape."""
+
+
+@dataclass(frozen=True)
+class MaskedTokens:
+    """A masked copy of some texts.
+
+    Attributes:
+        tokens: of the texts.
+        positions: (rows, length) bool, the positions to predict. Keep them on the CPU: on a GPU, counting them waits
+            for all work in flight.
+        labels: (M,) ids of the hidden tokens; with them the forward returns losses instead of logits.
+    """
+
+    tokens: Tokens
+    positions: Tensor
+    labels: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The output of one training forward.
+
+    Attributes:
+        sentence: (rows, d) vectors after the training head; None if there were no sentences.
+        layers: the same for each requested intermediate layer, pooled and projected in the same way.
+        masked_logits: (M, vocabulary) at the masked positions, or None.
+        masked_losses: (M,) cross-entropy there, where the hidden tokens were given; else None.
+        pooled: (rows, hidden) pooled vectors before the dense layers and the training head.
+    """
+
+    sentence: Tensor | None
+    layers: dict[int, Tensor] = field(default_factory=dict)
+    masked_logits: Tensor | None = None
+    masked_losses: Tensor | None = None
+    pooled: Tensor | None = None
+
+    @property
+    def vectors(self) -> Tensor:
+        """(rows, d) ``sentence``, where it must be there."""
+        if self.sentence is None:
+            raise RuntimeError("the encoder returned no sentence vectors")
+        return self.sentence
+
+
 Computation = Literal["transformers", "packed", "padded", "fused"]
 """What computes the training forward: transformers; without padding (`opencse.kernels.packed`, on a CPU); with padding
-in few kernels (`opencse.kernels.padded`, on a GPU); the same with layers by Triton (`opencse.kernels.fused`)."""
+in few kernels (`opencse.kernels.gpu`, on a GPU); the same with layers by Triton (`opencse.kernels.gpu`)."""
 ON_GPU: tuple[Computation, ...] = ("padded", "fused")
-"""Those of `opencse.kernels.padded`."""
+"""Those of `opencse.kernels.gpu`."""
 
 
 def plain_states(
@@ -114,7 +161,7 @@ def unread_mask(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
 
 
 def inference_computation(backbone: PreTrainedModel, *, bf16: bool) -> Computation:
-    """What computes the forward of inference where `opencse.kernels.inference` does not: ours in bf16 on a GPU.
+    """What computes the forward of inference where `opencse.kernels.packed` does not: ours in bf16 on a GPU.
 
     Args:
         backbone: any transformers encoder.

@@ -10,11 +10,10 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from opencse.errors import UserError, reason
-from opencse.model_folder.adapters import CONFIG as ADAPTERS
 from opencse.model_folder.backbone import quiet_transformers
+from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
 from opencse.model_folder.locate import locate
-from opencse.model_folder.masked_lm import open_masked_lm
-from opencse.model_folder.reading import transformer_folder
+from opencse.model_folder.reading import open_masked_lm, transformer_folder
 from opencse.settings import Settings
 from opencse.text.tokenizer import Tokenizer
 

@@ -21,13 +21,13 @@ from torch import Tensor
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 from opencse.model_folder.backbone import quiet_transformers
-from opencse.model_folder.layout import entry, read_config
+from opencse.model_folder.layout import ADAPTER_CONFIG, entry, read_config
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+WEIGHTS = "adapter_model.safetensors"
 _NAME = "default"  # peft's for the only one
 _PREFIX = "base_model.model."
 _MOST_RANK = 65_536
@@ -180,7 +180,7 @@ def read_adapters(folder: Path) -> Adapters | None:
     Raises:
         UserError: for another kind of adapter, or a configuration that is not of LoRA alone.
     """
-    path = folder / CONFIG
+    path = folder / ADAPTER_CONFIG
     config = read_config(path)
     if not config:
         return None

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import is_zipfile
+
+import numpy as np
+from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
 from opencse.modules.pooling import Pooling
 
 if TYPE_CHECKING:
     from torch import Tensor
+
 
 # `pooling_mode` in the pooling configuration (sentence-transformers 6).
 POOLING_MODES = {
@@ -47,6 +52,8 @@ ACTIVATION_PATHS = {
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 """The files of weights, in transformers' order."""
+ADAPTER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
+"""The subfolder of adapters that were merged into the model around it; their configuration."""
 CALIBRATION = "calibration.json"
 """The file that `opencse calibrate` writes next to a model; it holds for that model alone."""
 SENTENCE_CONFIG = "config_sentence_transformers.json"
@@ -54,7 +61,7 @@ SENTENCE_CONFIG = "config_sentence_transformers.json"
 SIMILARITY = "similarity_fn_name"
 """The key of the similarity function in ``SENTENCE_CONFIG``."""
 TEMPLATE = "template"
-"""The key of the template in ``SENTENCE_CONFIG``; see `opencse.model_folder.templates`."""
+"""The key of the template in ``SENTENCE_CONFIG``; see `opencse.model_folder.writing`."""
 WRITTEN_BY = "opencse"
 """The key among the versions in ``SENTENCE_CONFIG`` of folders that this library wrote."""
 LAYER_NORM_PREFIX = "norm."
@@ -146,3 +153,39 @@ def entry(path: Path, config: dict[str, Any], key: str, kind: type[JsonType], de
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise UserError(f"{path}: {key} is {value!r}; {_KINDS[kind]} was expected")
     return value
+
+
+_FORMATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "?"}
+_FORMATS |= {f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)}
+"""The number formats that numpy has, by their names in the file."""
+_LONGEST_HEADER = 100_000_000
+
+
+def map_tensors(file: Path) -> dict[str, NDArray[Any]]:
+    """The tensors of ``file`` by name.
+
+    Arrays that are written to are copied page by page; the file never changes.
+
+    Raises:
+        UserError: if it cannot be read, is no safetensors file, or holds numbers in a format that numpy does not have
+            (bfloat16).
+    """
+    try:
+        raw = np.memmap(file, dtype=np.uint8, mode="c")
+        size = int(raw[:8].view("<u8")[0])
+        if size > min(_LONGEST_HEADER, len(raw) - 8):
+            raise ValueError("the header is longer than the file")
+        header: dict[str, dict[str, Any]] = json.loads(raw[8 : 8 + size].tobytes())
+        tensors = {}
+        for name, about in header.items():
+            if name == "__metadata__":
+                continue
+            if about["dtype"] not in _FORMATS:
+                raise ValueError(f"{name} is in {about['dtype']}, which numpy does not have")
+            kind, (start, end) = np.dtype(_FORMATS[about["dtype"]]), about["data_offsets"]
+            if not 0 <= start <= end <= len(raw) - 8 - size or end - start != kind.itemsize * math.prod(about["shape"]):
+                raise ValueError(f"{name} does not fit the file")
+            tensors[name] = raw[8 + size + start : 8 + size + end].view(kind).reshape(about["shape"])
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise UserError(f"{file}: cannot be read ({reason(error)})") from None
+    return tensors

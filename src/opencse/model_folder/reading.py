@@ -4,42 +4,53 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import nn
 
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, nearest, reason
 from opencse.foreign import MASKED_LM, own_code
 from opencse.model_folder.adapters import Adapters, read_adapters
-from opencse.model_folder.backbone import dropout_rates, load_backbone, position_limit, takes_token_types
-from opencse.model_folder.hybrid_weight import read_hybrid_weight
-from opencse.model_folder.layout import read_config
-from opencse.model_folder.listing import Modules, list_modules
-from opencse.model_folder.locate import locate
-from opencse.model_folder.module_folders import (
+from opencse.model_folder.backbone import (
+    dropout_rates,
+    load_backbone,
+    load_config,
+    position_limit,
+    quiet_transformers,
+    require_repeats,
+    require_sizes,
+    takes_token_types,
+)
+from opencse.model_folder.description import (
+    Modules,
+    list_modules,
     pools_prompt,
+    read_hybrid_weight,
     read_layer,
     read_pooling,
-    read_token_weights,
-    require_chain,
-    require_sentence_names,
-)
-from opencse.model_folder.sentence_config import (
     read_prompts,
     read_sentence_config,
     read_similarity,
+    read_token_weights,
+    require_chain,
+    require_sentence_names,
     require_sentence_vectors,
 )
-from opencse.model_folder.templates import read_template, restore
+from opencse.model_folder.layout import read_config
+from opencse.model_folder.locate import locate
+from opencse.model_folder.writing import read_template, restore
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.similarity import Similarity
+from opencse.modules.token_modules import MaskedLMHead
 from opencse.numerals import number_of
 from opencse.text.template import Template
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
 
 _NO_LIMIT = 2**31 - 1
 
@@ -311,3 +322,80 @@ def _length(
     if requested > table:
         raise UserError(f"{model}: max_length {requested} is beyond the position table ({table})")
     return requested
+
+
+def load_masked_lm_head(
+    folder: Path,
+    word_embeddings: nn.Embedding,
+    *,
+    tied: bool = True,
+    trust_remote_code: bool = False,
+    instead: str = "drop the mlm term",
+) -> MaskedLMHead:
+    """The masked-LM head stored with the backbone in ``folder``.
+
+    Args:
+        folder: a model's folder, of either layout.
+        word_embeddings: the backbone's, shared where the configuration ties them.
+        tied: False gives the decoder a copy of them.
+        trust_remote_code: run the code that the folder names, where it names any.
+        instead: what to do where there is none, for the message.
+
+    Raises:
+        UserError: if the folder has none (it would be random).
+    """
+    model, missing = open_masked_lm(folder, trust_remote_code=trust_remote_code, instead=instead)
+    if missing:
+        raise UserError(
+            f"{folder}: the model has no masked-language-model head (missing {min(missing)}); take a checkpoint that "
+            f"has one, make one with opencse pretrain --model, or {instead}"
+        )
+    return MaskedLMHead(model, word_embeddings, tied=tied)
+
+
+def open_masked_lm(
+    folder: Path,
+    *,
+    tied: bool | None = None,
+    trust_remote_code: bool = False,
+    instead: str = "take a checkpoint of an encoder",
+) -> tuple[PreTrainedModel, list[str]]:
+    """The masked language model in ``folder``, and the names of its weights that are missing there.
+
+    Missing weights are drawn from torch's random state.
+
+    Args:
+        folder: a model's folder, of either layout.
+        tied: whether the decoder is the token embeddings; None: as the configuration says.
+        trust_remote_code: run the code that the folder names, where it names any.
+        instead: what to do where there is none, for the message.
+
+    Raises:
+        UserError: if transformers has no masked language model for it.
+    """
+    from transformers import AutoModel, AutoModelForMaskedLM
+
+    try:
+        transformer = transformer_folder(folder)
+        stored_bytes = require_repeats(transformer)
+        with quiet_transformers():
+            config = load_config(transformer, trust_remote_code=trust_remote_code)
+            require_sizes(transformer, AutoModel, config, stored_bytes, trust_remote_code=trust_remote_code)
+            if tied is not None:
+                config.tie_word_embeddings = tied
+            report: dict[str, Any]
+            model, report = AutoModelForMaskedLM.from_pretrained(
+                transformer,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                trust_remote_code=trust_remote_code,
+                weights_only=True,
+            )
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"{folder}: no masked-language-model head can be loaded from it ({reason(error)}); {instead}"
+        ) from error
+    return model, sorted(report["missing_keys"])

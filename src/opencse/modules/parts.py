@@ -6,17 +6,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tokenizers import normalizers
+
+from opencse.errors import UserError
 from opencse.folder_kinds import TABLE
 from opencse.modules.dense import SavedLayer
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
-from opencse.modules.similarity import Similarity
-from opencse.modules.token_weights import TokenWeights
+from opencse.modules.similarity import HybridWeight, Similarity
+from opencse.modules.token_modules import TokenWeights
 from opencse.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+
+def lower_casing(tokenizer: Tokenizer) -> Tokenizer:
+    """``tokenizer`` with lower-casing in front of its normaliser (sentence-transformers' ``do_lower_case``).
+
+    The underlying transformers tokenizer is changed, so a saved folder lower-cases too. Special tokens
+    inside a text stay as they are.
+
+    Raises:
+        UserError: for a tokenizer without Rust backend.
+    """
+    if not tokenizer.hf.is_fast:
+        raise UserError(f"{tokenizer.hf.name_or_path}: do_lower_case needs a tokenizer with tokenizer.json")
+    backend = tokenizer.hf.backend_tokenizer
+    present = backend.normalizer
+    several = isinstance(present, normalizers.Sequence)
+    parts = [present[i] for i in range(len(present))] if several else [present] if present else []
+    if any(isinstance(part, normalizers.Lowercase) for part in parts):
+        return tokenizer
+    backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
+    return Tokenizer(tokenizer.hf, template=tokenizer.template)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,10 @@
-"""Similarity of vectors: the four functions that sentence-transformers' model folders name."""
+"""Compares vectors by the functions that model folders name; keeps first dimensions; the weight in a hybrid search."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,3 +127,63 @@ def _longest(rows: NDArray[np.float32], order: int, block: int = 65_536) -> floa
     """The largest norm of a row; they may be memory-mapped."""
     starts = range(0, len(rows), block)
     return max((float(np.linalg.norm(rows[s : s + block], ord=order, axis=1).max()) for s in starts), default=0.0)
+
+
+Entry = TypeVar("Entry", bound=np.generic)
+
+
+def require_dimensions(dimensions: int | None, dimension: int, model: str = "this model") -> None:
+    """Refuses to keep fewer than one dimension of a vector, or more than it has.
+
+    Example:
+        >>> require_dimensions(64, 256)
+        >>> require_dimensions(300, 256)
+        Traceback (most recent call last):
+        opencse.errors.UserError: dimensions is from 1 to the 256 of this model, not 300
+
+    Args:
+        dimensions: how many of the first are kept; None: all.
+        dimension: of the vectors.
+        model: that makes them, for the message.
+
+    Raises:
+        UserError: naming both numbers.
+    """
+    if dimensions is not None and not 1 <= dimensions <= dimension:
+        raise UserError(f"dimensions is from 1 to the {dimension} of {model}, not {dimensions}")
+
+
+def first_of(vectors: NDArray[Entry], dimensions: int | None) -> NDArray[Entry]:
+    """The first dimensions of (n, d) vectors, of which d are there: (n, dimensions); all of them for None.
+
+    They have no unit length any more, so whatever compares by the cosine normalises them afterwards.
+
+    Example:
+        >>> first_of(np.array([[1.0, -0.5, 9.0]]), 2).tolist()
+        [[1.0, -0.5]]
+    """
+    return vectors[:, :dimensions]
+
+
+DEFAULT_WEIGHT = 0.5
+"""Weight of the vectors in a hybrid search, where nothing is known of the model; see `weight_of_model`."""
+
+
+@dataclass(frozen=True)
+class HybridWeight:
+    """The weight of the vectors in a hybrid search; BM25 has the rest.
+
+    Attributes:
+        value: from 0 (BM25 alone) to 1 (vectors alone).
+        source: what it was fitted on, or who chose it, for the user.
+
+    Example:
+        >>> print(HybridWeight(0.4, "300 questions from the documents"))
+        0.40 (300 questions from the documents)
+    """
+
+    value: float = DEFAULT_WEIGHT
+    source: str = "the default"
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} ({self.source})"

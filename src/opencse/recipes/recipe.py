@@ -13,9 +13,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from opencse.errors import UserError, shortened
 from opencse.model_folder.adapters import LoraSettings
-from opencse.modules.denoising import Slot
 from opencse.modules.dense import HeadSettings
 from opencse.modules.pooling import Pooling
+from opencse.modules.token_modules import Slot
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.files import (
@@ -72,7 +72,7 @@ class EncoderSettings(Settings):
             unset trains the backbone. See `LoraSettings`.
         freeze_embeddings: leave the backbone's embeddings (of tokens and positions, and their LayerNorm) as they are.
         token_weights: weight of each token in a mean; ``idf`` gives rare tokens more (see
-            `opencse.modules.token_weights`); ``own``, or unset, keeps the start's.
+            `opencse.modules.token_modules`); ``own``, or unset, keeps the start's.
     """
 
     pooling: Pooling | None = None

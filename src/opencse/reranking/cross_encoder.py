@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.encoder.batches import token_batches, token_budget
-from opencse.encoder.devices import default_device, usable_device
+from opencse.encoder.network import default_device, usable_device
+from opencse.encoder.text_encoder import token_batches, token_budget
 from opencse.errors import UserError, shortened
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.dense import ACTIVATIONS

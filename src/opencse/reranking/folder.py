@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from opencse.errors import UserError
 from opencse.foreign import CLASSIFIER, checks_trust, own_code
-from opencse.model_folder.backbone import load_all_weights, load_config, position_limit
+from opencse.model_folder.backbone import load_all_weights, load_config, position_limit, require_repeats
+from opencse.model_folder.description import module_folder, read_prompts, read_sentence_config
 from opencse.model_folder.layout import ACTIVATION_PATHS, SENTENCE_CONFIG, entry, read_config, read_json
-from opencse.model_folder.listing import module_folder
 from opencse.model_folder.locate import locate
-from opencse.model_folder.sentence_config import read_prompts, read_sentence_config
-from opencse.model_folder.weight_files import require_repeats
 from opencse.modules.prompts import Role
 from opencse.text.tokenizer import Tokenizer
 

@@ -13,12 +13,12 @@ from torch import nn
 from opencse.encoder.card import framed
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
-from opencse.encoder.together import evaluate_together
+from opencse.encoder.network import evaluate_together
 from opencse.errors import UserError, reason
 from opencse.markdown import as_text, public_name
 from opencse.model_folder.locate import locate
-from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.modules.token_weights import TokenWeights
+from opencse.model_folder.reading import load_masked_lm_head
+from opencse.modules.token_modules import TokenWeights
 from opencse.numerals import number_of
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import LmHead, Masked

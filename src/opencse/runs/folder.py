@@ -26,8 +26,8 @@ from opencse.documents.continuing import FILE as DOCUMENTS
 from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
 from opencse.errors import UserError, reason
 from opencse.io import lock
-from opencse.model_folder.layout import CALIBRATION
-from opencse.model_folder.writing import ADAPTER, OPENING, RUN, is_ours
+from opencse.model_folder.layout import ADAPTER, CALIBRATION
+from opencse.model_folder.writing import OPENING, RUN, is_ours
 from opencse.moving_in import remove_unfinished
 from opencse.outputs import LOCK, foreign_files_message, made_folder, names_in, require_apart
 from opencse.progress import Progress

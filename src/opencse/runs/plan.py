@@ -15,7 +15,7 @@ from opencse.errors import UserError
 from opencse.foreign import code_notice
 from opencse.kernels.precision import Precision
 from opencse.modules.prompts import Prompts, Role
-from opencse.modules.token_weights import TokenWeights
+from opencse.modules.token_modules import TokenWeights
 from opencse.numerals import number_of
 from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.objective.objective import Objective

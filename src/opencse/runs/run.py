@@ -17,14 +17,13 @@ from torch import nn
 
 from opencse.arrays import Flags
 from opencse.documents.dev_choice import AUTO, DevChoice, load_selector, without_trained
-from opencse.encoder.devices import default_device, usable_device
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.network import default_device, usable_device
 from opencse.errors import InterruptedRunError, UserError
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.model_folder.locate import BUILTIN, locate
-from opencse.model_folder.masked_lm import load_masked_lm_head
-from opencse.model_folder.reading import has_layers
-from opencse.modules.token_weights import TokenWeights
+from opencse.model_folder.reading import has_layers, load_masked_lm_head
+from opencse.modules.token_modules import TokenWeights
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective

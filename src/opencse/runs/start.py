@@ -15,20 +15,18 @@ from numpy.typing import NDArray
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
+from opencse.kernels.gpu import MULTIPLE, why_not_fused
 from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.padded import MULTIPLE, why_not_fused
 from opencse.kernels.states import ON_GPU
 from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
-from opencse.model_folder.adapters import CONFIG as ADAPTERS
 from opencse.model_folder.adapters import LoraSettings, add_adapters
+from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
 from opencse.model_folder.locate import locate
-from opencse.model_folder.masked_lm import open_masked_lm
-from opencse.model_folder.reading import has_own_pooling, own_pooling, own_template, transformer_folder
-from opencse.modules.denoising import TemplatesAlone
+from opencse.model_folder.reading import has_own_pooling, open_masked_lm, own_pooling, own_template, transformer_folder
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
-from opencse.modules.token_weights import TokenWeights
+from opencse.modules.token_modules import TemplatesAlone, TokenWeights
 from opencse.numerals import number_of
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import Chunks

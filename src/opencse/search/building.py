@@ -11,14 +11,14 @@ from itertools import islice
 from pathlib import Path
 
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.first_look import warn_of_unknown_tokens
 from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.kernels.precision import PrecisionName
-from opencse.modules.first_dimensions import require_dimensions
 from opencse.modules.prompts import Role
+from opencse.modules.similarity import require_dimensions
 from opencse.numerals import number_of
 from opencse.outputs import made_folder
 from opencse.progress import Progress

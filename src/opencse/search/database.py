@@ -32,9 +32,7 @@ from opencse.errors import OutdatedError, UserError, reason
 from opencse.folder_kinds import is_index, kind_of_folder
 from opencse.io import remove, write_text
 from opencse.kernels.precision import PrecisionName
-from opencse.modules.first_dimensions import first_of
-from opencse.modules.hybrid_weight import HybridWeight
-from opencse.modules.similarity import Similarity
+from opencse.modules.similarity import HybridWeight, Similarity, first_of
 from opencse.numerals import number_of
 from opencse.outputs import foreign_files_message, held_lock, names_in
 from opencse.search.rows import Value

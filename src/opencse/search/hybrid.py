@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
-from opencse.modules.similarity import Similarity
+from opencse.modules.similarity import HybridWeight, Similarity
 from opencse.ranking import Measure, PreparedVectors, nearest_prepared, similarities
 from opencse.search.keyword_index import KeywordIndex, best_rows
 from opencse.text import sample

@@ -16,8 +16,8 @@ from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.home import in_home
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
+from opencse.modules.similarity import HybridWeight
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent, reporter_of
 from opencse.ranking import PreparedVectors, nearest_prepared, similarities

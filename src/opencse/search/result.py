@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from opencse.modules.hybrid_weight import HybridWeight
+from opencse.modules.similarity import HybridWeight
 from opencse.text.files.kinds import Reading, typed
 
 

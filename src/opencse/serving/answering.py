@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from fastapi import Response
 
-from opencse.modules.first_dimensions import first_of
 from opencse.modules.prompts import Role
-from opencse.modules.similarity import Similarity, unit_rows
+from opencse.modules.similarity import Similarity, first_of, unit_rows
 from opencse.numerals import number_of
 from opencse.serving.errors import ApiError
 from opencse.serving.request_body import answer

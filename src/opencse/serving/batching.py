@@ -11,10 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import token_batches
-from opencse.encoder.batches import token_budget as budget_of
-from opencse.encoder.damage import require_sound_vectors
-from opencse.encoder.text_encoder import TextEncoder
+from opencse.encoder.text_encoder import TextEncoder, require_sound_vectors, token_batches
+from opencse.encoder.text_encoder import token_budget as budget_of
 from opencse.kernels.precision import PrecisionName
 from opencse.text.rust_tokenizer import Ids
 

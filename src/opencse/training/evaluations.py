@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.together import evaluate_together
-from opencse.encoder.unknown_tokens import TEXTS_CHECKED, UNKNOWN_LIMIT, unknown_share
+from opencse.encoder.first_look import TEXTS_CHECKED, UNKNOWN_LIMIT, unknown_share
+from opencse.encoder.network import evaluate_together
 from opencse.errors import UserError
 from opencse.model_folder.adapters import shares_the_start
-from opencse.modules.modes import evaluating
+from opencse.modules.dense import evaluating
 from opencse.objective.objective import Objective
 from opencse.processes import Processes
 from opencse.progress import Progress

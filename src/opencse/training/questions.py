@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 import numpy as np
 
 from opencse.arrays import Flags, Floats, Integers
-from opencse.encoder.unknown_tokens import unknown_share
+from opencse.encoder.first_look import unknown_share
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.models.opening import open_model
 from opencse.io import hash_json

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import reason, shortened
-from opencse.kernels.padded import MULTIPLE
+from opencse.kernels.gpu import MULTIPLE
 from opencse.kernels.precision import Precision
 from opencse.kernels.states import ON_GPU
 from opencse.objective.inputs import InputBuilder

@@ -13,9 +13,8 @@ from opencse.evaluation.embedding import Embedded, EmbeddingModel
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.keyword_rows import KeywordRows, better_row
 from opencse.evaluation.retrieval.score import EvaluatedIndex, Retrieval, RetrievalResult
-from opencse.modules.hybrid_weight import HybridWeight
 from opencse.modules.prompts import Role
-from opencse.modules.similarity import Similarity
+from opencse.modules.similarity import HybridWeight, Similarity
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.ranking import PreparedVectors

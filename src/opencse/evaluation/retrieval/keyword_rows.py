@@ -15,7 +15,7 @@ from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, TaskKeyword
 from opencse.evaluation.retrieval.reranked_rows import SecondRows
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Evaluation
-from opencse.modules.hybrid_weight import HybridWeight
+from opencse.modules.similarity import HybridWeight
 from opencse.progress import Say
 from opencse.search.hybrid import weight_of_model
 from opencse.search.stems import AUTO

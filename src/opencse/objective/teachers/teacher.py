@@ -11,15 +11,15 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from opencse.encoder.batches import Batching, token_budget
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.encoding import encode_in_batches
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.network import encode_in_batches
+from opencse.encoder.text_encoder import Batching, token_budget
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
+from opencse.kernels.states import Encoded
 from opencse.model_folder.backbone import load_pooler
 from opencse.model_folder.locate import locate
-from opencse.modules.modes import evaluating
+from opencse.modules.dense import evaluating
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.objective.columns import AnyColumns, FalseNegatives, VectorColumns

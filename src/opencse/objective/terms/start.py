@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
+from opencse.kernels.states import Encoded
 from opencse.modules.pooling import Pooling
 from opencse.objective.columns import same_text
 from opencse.objective.context import Context

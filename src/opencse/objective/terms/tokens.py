@@ -13,11 +13,10 @@ from torch.nn import functional
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import MaskedTokens
 from opencse.kernels.packed import why_not_packed
-from opencse.kernels.states import Computation, embedding_module, plain_states, trained_states
+from opencse.kernels.states import Computation, MaskedTokens, embedding_module, plain_states, trained_states
 from opencse.model_folder.locate import locate
-from opencse.model_folder.masked_lm import load_masked_lm_head
+from opencse.model_folder.reading import load_masked_lm_head
 from opencse.objective.context import Context
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.teachers.teacher import START

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels.outputs import Encoded
-from opencse.modules.modes import evaluating
+from opencse.kernels.states import Encoded
+from opencse.modules.dense import evaluating
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.processes import ALONE, Processes
 from opencse.streams import seed_of

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.states import MaskedTokens
 from opencse.text.tokenizer import Tokenizer, Tokens, moved
 
 Masking = Literal["bert", "all"]

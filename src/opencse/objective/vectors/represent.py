@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels.outputs import Encoded
+from opencse.kernels.states import Encoded
 from opencse.objective.vectors.chunks import RowDisturb, random_state, restore
 from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
 from opencse.text.tokenizer import Tokens

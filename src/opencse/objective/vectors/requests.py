@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
+from opencse.kernels.states import Encoded
 from opencse.modules.dense import Projection
 from opencse.objective.context import Context, setting_of_two_passes
 from opencse.objective.vectors.masking import MaskedCopy, Masking, mask_id, mask_tokens

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
+from opencse.kernels.states import Encoded
 from opencse.objective.context import Context, setting_of_two_passes
 from opencse.objective.vectors.negation import negated
 from opencse.objective.vectors.step import Forward, Request

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels.outputs import Encoded
+from opencse.kernels.states import Encoded
 from opencse.objective.context import Context
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy

@@ -15,7 +15,7 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.states import MaskedTokens
 from opencse.objective.vectors.masking import mask_id
 from opencse.objective.vectors.requests import LmHead
 from opencse.objective.vectors.step import Request

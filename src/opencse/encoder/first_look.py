@@ -1,18 +1,22 @@
-"""Chooses the precision of encoding by the processor and by the user's own texts."""
+"""Looks at some of the user's texts before they are encoded: which precision fits, and is their language known?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from opencse.encoder.batches import require_options
-from opencse.encoder.text_encoder import TextEncoder
-from opencse.encoder.torchless import TorchlessEncoder
+from opencse.encoder.text_encoder import TextEncoder, TorchlessEncoder, require_options
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.modules.similarity import unit_rows
+from opencse.progress import Say
+from opencse.text.rust_tokenizer import Ids, TokenCounter
+
+if TYPE_CHECKING:
+    from opencse.encoder.text_encoder import TextEncoder
+
 
 LEAST_COSINE = 0.9999
 """Smallest cosine between the vectors of a text in bf16 and in float32 for which bf16 is chosen."""
@@ -80,3 +84,29 @@ def _word_vectors(encoder: TextEncoder) -> TorchlessEncoder | None:
     from opencse.encoder.network import EncoderNetwork
 
     return encoder.static if isinstance(encoder, EncoderNetwork) and encoder.device_kind == "cpu" else None
+
+
+TEXTS_CHECKED = 1_000
+"""Number of first texts whose tokens are counted."""
+UNKNOWN_LIMIT = 0.5
+"""Share of unknown tokens above which a model does not know a text's language."""
+
+
+def unknown_share(tokenizer: TokenCounter, texts: Sequence[Ids]) -> float:
+    """Share of the tokens of ``texts`` that are unknown, special ones left out; 0 if there are no tokens."""
+    if not len(texts):
+        return 0.0
+    unknown = tokenizer.unknown_id
+    ids = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
+    plain = ids[~np.isin(ids, [special for special in tokenizer.special_ids if special != unknown])]
+    return float((plain == unknown).mean()) if len(plain) and unknown is not None else 0.0
+
+
+def warn_of_unknown_tokens(encoder: TextEncoder, texts: Sequence[str], say: Say) -> None:
+    """Warns of texts whose language the encoder does not know: their vectors would be nearly the same."""
+    share = unknown_share(encoder.tokenizer, encoder.tokenize(texts[:TEXTS_CHECKED]))
+    if share > UNKNOWN_LIMIT:
+        say(
+            f"warning    {share:.0%} of the texts' tokens are unknown to the model, so their vectors are "
+            "nearly the same; choose a model of their language"
+        )

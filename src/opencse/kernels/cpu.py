@@ -1,4 +1,8 @@
-"""Attention of packed rows: with gradients and dropout (`attention`), and with neither (`inferred_attention`).
+"""What layers are computed with on a CPU: linear maps, attention of packed rows, groups of texts by length.
+
+A linear map goes to the library that computes its products fastest. bf16 goes through oneDNN everywhere. For float32
+torch takes Intel's library (MKL), which leaves AVX-512 aside on processors of other makers, where oneDNN is twice as
+fast; on Intel's, and where there is no AVX-512, MKL is faster by a tenth to a third.
 
 In training one gather arranges queries, keys and values by heads and one puts the result back: torch's own operations
 copy each part twice, and again for the gradients, which makes a whole step take 1.11 to 1.17 times as long. Without
@@ -7,15 +11,119 @@ gradients the difference is too small to measure, so there the padded batch is w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from opencse.kernels.linear import kernel_of
+from opencse.kernels.precision import INTEL, maker
+
+Kernel = Literal["torch", "onednn"]
+
+
+@cache
+def onednn_has_bf16() -> bool:
+    """Whether oneDNN is there and computes bf16 on this processor."""
+    if not torch._C._has_mkldnn:
+        return False
+    supported: Any = torch.ops.mkldnn._is_mkldnn_bf16_supported
+    return bool(supported())
+
+
+@cache
+def float32_kernel() -> Kernel:
+    """The fastest kernel for float32 products on this processor; it depends on nothing else, so all runs agree."""
+    wide = torch.cpu.get_capabilities().get("avx512_f")
+    if not (wide and torch._C._has_mkldnn and torch._C.has_mkl):
+        return "torch"
+    return "torch" if maker() == INTEL else "onednn"
+
+
+@cache
+def bf16_kernel() -> Kernel:
+    """The kernel for bf16 products: oneDNN, where this processor supports it."""
+    return "onednn" if onednn_has_bf16() else "torch"
+
+
+def kernel_of(x: Tensor) -> Kernel:
+    """The fastest kernel for products of ``x``."""
+    if x.device.type != "cpu":
+        return "torch"
+    kernels = {torch.bfloat16: bf16_kernel, torch.float32: float32_kernel}
+    return kernels[x.dtype]() if x.dtype in kernels else "torch"
+
+
+def linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """``x W^T + b`` in the type of ``x``, (T, in) -> (T, out); the weights' gradients are of their own type.
+
+    Args:
+        x: (T, in).
+        weights: one or several (out_i, in) of the same type; their rows are joined, so out is the sum of out_i.
+        biases: (out_i,) of each.
+    """
+    if kernel_of(x) == "onednn":
+        product: Tensor = _Linear.apply(x, *weights, *biases)  # type: ignore[no-untyped-call]
+        return product
+    return functional.linear(x, _joined(weights).to(x.dtype), _joined(biases).to(x.dtype))
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _cast(parts: Sequence[Tensor], like: Tensor) -> Tensor:
+    """Joins the rows of ``parts`` in the type of ``like``; each is written once."""
+    sizes = [len(part) for part in parts]
+    joined = like.new_empty(sum(sizes), *parts[0].shape[1:])
+    for target, part in zip(torch.split(joined, sizes), parts, strict=True):
+        target.copy_(part)
+    return joined
+
+
+class _Linear(torch.autograd.Function):
+    """A linear map that adds the bias within the product; torch's own call writes it first and adds the product."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ANN401
+        count = len(parameters) // 2
+        weights, biases = parameters[:count], parameters[count:]
+        w = _cast(weights, x)
+        ctx.save_for_backward(x, w)
+        ctx.sizes, ctx.dtype = [len(part) for part in weights], weights[0].dtype
+        return _mapped(x, w, _cast(biases, x))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        x, w = ctx.saved_tensors
+        count = len(ctx.sizes)
+        gradient = gradient.contiguous()
+        of_x = _product(gradient, w) if ctx.needs_input_grad[0] else None
+        of_weights: Sequence[Tensor | None] = [None] * count
+        of_biases: Sequence[Tensor | None] = [None] * count
+        if any(ctx.needs_input_grad[1 : 1 + count]):
+            of_weights = torch.split(_product(gradient.t(), x).to(ctx.dtype), ctx.sizes)
+        if any(ctx.needs_input_grad[1 + count :]):
+            of_biases = torch.split(gradient.sum(dim=0).to(ctx.dtype), ctx.sizes)
+        return of_x, *of_weights, *of_biases
+
+
+def _mapped(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``x W^T + b`` by oneDNN, (T, in) -> (T, out)."""
+    call: Any = torch.ops.mkldnn._linear_pointwise
+    product: Tensor = call(x, weight, bias, "none", [], "")
+    return product
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """``a b`` by oneDNN, (m, k) and (k, n) -> (m, n): for bf16 torch's own call, which takes it by itself."""
+    return a @ b if a.dtype == torch.bfloat16 else _mapped(a, b.t(), None)
+
 
 _SCORES = 2**25
 """Most scores of a batch that inference holds at once (192 MiB); `encode`'s own batches have half of that."""
@@ -232,3 +340,78 @@ class _Attention(torch.autograd.Function):
             gradients[0].mul_(size**-0.5)
         of_bias = of_scores.sum_to_size(ctx.bias) if ctx.needs_input_grad[2] else None
         return head_positions.packed(gradients, len(parts)), of_query, of_bias, None, None, None
+
+
+_SHORT = 64
+"""Batches of texts up to this many ids are not split: attention is a small part of such a step."""
+_WORTH = 0.5
+"""Largest share of the batch's scores that its groups may have; otherwise the batch is not split."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some texts of a packed batch, as a padded batch of their own.
+
+    Attributes:
+        shape: (rows, length) of the group.
+        rows: (rows,) which texts of the batch.
+        packed_rows: (t,) the packed rows of their tokens.
+        positions: (t,) of each token in the flattened (rows, length) batch of the group.
+    """
+
+    shape: tuple[int, int]
+    rows: Tensor
+    packed_rows: Tensor
+    positions: Tensor
+
+    def bias(self, bias: Tensor | None) -> Tensor | None:
+        """The group's part of the batch's bias of attention scores, (1 or rows, ..., 1 or length, length)."""
+        if bias is None:
+            return None
+        length = self.shape[1]
+        part = bias if bias.shape[0] == 1 else bias.index_select(0, self.rows)
+        return part[..., :length, :length] if part.shape[-2] > 1 else part[..., :length]
+
+
+def grouped(lengths: Sequence[int], length: int, first: Tensor) -> list[Group] | None:
+    """The texts of a batch by length, from ``_SHORT`` on by powers of two; None where splitting it would not pay.
+
+    Args:
+        lengths: ids of each text.
+        length: that the batch is padded to.
+        first: (rows,) packed row of each text's first token; the others follow it.
+    """
+    if length <= _SHORT:
+        return None
+    rows_of: dict[int, list[int]] = {}
+    for row, tokens in enumerate(lengths):
+        rows_of.setdefault(max(_SHORT, 1 << max(0, tokens - 1).bit_length()), []).append(row)
+    longest = [max(lengths[row] for row in rows) for rows in rows_of.values()]
+    scores = sum(len(rows) * most**2 for rows, most in zip(rows_of.values(), longest, strict=True))
+    if scores > _WORTH * len(lengths) * length**2:
+        return None
+    device = first.device
+    groups = []
+    for rows, most in zip(rows_of.values(), longest, strict=True):
+        counts = torch.tensor([lengths[row] for row in rows], device=device)
+        positions = (torch.arange(most, device=device) < counts[:, None]).flatten().nonzero().squeeze(1)
+        which = torch.tensor(rows, device=device)
+        packed = first.index_select(0, which).index_select(0, positions // most) + positions % most
+        groups.append(Group((len(rows), most), which, packed, positions))
+    return groups
+
+
+def order_of_groups(groups: Sequence[Group], count: int, *, by_row: bool) -> Tensor:
+    """(count,) the position of each row of the batch in the rows of all groups, one group after the other.
+
+    The packed rows of padding, at the end of the ``count``, have the position of the first token.
+
+    Args:
+        groups: of the batch.
+        count: of its packed rows, or of its texts.
+        by_row: the groups have one row per text, not one per token.
+    """
+    rows = torch.cat([group.rows if by_row else group.packed_rows for group in groups])
+    position_of_row = torch.zeros(count, dtype=torch.int64, device=rows.device)
+    position_of_row[rows] = torch.arange(len(rows), device=rows.device)
+    return position_of_row
