@@ -1,20 +1,27 @@
-"""The network of a sentence encoder: backbone, pooling and dense layers, from token ids to vectors."""
+"""The network of a sentence encoder: from token ids to vectors, and from many texts to vectors in batches."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from typing import Self
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from opencse.arrays import Embeddings
 from opencse.encoder.fingerprint import hash_parts
-from opencse.encoder.network import words_of
 from opencse.encoder.static import StaticEncoder
-from opencse.errors import UserError
+from opencse.encoder.text_encoder import WINDOW, Batching, token_batches
+from opencse.errors import UserError, reason, shortened
+from opencse.folder_kinds import TABLE
+from opencse.kernels.numpy_models import MOST_FACTORS, EmbeddingNorm, WordMeans
 from opencse.kernels.packed import InferenceForward
 from opencse.kernels.precision import PrecisionName
 from opencse.kernels.states import (
@@ -32,9 +39,205 @@ from opencse.model_folder.without_torch import StaticParts, TorchlessParts
 from opencse.modules.dense import Dense, Head, Projection, as_saved, evaluating
 from opencse.modules.parts import Parts, lower_casing
 from opencse.modules.pooling import Pooling
-from opencse.modules.token_modules import MaskedLMHead, TemplatesAlone
-from opencse.processes import ALONE
+from opencse.modules.token_modules import MaskedLMHead, TemplatesAlone, TokenWeights
+from opencse.processes import ALONE, Processes
+from opencse.progress import Count
 from opencse.text.tokenizer import Ids, Tokens, moved
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from transformers import PreTrainedModel
+
+
+def usable_device(device: str | torch.device) -> torch.device:
+    """The device, after a check that tensors can be created on it and read back.
+
+    Raises:
+        UserError: if not.
+    """
+    try:
+        torch.zeros(1, device=device).item()  # `meta` makes tensors that nothing can be read of
+    except (RuntimeError, AssertionError, ImportError, ValueError) as error:
+        raise UserError(
+            f"device {shortened(str(device))}: cannot be used here ({shortened(reason(error), 200)})"
+        ) from None
+    return torch.device(device)
+
+
+def default_device() -> torch.device:
+    """A CUDA GPU if there is one, else Apple's, else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
+
+
+def words_of(backbone: PreTrainedModel, weights: TokenWeights | None = None) -> WordMeans | None:
+    """The word vectors whose mean is a text's vector; None for networks that have layers.
+
+    Args:
+        backbone: a table, or a BERT without layers, of a size that a table can be made of.
+        weights: how much each token counts in the mean; only tables have some here.
+
+    Example:
+        >>> from opencse import SentenceEncoder
+        >>> words_of(SentenceEncoder("opencse-mini", device="cpu").backbone).dimension
+        448
+    """
+    config = backbone.config
+    if config.num_hidden_layers:
+        return None
+    if config.model_type == TABLE:
+        table: Any = backbone
+        by_token = None if weights is None else _numpy(weights.weights)
+        return WordMeans(_numpy(table.embedding.weight), token_weights=by_token)
+    from transformers import BertModel
+
+    if type(backbone) is not BertModel or weights is not None:
+        return None
+    of: Any = backbone.embeddings
+    if (
+        type(of.word_embeddings) is not nn.Embedding
+        or config.vocab_size * config.max_position_embeddings > MOST_FACTORS
+    ):
+        return None
+    norm = EmbeddingNorm(
+        positions=_numpy(of.position_embeddings.weight),
+        token_type=_numpy(of.token_type_embeddings.weight)[0],
+        weight=_numpy(of.LayerNorm.weight),
+        bias=_numpy(of.LayerNorm.bias),
+        eps=float(of.LayerNorm.eps),
+    )
+    return WordMeans(_numpy(of.word_embeddings.weight), norm)
+
+
+def _numpy(weights: Any) -> NDArray[Any]:  # noqa: ANN401 - a tensor or a parameter
+    array: NDArray[Any] = weights.detach().float().cpu().numpy()
+    return array
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def encode_in_batches(
+    encoder: EncoderNetwork, texts: Sequence[str], how: Batching, progress: Count | None = None
+) -> NDArray[np.float32]:
+    """(n, dimension) vectors of ``texts``; see `SentenceEncoder.encode`.
+
+    A GPU gets one batch after the other and is waited for once per window, while the next window is tokenised.
+
+    Args:
+        encoder: of the vectors.
+        texts: in the order of the vectors.
+        how: the texts are encoded.
+        progress: called after every batch with (texts done, texts in all).
+    """
+    static = encoder.static if encoder.device.type == "cpu" else None
+    if static is not None:
+        return static.vectors(texts, how, progress)
+    vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
+    starts = range(0, len(texts), WINDOW)
+    windows = (texts[start : start + WINDOW] for start in starts)
+    tokenise = partial(encoder.tokenize, prompt=how.prompt)
+    tokenised = prefetched(tokenise, windows, in_thread=encoder.device.type != "cpu")
+    done, unpooled = 0, encoder.unpooled(how.prompt)
+    with evaluating(encoder):
+        for start, ids in zip(starts, tokenised, strict=True):
+            encoded = torch.empty(len(ids), encoder.dimension, device=encoder.device)
+            rows = np.empty(len(ids), dtype=np.int64)
+            at = 0
+            for indices in token_batches([len(row) for row in ids], how.budget, how.most):
+                filled = indices[[len(ids[i]) > 0 for i in indices]]
+                if len(filled):
+                    tokens = encoder.tokenizer.pad([ids[i] for i in filled]).leaving_out(unpooled)
+                    tokens = tokens.to(encoder.device)
+                    encoded[at : at + len(filled)] = encoder.embed(tokens, bf16=how.bf16)
+                    rows[at : at + len(filled)] = start + filled
+                    at += len(filled)
+                done += len(indices)
+                if progress is not None:
+                    progress(done, len(texts))
+            vectors[rows[:at]] = encoded[:at].cpu().numpy()
+    return vectors
+
+
+def prefetched(make: Callable[[S], T], items: Iterable[S], *, in_thread: bool) -> Iterator[T]:
+    """``make`` of each item, in order; ``in_thread`` makes the next one in a thread while the last is used.
+
+    >>> list(prefetched(str.upper, ["a", "b"], in_thread=True))
+    ['A', 'B']
+    """
+    if not in_thread:
+        yield from map(make, items)
+        return
+    pending: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(1) as worker:
+        for item in items:
+            pending.append(worker.submit(make, item))
+            if len(pending) > 1:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+
+
+E = TypeVar("E", bound="EncoderNetwork")
+
+
+def evaluate_together(encoder: E, world: Processes, evaluate: Callable[[E], T]) -> T:
+    """Evaluates ``encoder`` in the first process and returns the result in all of them.
+
+    Each process encodes its share of the texts that ``evaluate`` encodes; the rest of the evaluation is done once.
+    """
+    result: T | None = None
+    if not world.several:
+        return evaluate(encoder)
+    if world.first:
+        encoder.together = world
+        try:
+            result = evaluate(encoder)
+        finally:
+            encoder.together = ALONE
+            world.share(None)
+    else:
+        while True:
+            request: tuple[list[str], Batching] | None = world.share()
+            if request is None:
+                break
+            _encoded(encoder, world, *request)
+    return world.share(result)
+
+
+def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching) -> Embeddings:
+    """Encodes ``texts`` in all processes, a share in each; called by the first one.
+
+    Args:
+        encoder: whose processes take part.
+        texts: n texts.
+        how: the texts are put into batches.
+
+    Returns:
+        (n, dimension) vectors.
+    """
+    world, encoder.together = encoder.together, ALONE
+    try:
+        world.share((list(texts), how))
+        return _encoded(encoder, world, texts, how)
+    finally:
+        encoder.together = world
+
+
+@torch.inference_mode()
+def _encoded(encoder: EncoderNetwork, world: Processes, texts: Sequence[str], how: Batching) -> Embeddings:
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
+    shares = [order[rank :: world.count] for rank in range(world.count)]
+    share_vectors = encode_in_batches(encoder, [texts[row] for row in shares[world.rank]], how)
+    gathered = world.gathered(torch.from_numpy(share_vectors).to(encoder.device), [len(share) for share in shares])
+    vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
+    vectors[np.concatenate(shares).astype(np.intp)] = gathered.cpu().numpy()
+    return vectors
+
 
 _PACKED_WITH_GAPS = 64
 """Longest texts with gaps in their mask that the packed forward computes; longer batches it splits by length."""
