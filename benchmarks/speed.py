@@ -1,7 +1,7 @@
 r"""Measures how fast opencse is compared with other libraries on this machine: one command, one table.
 
     python benchmarks/speed.py step encode static sts start --shape mini base --model MINILM --sts STS \
-        --json speed.json --picture docs/results/figures/speed.svg
+        --json speed.json
 
 ``step``: a training step (pairs of a text with itself, batch 64, at most 32 ids or ``--length``, [CLS], dropout .1,
 AdamW, gradients clipped) compared with sentence-transformers' with bf16 and at its default, float32. ``encode``: from
@@ -31,7 +31,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from page import drawn
 from rows import HEADER, Row, machine, timed, write_json
 from scipy.stats import spearmanr
 
@@ -337,7 +336,7 @@ def models_of(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
 
 
 def main() -> None:
-    """Times the work, prints the table, and writes record and picture."""
+    """Times the work, prints the table, and writes the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", nargs="+", choices=("step", "encode", "static", "sts", "start"))
     parser.add_argument("--model", nargs="*", default=[], help="folders of BERT-shaped models")
@@ -353,7 +352,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30, help="after which a row has no further turn")
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"), help="cpu: on a shared machine, one thread")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--picture", type=Path, help="an SVG file to draw into")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     quiet()
@@ -385,8 +383,6 @@ def main() -> None:
         add(start("opencse-mini", options.text, **bounds))
     if options.json:
         write_json(options.json, rows, {key: str(value) for key, value in vars(options).items()})
-    if options.picture:
-        options.picture.write_text(drawn(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,13 +17,14 @@ from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
-from comparisons import RESULTS, markdown
-from templates import filled
+from jinja2 import Environment, StrictUndefined
 
 from opencse.numerals import number_of
 from opencse.records import save_json, save_text
 from opencse.statistics import paired_queries
 
+RESULTS = Path(__file__).parent / "results"
+TEMPLATE = Path(__file__).with_name("adapt.md.jinja")
 PAGE, RECORD = RESULTS / "adapt.md", RESULTS / "records" / "adapt-runs.json"
 TITLES = {"scifact": "SciFact", "manuals-de": "manuals, in German", "cranfield": "Cranfield"}
 ORDER = ["cranfield", "scifact", "docstrings", "packages", "manuals", "dictionary", "manuals-de"]
@@ -75,21 +76,11 @@ def table(runs: Sequence[Run], model: str) -> str:
         here = [run for run in runs if (run["collection"], run["model"]) == (name, model)]
         start = next(run["after"] for run in here if run["seed"] is None)
         cells = [TITLES.get(name, name), *(f"{start[key]:.2f}" for key in ("bm25", "ndcg@10", "hybrid"))]
-        for pairs in ("", "all"):
-            made = trained(here, pairs=pairs)
-            cells += [spread([run["after"][key] for run in made]) for key in ("ndcg@10", "hybrid")]
+        for pairs, key in (("", "ndcg@10"), ("", "hybrid"), ("all", "ndcg@10")):
+            cells.append(spread([run["after"][key] for run in trained(here, pairs=pairs)]))
         rows.append(cells)
-    head = [
-        "collection",
-        "BM25",
-        "start",
-        "start + BM25",
-        "adapted",
-        "adapted + BM25",
-        "with pairs",
-        "with pairs + BM25",
-    ]
-    return markdown(head, rows)
+    head = ["collection", "BM25", "start", "start + BM25", "adapted", "adapted + BM25", "with pairs"]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
 def spread(values: Sequence[float]) -> str:
@@ -193,8 +184,8 @@ def made_on(runs: Sequence[Run]) -> str:
 def page(runs: Sequence[Run]) -> str:
     """The page in Markdown."""
     models = sorted({run["model"] for run in runs}, key=lambda name: (name != "opencse-mini", name))
-    return filled(
-        "adapt.md.jinja",
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         models={
             model: {
                 "table": table(runs, model),

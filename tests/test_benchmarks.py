@@ -1,50 +1,15 @@
-"""The scripts of benchmarks/: collections and models that they make, records that they write, pages drawn from them."""
+"""The stored ratios of benchmarks/quick.py, and the study files."""
 
 from __future__ import annotations
 
-import importlib
 import json
+import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-
-
-PAGE = ROOT / "docs" / "results" / "speed.md"
-
-
-SPEED_RECORDS = sorted((PAGE.parent / "records").glob("speed-[0-9]*.json"))
-
-
-@pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("page")
-
-
-def test_the_table_is_up_to_date(page: Any) -> None:
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in SPEED_RECORDS]
-    assert len(records) == 5
-    text = PAGE.read_text(encoding="utf-8")
-    assert page.fill(PAGE, records) == text, "run benchmarks/page.py (the command is on the page)"
-    assert all(path.name in text for path in SPEED_RECORDS)
-
-
-@pytest.mark.parametrize("written", ["scale", "search"])
-def test_the_table_of_peers_is_up_to_date(page: Any, written: str) -> None:
-    name = written.replace("scale", "serving")
-    path, record = PAGE.with_name(f"{written}.md"), PAGE.parent / "records" / f"{name}-peers.json"
-    text = path.read_text(encoding="utf-8")
-    assert text.count(page.BEGIN) == text.count(page.END) == 1
-    assert f"records/{name}-peers.json" in text
-    if record.exists():
-        filled = page.fill(path, [json.loads(record.read_text(encoding="utf-8"))])
-        assert filled == text, "run benchmarks/page.py (the command is on the page)"
-    else:
-        assert f"{page.BEGIN}\n\nNot measured yet.\n\n{page.END}" in text
-
+from opencse.cli.study_file import study_of
+from opencse.recipes.recipe import resolve_recipe
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -57,3 +22,11 @@ def test_every_measured_row_has_a_stored_ratio() -> None:
     assert answers == 3
     assert len(stored) == functions - 1 + answers
     assert [name for name in stored if f'"{name}"' not in script] == []
+
+
+@pytest.mark.parametrize("file", sorted((BENCHMARKS / "studies").glob("*.toml")), ids=lambda path: path.stem)
+def test_a_study_names_recipes_that_exist(file: Path) -> None:
+    study = study_of({"text": "t", "out": "o", "data": "d", **tomllib.loads(file.read_text(encoding="utf-8"))})
+    assert study.recipes
+    for recipe in study.recipes:
+        resolve_recipe(recipe)

@@ -26,7 +26,7 @@ CHOSEN = (None, LOOSE, DOUBLED, ASKED, WHOLE)
 """The presets that may be chosen, and none."""
 
 ENGLISH, MULTILINGUAL = "sentence-transformers/all-MiniLM-L6-v2", "intfloat/multilingual-e5-small"
-"""The models that are advised; docs/guides/adapt.md has the table of starts, docs/guides/languages.md the languages."""
+"""The models that are advised; docs/guides/adapt.md has the table of starts, docs/guides/recipes.md the languages."""
 NEARLY_ALL = 90.0
 """Score of BM25 above which the questions that a text asks about itself are of its words alone."""
 _TEXTS = 2_000

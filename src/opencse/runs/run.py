@@ -921,5 +921,5 @@ def report_idle_gpus(device: torch.device, progress: Progress) -> None:
     if count > 1:
         progress.say(
             f"GPUs       1 of {count} is used; to use all of them: torchrun --nproc-per-node {count} "
-            "--no-python opencse train ... (docs/scale.md)"
+            "--no-python opencse train ... (docs/encoding.md)"
         )

@@ -110,7 +110,7 @@ def answered(encoder: SentenceEncoder, sets: Sequence[QuestionSet], metric: Meas
 
 TOLERANCE, OF_OWN_WORDS = 2.5, 1.0
 """Points of nDCG@10 x 100 of the built-in pairs that may be lost for a gain on what people ask, and for one on what a
-text asks about itself, in its own words; see docs/results/choosing.md.
+text asks about itself, in its own words; see docs/results/adapt.md.
 
 The first goes with about one point of Spearman on the seven STS tasks. The second parts the runs after which people's
 queries found less from those after which they found more."""

@@ -84,7 +84,7 @@ class TrainingSettings(Settings):
             memory compared with a larger ``batch_size``, but adds no negatives.
         chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient up to
             dropout's draws, of a batch of any size in the memory of one chunk, for the time of a second forward pass.
-            ``auto`` takes as many as fit into half of the free memory. See docs/scale.md.
+            ``auto`` takes as many as fit into half of the free memory. See docs/encoding.md.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
         learning_rate: peak of the optimizer's rate.
