@@ -25,13 +25,13 @@ from statistics import mean, stdev
 from typing import Any
 
 from opencse import adapt
-from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
+from opencse.analysis.figures import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
 from opencse.documents.adaptation import read_pairs
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import Sts, load_sts
 from opencse.evaluation.retrieval.data import load_retrieval
-from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
+from opencse.evaluation.retrieval.rows import KeywordRows, rows_with_keywords
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.progress import Terminal
 from opencse.records import save_json

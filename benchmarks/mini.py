@@ -30,7 +30,7 @@ from opencse import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import TASKS, StsResult
 from opencse.evaluation.retrieval.score import RetrievalResult
-from opencse.evaluation.transfer.score import TransferResult
+from opencse.evaluation.transfer import TransferResult
 
 
 def opencse(*arguments: object) -> None:

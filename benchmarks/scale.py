@@ -40,7 +40,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.analysis.figures.base import canvas, standalone, to_svg
+from opencse.analysis.figures import canvas, standalone, to_svg
 from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
@@ -48,7 +48,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.score import Retrieval
-from opencse.evaluation.sts.score import Sts
+from opencse.evaluation.sts import Sts
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.chunks import WHOLE, Chunks

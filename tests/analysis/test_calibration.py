@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 from scipy.stats import gaussian_kde
 
 from fuzzing import examples
-from opencse.analysis.calibration import Calibration, calibrate, labels
-from opencse.analysis.densities import densities
-from opencse.analysis.random_pairs import random_pairs
-from opencse.analysis.thresholds import at_precision, best_f1
+from opencse.analysis.bias import densities
+from opencse.analysis.calibration import Calibration, at_precision, best_f1, calibrate, labels, random_pairs
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError

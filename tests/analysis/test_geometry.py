@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opencse.analysis import tiles
-from opencse.analysis.alignment import alignment, all_pairs, positive_sides, uniformity
-from opencse.analysis.geometry import Geometry, geometry
-from opencse.analysis.spectrum import effective_rank, moments
+from opencse.analysis import geometry as tiles
+from opencse.analysis.geometry import (
+    Geometry,
+    alignment,
+    all_pairs,
+    effective_rank,
+    geometry,
+    moments,
+    positive_sides,
+    uniformity,
+)
 from opencse.evaluation import Encode, ScoredPairs, distinct, embed
 
 Vectors = NDArray[np.float32]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from helpers import Run
 from opencse.analysis.geometry import geometry
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect
-from opencse.analysis.pages import lead, sections
+from opencse.analysis.report import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import EmbeddingModel, load_sts, read_scored_pairs
 from opencse.evaluation.embedding import distinct

@@ -13,8 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.analysis.inspection import AnalysisTexts, Subject, inspect
-from opencse.analysis.pages import how_to_load, lead, made_with, sections
-from opencse.analysis.report import write_report
+from opencse.analysis.report import how_to_load, lead, made_with, sections, write_report
 from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.text import sample

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation.classifiers.settings import MODES
+from opencse.evaluation.cross_validation import MODES
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.transfer.score import Transfer
+from opencse.evaluation.transfer import Transfer
 from opencse.training.selection import DevScore, History, TransferSelector
 
 GOOD, BAD = ("good", "fine", "great"), ("bad", "poor", "weak")

@@ -15,10 +15,17 @@ from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyp
 from torch import nn
 
 from opencse.errors import UserError
-from opencse.evaluation.classifiers.cross_validation import Fold, kfold, nested, split, stratified_folds
-from opencse.evaluation.classifiers.regressor import SETTINGS, RegressorSettings, fit, soft_labels
-from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, Mode
-from opencse.evaluation.classifiers.trained import Classifiers
+from opencse.evaluation.classifiers import SETTINGS, Classifiers, RegressorSettings, fit, soft_labels
+from opencse.evaluation.cross_validation import (
+    MODES,
+    ClassifierSettings,
+    Fold,
+    Mode,
+    kfold,
+    nested,
+    split,
+    stratified_folds,
+)
 from opencse.statistics.correlation import spearman
 
 GRID = (1e-5, 1e-4, 1e-3, 1e-2)

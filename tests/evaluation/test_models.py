@@ -16,9 +16,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
 from opencse.evaluation.models import words as module
-from opencse.evaluation.models.bag_of_words import BagOfWords
 from opencse.evaluation.models.opening import open_model
-from opencse.evaluation.models.words import WordVectors
+from opencse.evaluation.models.words import BagOfWords, WordVectors
 
 TEXTS = ("A dog runs.", "The cat sleeps on the mat.", "Dogs run.")
 

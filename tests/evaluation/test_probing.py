@@ -13,12 +13,10 @@ import torch
 
 from helpers import record_of
 from opencse.errors import UserError
-from opencse.evaluation.classifiers.cross_validation import split
-from opencse.evaluation.classifiers.settings import MODES, Mode
-from opencse.evaluation.classifiers.trained import Classifiers
-from opencse.evaluation.probing import data as probing_data
-from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_probing
-from opencse.evaluation.probing.score import Probing, ProbingResult
+from opencse.evaluation import probing as probing_data
+from opencse.evaluation.classifiers import Classifiers
+from opencse.evaluation.cross_validation import MODES, Mode, split
+from opencse.evaluation.probing import Probing, ProbingData, ProbingExamples, ProbingResult, load_probing
 from vectors_of_texts import HashedWords
 
 Lines = list[tuple[str, str]]  # sentence, label

@@ -9,9 +9,8 @@ from scipy.stats import pearsonr, spearmanr
 
 from helpers import record_of
 from opencse.errors import UserError
-from opencse.evaluation.classifiers.regressor import fit
-from opencse.evaluation.regression.data import PUBLISHED, load_sts_regressor
-from opencse.evaluation.regression.score import Regression
+from opencse.evaluation.classifiers import fit
+from opencse.evaluation.regression import PUBLISHED, Regression, load_sts_regressor
 
 WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
 

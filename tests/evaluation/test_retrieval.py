@@ -19,8 +19,7 @@ from helpers import record_of, write_collection
 from opencse.documents.dev_choice import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
-from opencse.evaluation.retrieval.judgements import Judgements, read_judgements
+from opencse.evaluation.retrieval.data import Judgements, RetrievalData, RetrievalTask, load_retrieval, read_judgements
 from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.modules.similarity import Similarity

@@ -20,8 +20,8 @@ from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
-from opencse.evaluation.retrieval.keyword_rows import KeywordRows, rows_with_keywords
 from opencse.evaluation.retrieval.rankers import ByBoth, ByVectors, TaskKeywords
+from opencse.evaluation.retrieval.rows import KeywordRows, rows_with_keywords
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.modules.similarity import HybridWeight
 from opencse.search.building import BuildSettings

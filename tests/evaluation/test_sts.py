@@ -27,7 +27,7 @@ from opencse.evaluation import (
     load_sts,
     load_sts_hub,
 )
-from opencse.evaluation.sts.score import length_split
+from opencse.evaluation.sts import length_split
 from vectors_of_texts import HashedWords
 
 evaluate_sts = partial(record_of, Sts)

@@ -16,8 +16,7 @@ import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import TASKS, EmbeddingModel, ScoredPairs, Sts, StsData, TaskPairs, read_scored_pairs
-from opencse.evaluation.embedding import Searching, embed_for_search
-from opencse.evaluation.once import Remembered
+from opencse.evaluation.embedding import Remembered, Searching, embed_for_search
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import SUITES, suite_folder
 

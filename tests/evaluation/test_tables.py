@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from opencse.evaluation import StsResult, sts_table
-from opencse.evaluation.fitting_table import FittingTable, TableContent
-from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.evaluation.table import Cell, FittingTable, TableContent, TableRow, results_table
 from sts_results import all_tasks, sts_result
 
 

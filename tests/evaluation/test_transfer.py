@@ -19,11 +19,9 @@ from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyp
 
 from helpers import record_of
 from opencse.errors import UserError
-from opencse.evaluation.classifiers.cross_validation import kfold, nested, split
-from opencse.evaluation.classifiers.settings import L2, MODES
-from opencse.evaluation.classifiers.trained import Classifiers
-from opencse.evaluation.transfer.data import load_transfer
-from opencse.evaluation.transfer.score import Transfer, TransferResult
+from opencse.evaluation.classifiers import Classifiers
+from opencse.evaluation.cross_validation import L2, MODES, kfold, nested, split
+from opencse.evaluation.transfer import Transfer, TransferResult, load_transfer
 from vectors_of_texts import HashedWords
 
 SEVEN = ["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]

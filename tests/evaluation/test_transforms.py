@@ -19,12 +19,9 @@ from helpers import Heard, write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.models import corpus_ranks
 from opencse.evaluation.models import whitening as module
-from opencse.evaluation.models.all_but_the_top import AllButTheTop
-from opencse.evaluation.models.corpus_ranks import CorpusRanks
 from opencse.evaluation.models.flow import ActNorm, Flow, FlowSettings, FlowStep
-from opencse.evaluation.models.whitening import Whitening, whitened
+from opencse.evaluation.models.whitening import AllButTheTop, CorpusRanks, Whitening, whitened
 from opencse.evaluation.transforms import postprocessed, sample_texts
 from opencse.text.readers import Source
 
@@ -275,7 +272,7 @@ def test_the_cosine_of_two_vectors_is_the_mixed_similarity(monkeypatch: pytest.M
         assert cosine(mapped[i], mapped[j]) == pytest.approx(expected, abs=2e-6)
     without_ties = CorpusRanks.fit(CORPUS, share)
     at_once = without_ties.apply(POINTS)
-    monkeypatch.setattr(corpus_ranks, "_BLOCK_BYTES", 1)
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 1)
     assert without_ties.apply(POINTS) == pytest.approx(at_once, abs=1e-6), "text by text"
 
 

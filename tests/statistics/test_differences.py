@@ -19,21 +19,20 @@ from opencse.statistics import (
     AfterHolm,
     Difference,
     after_holm,
-    bootstrap,
     brief,
     holm,
     paired_bootstrap,
     paired_bootstrap_tasks,
     paired_queries,
     paired_seeds,
+    pairs,
     summary,
     verdict,
     williams,
 )
-from opencse.statistics.grouped import grouped_difference
-from opencse.statistics.means import intervals_of_means
-from opencse.statistics.student import quantile, two_sided_p
-from opencse.statistics.two_way import two_way
+from opencse.statistics.difference import quantile, two_sided_p
+from opencse.statistics.queries import grouped_difference, intervals_of_means
+from opencse.statistics.seeds import two_way
 
 Triple = tuple[Floats, Floats, Floats]
 
@@ -63,7 +62,7 @@ def naive_spearman(x: list[float], y: list[float]) -> float:
 def test_any_ties_equal_the_naive_loops(rows: list[tuple[int, int, int]]) -> None:
     gold, a, b = (np.array(side, dtype=np.float64) for side in zip(*rows, strict=True))
     draws = np.random.default_rng(len(rows)).integers(0, len(rows), size=(4, len(rows)))
-    found = bootstrap.spearman_of_draws([gold, a, b], draws)
+    found = pairs.spearman_of_draws([gold, a, b], draws)
     for row, drawn in enumerate(draws):
         for system, values in enumerate((a, b)):
             expected = naive_spearman(values[drawn].tolist(), gold[drawn].tolist())

@@ -10,21 +10,17 @@ from typing import Literal
 import numpy as np
 from pydantic import AwareDatetime, Field, FiniteFloat
 
-from opencse.analysis.alignment import positive_sides
-from opencse.analysis.bias import PairBias, pair_bias
-from opencse.analysis.densities import Densities, densities
-from opencse.analysis.geometry import Geometry, geometry
+from opencse.analysis.bias import Densities, PairBias, densities, pair_bias
+from opencse.analysis.calibration import RandomPairs, random_pairs
+from opencse.analysis.geometry import Geometry, geometry, positive_sides
 from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_similarities, token_similarities
-from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, SearchEncode, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
-from opencse.evaluation.sts.data import StsData
-from opencse.evaluation.sts.result import StsResult
-from opencse.evaluation.sts.score import Sts
+from opencse.evaluation.sts import Sts, StsData, StsResult
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.settings import Settings

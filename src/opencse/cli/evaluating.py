@@ -69,7 +69,7 @@ def evaluate_all(
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.record import EvaluationRecord
-    from opencse.evaluation.sts.tables import length_table
+    from opencse.evaluation.sts import length_table
     from opencse.evaluation.suites import suite_folder, suite_named
     from opencse.outputs import has_keys
     from opencse.records import save_json

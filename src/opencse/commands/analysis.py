@@ -78,8 +78,7 @@ def analyze(
             analysis.
     """
     from opencse.analysis.inspection import AnalysisTexts, inspect
-    from opencse.analysis.pages import advice, how_to_load, lead, made_with, sections
-    from opencse.analysis.report import write_report
+    from opencse.analysis.report import advice, how_to_load, lead, made_with, sections, write_report
     from opencse.environment import require_packages
     from opencse.evaluation import Sts, read_scored_pairs
     from opencse.evaluation.suites import suite_folder

@@ -27,11 +27,11 @@ from opencse.progress import Silent
 if TYPE_CHECKING:
     from opencse.evaluation import EvaluationRecord, StsResult
     from opencse.evaluation.embedding import EmbeddingModel
-    from opencse.evaluation.probing.score import ProbingResult
-    from opencse.evaluation.regression.score import RegressorResult
-    from opencse.evaluation.retrieval.index_rows import SearchedIndex
+    from opencse.evaluation.probing import ProbingResult
+    from opencse.evaluation.regression import RegressorResult
+    from opencse.evaluation.retrieval.rows import SearchedIndex
     from opencse.evaluation.retrieval.score import RetrievalResult
-    from opencse.evaluation.transfer.score import TransferResult
+    from opencse.evaluation.transfer import TransferResult
 
 
 Logistic = Annotated["bool", Typed("Transfer: scikit-learn's logistic regression instead of SentEval's classifier.")]
@@ -180,8 +180,8 @@ def evaluate(
         UserError: for bad input, in one line.
     """
     from opencse.commands.scoring import Scoring, folder_of
-    from opencse.evaluation.once import first_dimensions
-    from opencse.evaluation.retrieval.index_rows import rows_of_index
+    from opencse.evaluation.embedding import first_dimensions
+    from opencse.evaluation.retrieval.rows import rows_of_index
     from opencse.evaluation.retrieval.score import Retrieval
     from opencse.evaluation.suites import suite_named
 
@@ -288,12 +288,16 @@ def evaluate_all(
     """
     from opencse.commands.opening import second_stage
     from opencse.commands.scoring import Scoring, folder_of, keyword_rows, opened_rows
-    from opencse.evaluation.embedding import EmbeddingModel
+    from opencse.evaluation.embedding import EmbeddingModel, remembering
     from opencse.evaluation.models.opening import require_model
-    from opencse.evaluation.once import remembering
-    from opencse.evaluation.retrieval.index_rows import SearchedIndex, rows_of_index
-    from opencse.evaluation.retrieval.keyword_rows import compared_with_first, rows_with_keywords
-    from opencse.evaluation.retrieval.reranked_rows import SecondRows, rows_with_reranking
+    from opencse.evaluation.retrieval.rows import (
+        SearchedIndex,
+        SecondRows,
+        compared_with_first,
+        rows_of_index,
+        rows_with_keywords,
+        rows_with_reranking,
+    )
     from opencse.evaluation.retrieval.score import Retrieval
     from opencse.evaluation.suites import suite_named
 

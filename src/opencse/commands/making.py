@@ -207,8 +207,7 @@ def whiten(
     """
     from opencse.commands.opening import name_of, open_encoder
     from opencse.encoder.encoder import SentenceEncoder
-    from opencse.evaluation.models.all_but_the_top import AllButTheTop
-    from opencse.evaluation.models.whitening import STRETCHED, Whitening, whitened
+    from opencse.evaluation.models.whitening import STRETCHED, AllButTheTop, Whitening, whitened
     from opencse.evaluation.transforms import sample_texts
     from opencse.export.cards import fitted_text, mapped_card
     from opencse.outputs import made_folder, paths_of, require_apart, require_empty

@@ -10,11 +10,9 @@ from typing import Literal
 
 from opencse.commands.opening import encoder_of
 from opencse.errors import UserError
-from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.embedding import EmbeddingModel, first_dimensions, layer_models
 from opencse.evaluation.models.opening import open_model
-from opencse.evaluation.once import first_dimensions, layer_models
-from opencse.evaluation.retrieval.index_rows import SearchedIndex
-from opencse.evaluation.retrieval.keyword_rows import KeywordRows
+from opencse.evaluation.retrieval.rows import KeywordRows, SearchedIndex
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named

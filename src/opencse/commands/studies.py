@@ -379,7 +379,7 @@ def _require_apart(study: Study, recipes: Sequence[str]) -> None:
 def _dev(dev: str | Path | None, data: str | Path) -> str | Path | None:
     """``transfer`` with the folder of the tasks: that of the evaluation data."""
     from opencse.evaluation.suites import suite_folder
-    from opencse.evaluation.transfer.score import Transfer
+    from opencse.evaluation.transfer import Transfer
 
     if str(dev) != Transfer.name:
         return dev

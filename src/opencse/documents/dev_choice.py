@@ -19,8 +19,8 @@ from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.evaluation.retrieval.data import RetrievalTask, complete_labels, load_retrieval
-from opencse.evaluation.retrieval.rankings import rankings
-from opencse.evaluation.transfer.data import require_tasks
+from opencse.evaluation.retrieval.rankers import rankings
+from opencse.evaluation.transfer import require_tasks
 from opencse.io import hash_json, is_folder
 from opencse.numerals import number_of
 from opencse.ranking import Measure

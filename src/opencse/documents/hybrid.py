@@ -28,7 +28,7 @@ from opencse.search.passages import PassageSplitter
 from opencse.search.rows import require_same_texts
 from opencse.search.snapshots import Snapshot
 from opencse.search.stems import language_of
-from opencse.statistics.grouped import MeanDifference, grouped_difference
+from opencse.statistics.queries import MeanDifference, grouped_difference
 from opencse.training.questions import quick
 
 SHARES = np.round(np.linspace(0, 1, 21), 2)

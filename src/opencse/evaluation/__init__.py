@@ -3,10 +3,21 @@
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Encode, distinct, embed
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
 from opencse.evaluation.record import DataRecord, EvaluationRecord
-from opencse.evaluation.sts.data import TASKS, StsData, StsTask, TaskPairs, load_sts, load_sts_hub
-from opencse.evaluation.sts.result import Aggregates, Score, StsResult, StsScores, TaskScore
-from opencse.evaluation.sts.score import Sts
-from opencse.evaluation.sts.tables import sts_table
+from opencse.evaluation.sts import (
+    TASKS,
+    Aggregates,
+    Score,
+    Sts,
+    StsData,
+    StsResult,
+    StsScores,
+    StsTask,
+    TaskPairs,
+    TaskScore,
+    load_sts,
+    load_sts_hub,
+    sts_table,
+)
 from opencse.evaluation.suite import Evaluation, Suite
 from opencse.statistics.correlation import cosine_of_rows, pearson, spearman
 

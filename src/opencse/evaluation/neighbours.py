@@ -97,7 +97,7 @@ def compare_neighbours(
         ValueError: if an encoder does not return an (n, d) array.
 
     Example:
-        >>> from opencse.evaluation.models.bag_of_words import BagOfWords
+        >>> from opencse.evaluation.models.words import BagOfWords
         >>> words = BagOfWords().encode
         >>> corpus = ["a cat sleeps", "a dog barks", "the sun"]
         >>> found = compare_neighbours({"words": lambda q, d: (words(q), words(d))}, corpus, ["a cat"], k=1)

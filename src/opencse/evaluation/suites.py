@@ -8,18 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError, nearest
-from opencse.evaluation.probing.data import PROBING_TASKS
-from opencse.evaluation.probing.score import Probing
-from opencse.evaluation.regression.score import Regression
+from opencse.evaluation.probing import PROBING_TASKS, Probing
+from opencse.evaluation.regression import Regression
 from opencse.evaluation.retrieval.data import CORPUS
 from opencse.evaluation.retrieval.score import Retrieval
-from opencse.evaluation.sts.data import HUB
-from opencse.evaluation.sts.data import TASKS as STS_TASKS
-from opencse.evaluation.sts.dev import StsDev
-from opencse.evaluation.sts.score import Sts
+from opencse.evaluation.sts import HUB, Sts, StsDev
+from opencse.evaluation.sts import TASKS as STS_TASKS
 from opencse.evaluation.suite import Suite
-from opencse.evaluation.transfer.data import TRANSFER_TASKS
-from opencse.evaluation.transfer.score import Transfer
+from opencse.evaluation.transfer import TRANSFER_TASKS, Transfer
 from opencse.text.files.lines import COMPRESSED, suffix_of
 
 SUITES: dict[str, type[Suite[Any, Any, Any]]] = {

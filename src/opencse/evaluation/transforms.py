@@ -197,7 +197,7 @@ class _Fitting:
                     self.say(line)
                 return whitening.apply
             case "all-but-the-top":
-                from opencse.evaluation.models.all_but_the_top import AllButTheTop
+                from opencse.evaluation.models.whitening import AllButTheTop
 
                 top = AllButTheTop.fit(vectors, self.remove)
                 self.say(
@@ -215,7 +215,7 @@ class _Fitting:
                 )
                 return flow.apply
             case "ranks":
-                from opencse.evaluation.models.corpus_ranks import CorpusRanks
+                from opencse.evaluation.models.whitening import CorpusRanks
 
                 ranks = CorpusRanks.fit(vectors, self.cosine_share)
                 self.say(f"ranks against {data}: {ranks.cosine_share:.0%} of the similarity is the cosine")

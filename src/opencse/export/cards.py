@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from opencse.encoder.card import framed
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation.models.all_but_the_top import AllButTheTop
-from opencse.evaluation.models.whitening import LinearMap, Whitening
+from opencse.evaluation.models.whitening import AllButTheTop, LinearMap, Whitening
 from opencse.export.distil import Distilled, DistilSettings
 from opencse.making.static import Static, StaticSettings
 from opencse.markdown import as_text, public_name

@@ -12,7 +12,7 @@ from opencse.labelling.pooling import Rankings
 from opencse.numerals import number_of
 from opencse.ranking import ndcg, reciprocal_rank
 from opencse.statistics.difference import Interval
-from opencse.statistics.means import intervals_of_means, paired_queries
+from opencse.statistics.queries import intervals_of_means, paired_queries
 from opencse.statistics.seeds import summary
 
 DEPTH = 10

@@ -11,8 +11,22 @@ from markupsafe import Markup
 
 from opencse.analysis.figures import curves, plane, training_curves
 from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect
-from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
-from opencse.analysis.report import ReportSection, code, figure, figures, folded, paragraph, steps, table, write_report
+from opencse.analysis.report import (
+    ReportSection,
+    aside,
+    code,
+    figure,
+    figures,
+    folded,
+    how_to_load,
+    lead,
+    made_with,
+    paragraph,
+    sections,
+    steps,
+    table,
+    write_report,
+)
 from opencse.documents.dev_choice import graded_pairs
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError

@@ -8,12 +8,6 @@ hitchhiker's guide to testing statistical significance in natural language proce
 ``after_holm`` first, then ``verdict``.
 """
 
-from opencse.statistics.bootstrap import (
-    PairedBootstrap,
-    PairedBootstrapTasks,
-    paired_bootstrap,
-    paired_bootstrap_tasks,
-)
 from opencse.statistics.difference import (
     ALPHA,
     AfterHolm,
@@ -24,10 +18,16 @@ from opencse.statistics.difference import (
     holm,
     verdict,
 )
-from opencse.statistics.means import PairedQueries, intervals_of_means, paired_queries
-from opencse.statistics.seeds import PairedSeeds, Summary, paired_seeds, summary
-from opencse.statistics.two_way import TwoWay, two_way
-from opencse.statistics.williams import DependentCorrelations, williams
+from opencse.statistics.pairs import (
+    DependentCorrelations,
+    PairedBootstrap,
+    PairedBootstrapTasks,
+    paired_bootstrap,
+    paired_bootstrap_tasks,
+    williams,
+)
+from opencse.statistics.queries import PairedQueries, intervals_of_means, paired_queries
+from opencse.statistics.seeds import PairedSeeds, Summary, TwoWay, paired_seeds, summary, two_way
 
 __all__ = [
     "ALPHA",

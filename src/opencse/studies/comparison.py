@@ -12,8 +12,7 @@ from pydantic import Field, FiniteFloat
 from opencse.arrays import Floats
 from opencse.documents.dev_choice import AUTO, NONE, SAMPLE, TEXT
 from opencse.errors import UserError, nearest
-from opencse.evaluation.sts.dev import StsDev
-from opencse.evaluation.sts.result import Grouping
+from opencse.evaluation.sts import Grouping, StsDev
 from opencse.evaluation.suites import suite_named
 from opencse.numerals import number_of
 from opencse.recipes.files import Judged

@@ -21,7 +21,7 @@ from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.record import DataRecord
-from opencse.evaluation.sts.result import StsResult
+from opencse.evaluation.sts import StsResult
 from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import SUITES, suite_named
 from opencse.evaluation.transforms import postprocessed, refitted_each_call

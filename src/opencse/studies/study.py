@@ -15,7 +15,7 @@ from pydantic import AwareDatetime, Field, FiniteFloat
 from opencse.environment import Environment, installed
 from opencse.errors import UserError, nearest
 from opencse.evaluation.record import DataRecord
-from opencse.evaluation.sts.result import Grouping
+from opencse.evaluation.sts import Grouping
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.kernels.precision import PrecisionName

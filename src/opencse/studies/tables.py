@@ -46,7 +46,7 @@ class Grid:
 
     def rich(self, title: str, caption: str | None = None) -> Table:
         """The table for a terminal."""
-        from opencse.evaluation.fitting_table import FittingTable, TableContent
+        from opencse.evaluation.table import FittingTable, TableContent
 
         movable = [name for name in self.head if name == "start"]
         title, head, rows = constant_columns_in_title(title, self.head, self.rows, movable)

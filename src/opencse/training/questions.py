@@ -26,7 +26,7 @@ from opencse.ranking import Measure, answer_ranks
 from opencse.search.keyword_index import KeywordIndex
 from opencse.search.stems import language_of_texts
 from opencse.statistics.correlation import mean_ranks
-from opencse.statistics.grouped import MeanDifference, grouped_difference
+from opencse.statistics.queries import MeanDifference, grouped_difference
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.scripts import search_words

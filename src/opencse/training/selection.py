@@ -21,14 +21,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from opencse.analysis.alignment import alignment, positive_sides, uniformity
+from opencse.analysis.geometry import alignment, positive_sides, uniformity
 from opencse.arrays import Flags, Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, spearman
 from opencse.evaluation.embedding import distinct, embed
-from opencse.evaluation.transfer.data import TransferData
-from opencse.evaluation.transfer.score import Transfer
+from opencse.evaluation.transfer import Transfer, TransferData
 from opencse.io import hash_json
 from opencse.numerals import number_of
 from opencse.statistics import paired_bootstrap
@@ -109,7 +108,7 @@ class DevScore:
 
     Attributes:
         value: the score that selects, x 100; higher is better.
-        alignment: of graded pairs of high score (see `opencse.analysis.alignment`); None where there are none.
+        alignment: of graded pairs of high score (see `opencse.analysis.geometry`); None where there are none.
         uniformity: of the first sentences of graded pairs; None where there are none.
         error: standard error of the value's difference from the start's; None where it is not known.
         guard: nDCG@10 x 100 of general questions, which ask in other words than their answers; None without a guard.
@@ -488,7 +487,7 @@ class TransferSelector:
 
     @classmethod
     def read(cls, folder: Path) -> TransferSelector:
-        """Reads the tasks of ``folder``, or of ``transfer/`` in it; see `opencse.evaluation.transfer.data`.
+        """Reads the tasks of ``folder``, or of ``transfer/`` in it; see `opencse.evaluation.transfer`.
 
         Raises:
             UserError: for a folder without such tasks, a fault in a file, or a task too small for the folds.

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from opencse.encoder.opening import load
 from opencse.encoder.static import StaticEncoder
 from opencse.errors import UserError
-from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
-from opencse.evaluation.once import NO_LAYERS
+from opencse.evaluation.embedding import NO_LAYERS, ByLayer, EmbeddingModel, Encode, Searching
 from opencse.foreign import checks_trust, code_notice
 from opencse.model_folder.locate import BAG_OF_WORDS, DITTO, WORDS
 from opencse.modules.prompts import Role
@@ -152,7 +151,7 @@ def _open_named(
     if pooling is not None:
         raise UserError(f"{model}: has no pooling to replace; leave --pooling out")
     if not words:
-        from opencse.evaluation.models.bag_of_words import BagOfWords
+        from opencse.evaluation.models.words import BagOfWords
 
         return EmbeddingModel(model, BagOfWords().encode, device="cpu")
     from opencse.evaluation.models.words import WordVectors

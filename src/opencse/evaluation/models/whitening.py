@@ -1,4 +1,4 @@
-"""BERT-whitening: a linear map that gives sentence vectors mean zero and uncorrelated coordinates of variance 1."""
+"""Linear maps after any model: whitening, all-but-the-top, and ranks against a corpus."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
@@ -211,3 +212,124 @@ def whitened(encoder: SentenceEncoder, whitening: LinearMap) -> SentenceEncoder:
     copy.projection = copy.lm_head = None
     copy.dense.append(layer.to(encoder.device))
     return copy.eval()
+
+
+@dataclass(frozen=True, eq=False)
+class AllButTheTop(LinearMap):
+    r"""The map of Mu and Viswanath 2018 ("All-but-the-Top", algorithm 1), there for word vectors.
+
+    .. math:: \tilde x = (x - \mu) (I - U_D U_D^\top)
+
+    with mean :math:`\mu` and the D principal directions of largest variance as the columns of :math:`U_D`. Directions
+    that all vectors share say little about any one of them. The dimension stays, and the variances of the other
+    directions too, unlike a whitening's.
+
+    Attributes:
+        mean: (d,) float64.
+        matrix: :math:`I - U_D U_D^\top`, (d, d) float64.
+        removed: D.
+
+    Example:
+        >>> vectors = np.random.default_rng(0).normal(size=(50, 3)) * [1, 10, 100] + 5
+        >>> mapped = AllButTheTop.fit(vectors, 1).apply(vectors)
+        >>> bool(abs(mapped[:, 2]).max() < 50), mapped.shape
+        (True, (50, 3))
+    """
+
+    removed: int
+
+    @classmethod
+    def fit(cls, vectors: Vectors, remove: int | None = None) -> Self:
+        """Fits the map on ``vectors``.
+
+        Args:
+            vectors: (n, d).
+            remove: D; 0 subtracts the mean alone; None: a hundredth of the dimensions, at least 1, as the paper
+                recommends.
+
+        Raises:
+            UserError: if that would leave nothing that varies, or the vectors are not finite.
+            ValueError: if they are not (n, d).
+        """
+        if vectors.ndim == 2 and remove is None:
+            remove = max(1, round(vectors.shape[1] / 100))
+        mean, variances, axes = principal_axes(vectors, "all-but-the-top")
+        count = remove or 0
+        if not 0 <= count < len(variances):
+            raise UserError(
+                f"removing {count} components would leave nothing: these {number_of(len(vectors), 'vector')} of "
+                f"{len(mean)} dimensions vary along {len(variances)}; remove fewer, or give more texts"
+            )
+        top = axes[:, :count]
+        return cls(mean, np.eye(len(mean)) - top @ top.T, count)
+
+
+COSINE_SHARE = 0.9
+"""Lambda of the authors' script for SNCSE."""
+_BLOCK_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class CorpusRanks:
+    r"""The similarity of Seonwoo et al. 2022 (RankEncoder, arXiv:2209.04333) as the cosine of longer vectors.
+
+    A text x has the cosines :math:`s_k = \cos(x, c_k)` with the K texts of a corpus, and their ranks r(x), equal ones
+    sharing a mean rank. Spearman's correlation of the cosines of two texts is the cosine of their centred ranks
+    :math:`\bar r(x) = r(x) - (K + 1) / 2`. So the vector
+
+    .. math:: f(x) = \left[ \sqrt{\lambda}\, x / |x|,\; \sqrt{1 - \lambda}\, \bar r(x) / |\bar r(x)| \right]
+
+    of d + K dimensions has the cosine :math:`\lambda \cos(x, y) + (1 - \lambda) \rho(x, y)` with another one, which is
+    what the authors' code computes for each pair. Its corpus is a hundredth of the texts trained on (10,000).
+
+    Attributes:
+        corpus: (K, d) float32, each row of length 1.
+        cosine_share: :math:`\lambda`.
+
+    Example:
+        >>> corpus = np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+        >>> ranks = CorpusRanks.fit(corpus, 0.5)
+        >>> first, second = ranks.apply(np.array([[2.0, 0.0], [3.0, 1.0]]))  # cosine .95, the same order of the corpus
+        >>> round(float(first @ second), 3)
+        0.974
+    """
+
+    corpus: NDArray[np.float32]
+    cosine_share: float
+
+    @classmethod
+    def fit(cls, vectors: Vectors, cosine_share: float | None = None) -> Self:
+        """Stores the vectors of a corpus.
+
+        Args:
+            vectors: (K, d).
+            cosine_share: lambda, from 0 to 1; None: .9.
+
+        Raises:
+            UserError: for fewer than 2 texts, vectors that are not finite, or a share that is none.
+        """
+        share = COSINE_SHARE if cosine_share is None else cosine_share
+        if not 0 <= share <= 1:
+            raise UserError(f"the share of the cosine is from 0 to 1, not {share:g}")
+        if len(vectors) < 2 or not np.isfinite(vectors).all():
+            raise UserError(f"ranks need at least 2 finite vectors of a corpus, not {len(vectors)}; give more texts")
+        return cls(_unit(vectors).astype(np.float32), share)
+
+    def apply(self, vectors: Vectors) -> NDArray[np.float32]:
+        """(n, d) -> (n, d + K), each of length 1 (shorter where a vector is 0, or no text of the corpus is nearer)."""
+        n, d = vectors.shape
+        mapped = np.empty((n, d + len(self.corpus)), dtype=np.float32)
+        rows = max(1, _BLOCK_BYTES // (8 * len(self.corpus)))
+        for start in range(0, n, rows):
+            unit = _unit(vectors[start : start + rows])
+            ranks = rankdata(unit.astype(np.float32) @ self.corpus.T, axis=1)
+            mapped[start : start + rows, :d] = np.sqrt(self.cosine_share) * unit
+            mapped[start : start + rows, d:] = np.sqrt(1 - self.cosine_share) * _unit(
+                ranks - (len(self.corpus) + 1) / 2
+            )
+        return mapped
+
+
+def _unit(vectors: Vectors) -> NDArray[np.float64]:
+    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1.0)

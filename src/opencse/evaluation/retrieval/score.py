@@ -23,8 +23,7 @@ from pydantic import Field, FiniteFloat
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
-from opencse.evaluation.retrieval.rankers import ByVectors, Ranker
-from opencse.evaluation.retrieval.rankings import Ranked, rankings
+from opencse.evaluation.retrieval.rankers import ByVectors, Ranked, Ranker, rankings
 from opencse.evaluation.suite import Options, Suite
 from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
@@ -32,7 +31,7 @@ from opencse.numerals import number_of
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
 from opencse.settings import Settings
 from opencse.statistics.difference import Interval, verdict
-from opencse.statistics.means import PairedQueries, intervals_of_means, paired_queries
+from opencse.statistics.queries import PairedQueries, intervals_of_means, paired_queries
 
 if TYPE_CHECKING:
     from rich.table import Table

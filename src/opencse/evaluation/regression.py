@@ -8,7 +8,7 @@ compare with scores of cosines.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,18 +17,103 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
+from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import listed
-from opencse.evaluation.pairs import ScoredPairs
+from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
-from opencse.evaluation.regression.data import PARTS, PUBLISHED, GradedSplit, RegressorData, load_sts_regressor
-from opencse.evaluation.sts.data import TASKS
-from opencse.evaluation.suite import Options, Suite
+from opencse.evaluation.sts import TASKS, StsTask, TaskPairs, load_sts
+from opencse.evaluation.suite import Options, Suite, TaskData
 from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
+from opencse.io import require_folder
 from opencse.statistics.correlation import pearson, spearman
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+PUBLISHED: dict[str, dict[str, int]] = {
+    "stsb": {"train": 5749, "dev": 1500, "test": 1379},
+    "sickr": {"train": 4500, "dev": 500, "test": 4927},
+}
+"""The two tasks that have a training set, and the published numbers of pairs."""
+
+PARTS = ("train", "dev", "test")
+HIGHEST = 5
+
+
+@dataclass(frozen=True)
+class GradedSplit:
+    """One STS task with its training set.
+
+    Attributes:
+        task: what is published about it.
+        parts: ``train``, ``dev`` and ``test`` pairs.
+    """
+
+    task: StsTask
+    parts: dict[str, ScoredPairs]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of pairs by part."""
+        return {name: len(pairs) for name, pairs in self.parts.items()}
+
+    def texts(self) -> Iterator[list[str]]:
+        """Yields both sides of each part."""
+        return TaskPairs(self.task, tuple(self.parts.values())).texts()
+
+    def sha256(self) -> str:
+        """See ``TaskPairs.sha256``."""
+        return TaskPairs(self.task, tuple(self.parts.values())).sha256()
+
+
+RegressorData = TaskData[GradedSplit]
+
+
+def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> RegressorData:
+    """Reads the tasks of a local folder of STS data.
+
+    They are ``stsb`` and ``sickr``, each ``train.tsv``, ``dev.tsv``, ``test.tsv``.
+    Lines are ``score<TAB>sentence1<TAB>sentence2``, scores from 0 to 5.
+
+    Args:
+        folder: holds one folder per task, as for ``load_sts``.
+        tasks: ``stsb``, ``sickr`` or both; None: the ones in the folder.
+
+    Raises:
+        UserError: naming what is missing, or the file and line at fault.
+    """
+    folder = Path(folder)
+    require_folder(folder, f"give a folder that holds {' or '.join(PUBLISHED)}")
+    for key in tasks or ():
+        if key not in PUBLISHED:
+            raise UserError(
+                f"the regressor has no task {key!r}{nearest(key, PUBLISHED)}; "
+                f"tasks with a training set: {', '.join(PUBLISHED)}"
+            )
+    keys = [key for key in PUBLISHED if (key in tasks if tasks is not None else (folder / key).is_dir())]
+    if not keys:
+        which = "there" if tasks is None else "chosen"
+        raise UserError(
+            f"{folder}: no task for the regressor {which}; tasks with a training set: {' '.join(PUBLISHED)}"
+        )
+    tests = load_sts(folder, keys)
+    loaded = {
+        key: GradedSplit(TASKS[key], {part: _read(folder / key / f"{part}.tsv") for part in PARTS}) for key in keys
+    }
+    return RegressorData(str(folder), tests.text, loaded)
+
+
+def _read(path: Path) -> ScoredPairs:
+    pairs = read_scored_pairs(path)
+    outside = np.flatnonzero((pairs.scores < 0) | (pairs.scores > HIGHEST))
+    if len(outside):
+        first = int(outside[0])
+        raise UserError(
+            f"{path}: pair {first + 1} ({pairs.first[first][:40]!r}) has the score {pairs.scores[first]:g}; "
+            f"the regressor's grades are from 0 to {HIGHEST}, so scale the scores"
+        )
+    return pairs
 
 
 class RegressorScore(SuiteScore):
@@ -92,7 +177,7 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
 
     def score(self, task: GradedSplit, embedded: Embedded, device: str = "cpu") -> RegressorScore:
         """See ``Suite``; a pair's features are [|u - v|, u * v] (2 d,), float32, see ``classifiers.regressor.fit``."""
-        from opencse.evaluation.classifiers.regressor import Regressor, fit
+        from opencse.evaluation.classifiers import Regressor, fit
 
         def features(pairs: ScoredPairs) -> NDArray[np.float32]:
             return embedded.pair_features(pairs.first, pairs.second)

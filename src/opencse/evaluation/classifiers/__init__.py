@@ -1,1 +1,0 @@
-"""Classifiers and regressors over frozen vectors, and how they are chosen."""

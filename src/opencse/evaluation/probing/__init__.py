@@ -1,1 +1,0 @@
-"""Probing: what a classifier reads off a sentence vector (SentEval)."""

@@ -1,1 +1,0 @@
-"""STS by a regressor fitted on the training sets (SentEval)."""

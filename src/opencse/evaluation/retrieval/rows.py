@@ -1,0 +1,425 @@
+"""Rows of a table of retrieval scores: models, BM25, hybrid search, a second stage, and what an index delivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from opencse.errors import UserError
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, Searching, remembering
+from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
+from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, Ranker, TaskKeywords
+from opencse.evaluation.retrieval.score import EvaluatedIndex, Retrieval, RetrievalResult
+from opencse.evaluation.suite import Evaluation
+from opencse.modules.prompts import Role
+from opencse.modules.similarity import HybridWeight, Similarity
+from opencse.numerals import number_of
+from opencse.progress import Counted, Progress, Say
+from opencse.ranking import PreparedVectors
+from opencse.reranking.second_stage import SecondStage
+from opencse.search.hybrid import weight_of_model
+from opencse.search.index import Index
+from opencse.search.rows import exported_id, require_same_texts
+from opencse.search.snapshots import Snapshot
+from opencse.search.stems import AUTO
+
+
+@dataclass(frozen=True)
+class Reranked:
+    """Ranks by a first ranker, and the first documents of its ranking again by a cross-encoder.
+
+    A document that is left out (see `RetrievalTask.left_out`) is not counted among the first.
+
+    Attributes:
+        first_stage: ranks all documents.
+        stage: the cross-encoder, and the number of documents that it ranks again.
+        keep_identical_ids: see `Retrieval`.
+        progress: shows the progress.
+    """
+
+    first_stage: Ranker
+    stage: SecondStage
+    keep_identical_ids: bool
+    progress: Progress
+
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
+        """See `Ranker`."""
+        return self.first_stage.texts(task)
+
+    def compares_by(self, similarity: Similarity) -> Similarity | None:
+        """See `Ranker`."""
+        return self.first_stage.compares_by(similarity)
+
+    def name(self, similarity: Similarity) -> str:
+        """See `Ranker`."""
+        return f"{self.first_stage.name(similarity)}, first {self.stage.depth} by {_short(self.stage.model.name)}"
+
+    def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
+        """See `Ranker`."""
+        left_out = task.left_out(self.keep_identical_ids)
+        rankings = [
+            [position for position in ranked if position != without]
+            for ranked, without in zip(
+                self.first_stage.first(task, embedded, max(k, self.stage.depth + 1)), left_out, strict=True
+            )
+        ]
+        texts = [[task.documents[position] for position in ranked[: self.stage.depth]] for ranked in rankings]
+        orders = self.stage.reranked(task.queries, texts, Counted(self.progress, f"{task.name}: re-ranking"))
+        for ranked, order in zip(rankings, orders, strict=True):
+            yield [*(ranked[position] for position, _ in order), *ranked[self.stage.depth :]][:k]
+
+
+@dataclass(frozen=True)
+class SecondRows:
+    """Adds to each row of a table of retrieval scores one with a cross-encoder as second stage.
+
+    Attributes:
+        stage: the cross-encoder, and the number of documents that it ranks again.
+        progress: shows the progress.
+    """
+
+    stage: SecondStage
+    progress: Progress
+
+    def of(
+        self, label: str, row: RetrievalResult, suite: Retrieval, model: EmbeddingModel, data: RetrievalData
+    ) -> dict[str, RetrievalResult]:
+        """The row of ``suite``'s ranking with the second stage, compared with the row without it.
+
+        Args:
+            label: of the row without it.
+            row: that row.
+            suite: how it was ranked.
+            model: by whose vectors.
+            data: the tasks.
+        """
+        ranker = Reranked(suite.ranked, self.stage, suite.keep_identical_ids, self.progress)
+        record: RetrievalResult = replace(suite, ranker=ranker).evaluate(model, data, self.progress.say).record
+        record = record.model_copy(update={"model": row.model})
+        return {
+            f"{label} + {_short(self.stage.model.name)}": record.compared_with(dict.fromkeys(data.tasks, (label, row)))
+        }
+
+
+def rows_with_reranking(
+    models: Iterable[EmbeddingModel], suite: Retrieval, data: RetrievalData, second: SecondRows
+) -> dict[str, RetrievalResult]:
+    """Scores each model's vectors, alone and with a second stage; a text is encoded once for both.
+
+    Returns:
+        The records by label: ``MODEL``, ``MODEL + CROSS-ENCODER``.
+    """
+    rows: dict[str, RetrievalResult] = {}
+    for model in models:
+        opened = remembering(model)
+        rows[model.name] = suite.evaluate(opened, data, second.progress.say).record
+        rows |= second.of(model.name, rows[model.name], suite, opened, data)
+    return rows
+
+
+def _short(name: str) -> str:
+    """The last part of a folder or Hub id."""
+    return Path(name).name or name
+
+
+BM25 = "BM25"
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class KeywordRows:
+    """Which rows are added to a table of retrieval scores.
+
+    Attributes:
+        hybrid: also a row of vectors and BM25 together for each model.
+        weight: of the vectors in it; None: the weight saved with the model, or else that of `weight_of_model`.
+        language: whose word stems BM25 compares; see `opencse.search.building.BuildSettings`.
+    """
+
+    hybrid: bool = False
+    weight: float | None = None
+    language: str = AUTO
+
+    def weight_of(self, model: EmbeddingModel, language: str | None) -> HybridWeight:
+        """The weight of a model's vectors on documents of a language."""
+        if self.weight is not None:
+            return HybridWeight(self.weight, "as requested")
+        searching = model.searching or Searching(model.encode, model.encode)
+        saved = model.hybrid_weight
+        return saved or weight_of_model(searching.queries, searching.documents, model.similarity, language)
+
+
+def rows_with_keywords(
+    models: Iterable[EmbeddingModel],
+    suite: Retrieval,
+    data: RetrievalData,
+    extra: KeywordRows,
+    progress: Say,
+    second: SecondRows | None = None,
+) -> dict[str, RetrievalResult]:
+    """Scores BM25 once, and each model's vectors and, on request, both together.
+
+    A row of vectors is compared with BM25, a row of both with the better of its two parts on that data set.
+
+    Args:
+        models: to score; a text is encoded once for both rows of a model.
+        suite: how tasks are scored.
+        data: the tasks.
+        extra: the rows to add.
+        progress: called with one line at each step.
+        second: adds a row with a second stage to each of these rows; None: no such rows.
+
+    Returns:
+        The records by label: ``BM25``, ``MODEL``, ``MODEL + BM25``, and each of these with ``+ CROSS-ENCODER``.
+    """
+    keywords = TaskKeywords(extra.language)
+    nothing = EmbeddingModel(BM25, lambda texts: np.empty((len(texts), 0)))
+    by_words = replace(suite, ranker=ByKeywords(keywords))
+    words = _record(by_words.evaluate(nothing, data, progress))
+    rows = {BM25: words.model_copy(update={"model": None})}
+    if second is not None:
+        rows |= second.of(BM25, rows[BM25], by_words, nothing, data)
+    for model in models:
+        opened = remembering(model) if extra.hybrid or second is not None else model
+        vectors = _record(suite.evaluate(opened, data, progress))
+        rows[model.name] = vectors.compared_with(dict.fromkeys(data.tasks, (BM25, words)))
+        if second is not None:
+            rows |= second.of(model.name, vectors, suite, opened, data)
+        if not extra.hybrid:
+            continue
+        languages = {keywords.of(task).language for task in data.tasks.values()}
+        weight = extra.weight_of(opened, languages.pop() if len(languages) == 1 else None)
+        progress(f"{model.name} + BM25: weight of the vectors {weight}")
+        by_both = replace(suite, ranker=ByBoth(weight.value, keywords, model.split))
+        both = _record(by_both.evaluate(opened, data, progress))
+        better = {name: better_row(name, (BM25, words), (model.name, vectors)) for name in data.tasks}
+        rows[f"{model.name} + BM25"] = both.compared_with(better)
+        if second is not None:
+            rows |= second.of(f"{model.name} + BM25", both, by_both, opened, data)
+    return rows
+
+
+def compared_with_first(records: Mapping[str, R]) -> dict[str, R | RetrievalResult]:
+    """The records with the differences of each model's rows from those of the first model, query by query.
+
+    Args:
+        records: of one suite and the same data, by label: a model's name, and what is added to its row. Retrieval
+            results alone are compared.
+    """
+    compared: dict[str, R | RetrievalResult] = {}
+    firsts: dict[str, tuple[str, RetrievalResult]] = {}
+    for label, record in records.items():
+        compared[label] = record
+        if isinstance(record, RetrievalResult) and record.model:
+            first = firsts.setdefault(label.removeprefix(record.model), (label, record))
+            if first[0] != label:
+                others, where = (
+                    dict.fromkeys(record.retrieval, first),
+                    "compared_first" if record.compared else "compared",
+                )
+                compared[label] = record.compared_with(others, where)
+    return compared
+
+
+def _record(evaluation: Evaluation[RetrievalResult]) -> RetrievalResult:
+    return evaluation.record
+
+
+def better_row(
+    task: str, one: tuple[str, RetrievalResult], other: tuple[str, RetrievalResult]
+) -> tuple[str, RetrievalResult]:
+    """The row with the higher nDCG@10 on a task, with its label."""
+    return other if other[1].retrieval[task].ndcg_at_10 > one[1].retrieval[task].ndcg_at_10 else one
+
+
+_COMPARED = 1_000
+"""Relevant documents whose texts are compared with those of the index, at most."""
+_NO_DOCUMENT = -1
+"""Position of a document of the index that the data set lacks."""
+
+
+@dataclass(frozen=True)
+class SearchedIndex:
+    """An index that is scored like a model.
+
+    Attributes:
+        name: in tables and results.
+        index: with the encoder of its queries.
+    """
+
+    name: str
+    index: Index
+    _queries: dict[str, PreparedVectors] = field(default_factory=dict)
+
+    def queries_of(self, task: RetrievalTask) -> PreparedVectors:
+        """(n, d) vectors of the queries of ``task``, encoded once."""
+        if task.name not in self._queries:
+            self._queries[task.name] = self.index.encode(task.queries, Role.QUERY)
+        return self._queries[task.name]
+
+    def check(self, data: RetrievalData) -> EvaluatedIndex:
+        """Compares the documents of the index with those of data sets, by id and by text.
+
+        Raises:
+            UserError: for a data set of which no relevant document is in the index, or most have another text there.
+        """
+        with self.index.snapshot() as snapshot:
+            ids = {_data_id(name): name for name in snapshot.document_ids()}
+            absent, others = {}, {}
+            for name, task in data.tasks.items():
+                self._require_same(snapshot, ids, task)
+                positions = task.positions
+                there = {positions[key] for key in ids if key in positions}
+                absent[name] = sum(row not in there for row, text in enumerate(task.documents) if text)
+                others[name] = len(ids.keys() - positions.keys())
+        info = self.index.info()
+        return EvaluatedIndex(
+            model=info.model,
+            kind=info.kind,
+            precision=info.precision,
+            dimensions=None if info.encoded_dimension is None else info.dimension,
+            documents=info.documents,
+            passages=info.rows,
+            max_length=info.max_length,
+            overlap=info.overlap,
+            language=info.language,
+            absent=absent,
+            others=others,
+        )
+
+    def _require_same(self, snapshot: Snapshot, ids: dict[str, str], task: RetrievalTask) -> None:
+        relevant = {position for levels in task.judged for position, level in levels.items() if level > 0}
+        known = [name for name, position in task.positions.items() if position in relevant and name in ids]
+        if not known:
+            index_id, data_id = next(iter(ids), "")[:40], task.document_ids[min(relevant, default=0)][:40]
+            raise UserError(
+                f"{self.name}: has none of the relevant documents of {task.name} (ids there are like {data_id!r}, in "
+                f"the index like {index_id!r}); build it from the data's corpus.jsonl, or from documents with the same "
+                "ids (opencse index build --id)"
+            )
+        every = max(1, -(-len(known) // _COMPARED))
+        compared = {ids[name]: task.documents[task.positions[name]] for name in known[::every]}
+        rows = ((row.id, row.text) for row in snapshot.rows_with_ids(list(compared)))
+        require_same_texts(self.name, task.name, compared, rows)
+
+
+@dataclass(frozen=True)
+class ByIndex:
+    """Ranks documents as ``opencse index query INDEX -k K`` does.
+
+    Attributes:
+        searched: the index.
+        by: what ranks: the vectors alone, the keywords alone, or both as ``--hybrid`` does.
+        weight: of the vectors in a hybrid search.
+    """
+
+    searched: SearchedIndex
+    by: Literal["vectors", "keywords", "both"] = "vectors"
+    weight: float = 0.0
+
+    def texts(self, task: RetrievalTask) -> Sequence[str]:
+        """See `Ranker`; an index has vectors of its own."""
+        del task
+        return ()
+
+    def compares_by(self, similarity: Similarity) -> Similarity | None:
+        """See `Ranker`."""
+        del similarity
+        return None if self.by == "keywords" else Similarity(self.searched.index.info().similarity)
+
+    def name(self, similarity: Similarity) -> str:
+        """See `Ranker`."""
+        info = self.searched.index.info()
+        compared = info.similarity if info.kind == "flat" else f"{info.similarity} ({info.kind})"
+        of = " of passages" if info.rows > info.documents else ""
+        if self.by == "keywords":
+            return "BM25"
+        both = f"{self.weight:g} {compared}{of} + {1 - self.weight:g} BM25"
+        return f"{compared}{of}" if self.by == "vectors" else both
+
+    def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
+        """See `Ranker`; a document that the task lacks has the position -1."""
+        del embedded
+        position_of = task.positions
+        hybrid = self.by != "vectors"
+        result = self.searched.index.search(
+            task.queries,
+            k,
+            hybrid=hybrid,
+            hybrid_weight=self.weight if hybrid else None,
+            vectors=self.searched.queries_of(task),
+        )
+        for hits in result:
+            ranked = (hit for hit in hits if self.by != "keywords" or hit.score > 0)
+            ids = (_data_id(name) for hit in ranked for name in (hit.id, *hit.copies))
+            first: dict[object, int] = {}  # of a document that the task lacks by its id
+            for name in ids:
+                first.setdefault(position_of.get(name, name), position_of.get(name, _NO_DOCUMENT))
+            yield [*first.values()][:k]
+
+
+def rows_of_index(
+    searched: SearchedIndex, suite: Retrieval, data: RetrievalData, extra: KeywordRows | None, progress: Say
+) -> dict[str, RetrievalResult]:
+    """Scores the searches of an index: by its vectors, and on request by keywords and by both.
+
+    Args:
+        searched: the index.
+        suite: how tasks are scored.
+        data: the tasks, whose documents the index holds.
+        extra: the rows to add: ``INDEX, BM25``, and ``INDEX + BM25`` with the weight of the index unless one is given.
+        progress: called with one line at each step.
+
+    Returns:
+        The records by label. A row of keywords or of both is compared as `rows_with_keywords` compares them.
+
+    Raises:
+        UserError: see `SearchedIndex.check`.
+    """
+    name, index = searched.name, searched.index
+    with index.snapshot():
+        record = searched.check(data)
+        progress(_described(name, record))
+        for task in data.tasks:
+            if record.absent[task] or record.others[task]:
+                progress(
+                    f"{name}: lacks {number_of(record.absent[task], 'document')} of {task}, which count as not found, "
+                    f"and has {record.others[task]:,} that {task} lacks, which count as not relevant"
+                )
+
+        def row(ranker: ByIndex) -> RetrievalResult:
+            model = EmbeddingModel(name, lambda texts: np.empty((len(texts), 0)), pooling=index.info().pooling)
+            scored: RetrievalResult = replace(suite, ranker=ranker).evaluate(model, data, progress).record
+            return scored.model_copy(update={"index": record})
+
+        vectors = row(ByIndex(searched))
+        if extra is None:
+            return {name: vectors}
+        words_label = f"{name}, BM25"
+        words = row(ByIndex(searched, "keywords"))
+        rows = {words_label: words, name: vectors.compared_with(dict.fromkeys(data.tasks, (words_label, words)))}
+        if extra.hybrid:
+            weight = index.hybrid_weight if extra.weight is None else HybridWeight(extra.weight, "as requested")
+            progress(f"{name} + BM25: weight of the vectors {weight}")
+            both = row(ByIndex(searched, "both", weight.value))
+            better = {task: better_row(task, (words_label, words), (name, vectors)) for task in data.tasks}
+            rows[f"{name} + BM25"] = both.compared_with(better)
+        return rows
+
+
+def _described(name: str, record: EvaluatedIndex) -> str:
+    passages = "" if record.passages == record.documents else f" in {number_of(record.passages, 'passage')}"
+    dimensions = "" if record.dimensions is None else f", the first {record.dimensions} dimensions"
+    return (
+        f"{name}: index of {number_of(record.documents, 'document')}{passages} by {record.model or 'a loaded model'}, "
+        f"{record.kind}, {record.precision}{dimensions}"
+    )
+
+
+def _data_id(name: str) -> str:
+    """The id of a document of an index as data sets have it: without white space around it."""
+    return exported_id(name).strip()

@@ -1,1 +1,0 @@
-"""Semantic textual similarity: seven tasks of graded pairs."""

@@ -1,1 +1,0 @@
-"""Transfer: classifiers over frozen sentence vectors (SentEval)."""
