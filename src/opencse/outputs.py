@@ -1,8 +1,8 @@
 """Protects the user's files: nothing that commands write replaces or deletes them.
 
 - An output that is also an input is always refused (`require_apart`).
-- An existing path is written to only where the same command wrote it before, which its content shows (a manifest, the
-  keys of a record), or with ``--overwrite`` where the content cannot show it (`require_absent`).
+- An existing file is replaced with ``--overwrite`` alone (`require_absent`), and a folder that is not empty is written
+  to with ``--overwrite``, or where the command continues its own work in it.
 - Unfinished files of a killed process are recognised, and removed by the next one (`opencse.moving_in`).
 """
 
@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from opencse import io
 from opencse.errors import UserError, reason, shortened
@@ -122,7 +120,7 @@ def require_writable(path: str | Path, *, remedy: str = "") -> None:
 
 
 def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") -> None:
-    """Refuses an existing file unless ``overwrite`` is set; for content that does not show which command wrote it.
+    """Refuses a folder, and an existing file unless ``overwrite`` is set.
 
     Raises:
         UserError: saying how to replace it.
@@ -132,85 +130,6 @@ def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") 
         raise UserError(f"{file}: is a folder; give the path of a file as {option}")
     if not overwrite and os.path.lexists(path):
         raise UserError(f"{file}: exists already; replace it with --overwrite, or choose another {option}")
-
-
-def require_json_lines(
-    file: Path, keys: Iterable[str], *, overwrite: bool, exactly: bool = False, option: str = "--out"
-) -> None:
-    """Refuses an existing file, and with ``overwrite`` one that is no earlier result of the same command.
-
-    Args:
-        file: the file of JSON lines that will be written.
-        keys: that each line has.
-        overwrite: replace an earlier result; an empty file is one.
-        exactly: no line of a result has other keys.
-        option: the option that names ``file``, for the message.
-
-    Raises:
-        UserError: saying what to do.
-    """
-    require_absent(file, overwrite=overwrite, option=option)
-    if not os.path.lexists(file) or has_json_lines(file, keys, exactly=exactly):
-        return
-    with contextlib.suppress(OSError):
-        if file.stat().st_size == 0:
-            return
-    raise UserError(f"{file}: exists and is no result of this command; choose another {option}")
-
-
-def has_json_lines(file: Path, keys: Iterable[str], *, exactly: bool = False) -> bool:
-    """Whether the first line of a file is a JSON object with all of ``keys``, and where ``exactly`` with no others."""
-    required = set(keys)
-    with contextlib.suppress(OSError, ValueError, RecursionError), file.open(encoding="utf-8") as stream:
-        first = json.loads(stream.readline())
-        return has_keys([first], required) and (not exactly or first.keys() == required)
-    return False
-
-
-def require_json(file: Path, is_own: Callable[[Any], bool], *, option: str = "--json") -> None:
-    """Refuses an existing file that is not an earlier result of the same command.
-
-    Args:
-        file: the file that results will be written to.
-        is_own: whether a value read from the file is such a result.
-        option: the option that names ``file``, for the message.
-
-    Raises:
-        UserError: saying what to do.
-    """
-    if not os.path.lexists(file):
-        return
-    if file.is_file():
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            with file.open("rb") as stream:
-                first = stream.read(1)
-            if first in (b"{", b"[") and is_own(json.loads(file.read_text(encoding="utf-8"))):
-                return
-    elif not file.is_dir() and not file.is_symlink():
-        raise UserError(f"{file}: cannot be written (is not a regular file); give the path of a file")
-    fault = "cannot be written (is a folder)" if file.is_dir() else "exists and is no result of this command"
-    raise UserError(f"{file}: {fault}; choose another {option}")
-
-
-def has_keys(value: object, keys: Iterable[str]) -> bool:
-    """Whether a value read from JSON is an object with all of ``keys``, or a list of such objects."""
-    required = set(keys)
-    objects = value if isinstance(value, list) else [value]
-    return bool(objects) and all(isinstance(one, dict) and required <= one.keys() for one in objects)
-
-
-def has_list(value: object, name: str, keys: Iterable[str]) -> bool:
-    """Whether a value read from JSON is an object whose ``name`` is a list of objects with all of ``keys``."""
-    inner = value.get(name) if isinstance(value, dict) else None
-    return isinstance(inner, list) and (not inner or has_keys(inner, keys))
-
-
-def has_fields(value: object, cls: Any) -> bool:  # noqa: ANN401 - any dataclass
-    """Whether a value read from JSON is an object with the fields of the dataclass ``cls`` that have no default.
-
-    Those with one may have been added since the object was written.
-    """
-    return has_keys(value, [one.name for one in fields(cls) if one.default is one.default_factory is MISSING])
 
 
 def names_in(folder: Path, option: str = "--out") -> set[str]:
@@ -254,6 +173,17 @@ def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json",
         raise UserError(f"{folder}: holds a model already; choose another --out")
     if names:
         raise UserError(foreign_files_message(folder, names))
+
+
+def require_new(folder: Path, *, overwrite: bool) -> None:
+    """Refuses a folder that is not empty unless ``overwrite`` is set.
+
+    Raises:
+        UserError: saying what to do.
+    """
+    names = names_in(folder)
+    if names and not overwrite:
+        raise UserError(f"{foreign_files_message(folder, names)}, or write into this one with --overwrite")
 
 
 def foreign_files_message(folder: Path, names: Iterable[str], option: str = "--out") -> str:

@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar
 
 from opencse import io
 from opencse.errors import UserError
-from opencse.outputs import has_keys, require_json
 from opencse.settings import Settings, validate
 
 R = TypeVar("R", bound=Settings)
@@ -24,12 +23,7 @@ class JsonRecord(Settings):
         return self.model_dump(mode="json")
 
     def write_json(self, path: Path) -> None:
-        """Writes the record; an earlier record of the same kind in ``path`` is replaced. See `save_json`.
-
-        Raises:
-            UserError: if ``path`` holds anything else, or cannot be written.
-        """
-        require_json(Path(path), lambda old: has_keys(old, type(self).model_fields), option="path")
+        """Writes the record; a file that exists is replaced. See `save_json`."""
         save_json(path, self.to_dict())
 
     @classmethod

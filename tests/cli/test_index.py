@@ -52,6 +52,7 @@ def hits(built: Path) -> list[str]:
 
 @pytest.mark.slow
 def test_query_with_conditions(opencse: Run, built: Path) -> None:
+    into = ("--json", "q.json", "--overwrite")
     for conditions, ids in (
         ([], ["a1", "a4", "a2", "a3"]),
         (["year>=2000"], ["a2", "a3"]),
@@ -61,12 +62,12 @@ def test_query_with_conditions(opencse: Run, built: Path) -> None:
         (["id=a1,a3"], ["a1", "a3"]),
     ):
         where = [word for condition in conditions for word in ("--where", condition)]
-        code, out, err = opencse("index", "query", "ix", "The cat sleeps, all day", *where, "--json", "q.json")
+        code, out, err = opencse("index", "query", "ix", "The cat sleeps, all day", *where, *into)
         assert (code, err) == (0, "")
         assert sorted(hits(built)) == sorted(ids)
         assert "cosine" in out
     assert opencse("index", "query", "ix", "cat", "-k", 1, "--threshold", 2)[0] == 0
-    code, out, _ = opencse("index", "query", "ix", "Zug", "--hybrid", "--json", "q.json")
+    code, out, _ = opencse("index", "query", "ix", "Zug", "--hybrid", *into)
     assert code == 0
     assert "Zug (hybrid score, cosine)" in out
     assert hits(built)[0] == "a3"

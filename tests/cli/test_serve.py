@@ -98,7 +98,8 @@ def test_scores(opencse: Run, index: Path, tmp_path: Path, encoder: SentenceEnco
     assert [line.split()[0] for line in printed.splitlines()[2:5]] == ["vectors", "BM25", "hybrid"]
     assert "label with its index too: opencse label INDEX INDEX --out FOLDER" in printed
     assert json.loads(file.read_text())["systems"]["BM25"]["ndcg_at_10"] == 100
-    assert opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")[0] == 0
+    assert opencse("label", index, "--out", out, "--score", "--json", file, "--device", "cpu")[0] == 2
+    assert opencse("label", index, "--out", out, "--score", "--json", file, "--overwrite", "--device", "cpu")[0] == 0
 
 
 @pytest.mark.slow

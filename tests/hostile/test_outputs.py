@@ -154,8 +154,9 @@ def tried(number: int, command: str, output: Output) -> Iterator[Case]:
             *(f"hard/{Path(one).name}" for one in output.inputs[:1] if "." in one),
         ]
     for place in places:
-        for more in dict.fromkeys(["", output.more]):
-            if not (more and command == "encode" and place.startswith("mine.")):  # --overwrite is leave to replace it
+        writes_file = command == "encode" or "--json" in output.command
+        for more in dict.fromkeys(["", output.more or "--overwrite" * writes_file]):
+            if not (more and writes_file and place.startswith("mine.")):  # --overwrite is leave to replace it
                 yield Case(f"{output.command.format(place)} {more}".strip())
     place, why = UNWRITABLE[number % 4]
     ending = ".jsonl" if ".jsonl" in output.command or command in ("questions", "index negatives") else ""
@@ -202,5 +203,5 @@ def test_two_outputs_of_one_command_are_two_places(
     opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(taken_world)
-    for place in ("new", "new/info.json", "./new"):
+    for place in ("new", "./new"):
         refuse(Case(f"index build new {MODEL} {TEXT} --json {place}", ("choose another --json",)), opencse, taken_world)

@@ -202,10 +202,6 @@ def write_questions(
     return result
 
 
-PAIR_KEYS = ("question", "answer", "document", "passage", "model")
-"""Keys of every line that `write_pairs` writes."""
-
-
 def write_pairs(out: Path, model: str, questions: Sequence[tuple[WrittenQuestion, DocumentRanks | None]]) -> None:
     """Writes one pair per line; the file appears when it is complete.
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from opencse.bulk.streaming import SUFFIX
-from opencse.crash_safe import partial_path
 from opencse.errors import UserError, reason
 from opencse.io import writing
 from opencse.numerals import number_of
-from opencse.outputs import has_json_lines, is_same, require_apart, require_json_lines
-from opencse.text.given import DocumentTexts, FileTexts
+from opencse.text.given import DocumentTexts
 
 SENTENCES = "sentences.jsonl"
-_KEYS = ("id", "text")
 
 
 def sentences_file(out: Path) -> Path:
@@ -32,33 +29,6 @@ def sentences_of(source: DocumentTexts) -> Iterator[dict[str, str]]:
     """The id of the document and the text of each sentence; line i is of vector i."""
     for record, texts in source.examples():
         yield {"id": source.id_of(record), "text": texts[0]}
-
-
-def require_sentences_file(
-    source: FileTexts, out: Path, *, read: Sequence[Path], models: Sequence[Path], overwrite: bool
-) -> None:
-    """Refuses to write vectors to the file ``out`` where its sentences could not be written, or are of other vectors.
-
-    Args:
-        source: whose texts are encoded.
-        out: the ``.npy`` file.
-        read: files and folders that are read.
-        models: folders of models.
-        overwrite: replace the vectors and sentences of an earlier call.
-
-    Raises:
-        UserError: naming the file of the sentences, and what to do.
-    """
-    file = sentences_file(out)
-    if isinstance(source, DocumentTexts):
-        require_apart(file, read=read, models=models)
-        is_continued = partial_path(out.resolve()).exists()  # by a call that found no other's file of this name
-        require_json_lines(file, _KEYS, overwrite=overwrite or is_continued, exactly=True)
-    elif has_json_lines(file, _KEYS, exactly=True) and not any(is_same(file, one) for one in read):
-        raise UserError(
-            f"{file}: has the documents of other vectors than those of {source.name}; delete it, or choose another "
-            "--out"
-        )
 
 
 def write_sentences(source: DocumentTexts, file: Path, rows: int) -> None:

@@ -21,7 +21,7 @@ from opencse.crash_safe import append_lines, changed_key, read_lines, remove_lef
 from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
 from opencse.io import hash_file, sync, write_text, writing
-from opencse.outputs import foreign_files_message, has_keys, held_lock, made_folder, names_in
+from opencse.outputs import foreign_files_message, held_lock, made_folder, names_in
 from opencse.progress import Say
 
 FileFormat = Literal["npy", "parquet"]
@@ -180,21 +180,14 @@ class Shards:
 
 
 def require_own(folder: Path) -> None:
-    """Refuses a folder that is neither new, nor empty, nor a folder of vectors; changes nothing.
+    """Refuses a folder with files of something else; changes nothing.
 
     Raises:
         UserError: with the fix.
     """
     names = names_in(folder) - {_LOCK}
-    if not names:
-        return
-    for name in (MANIFEST, _BEGUN):
-        with suppress(OSError, ValueError):
-            if has_keys(json.loads((folder / name).read_text(encoding="utf-8")), ["rows", "model", "shard_rows"]):
-                return
-    if names & {_BEGUN, MANIFEST} and all(_OWN.fullmatch(name) for name in names):
-        raise UserError(f"{folder}: its {MANIFEST} or {_BEGUN} is damaged; remove {folder}, or choose another --out")
-    raise UserError(foreign_files_message(folder, names))
+    if names and not names & {_BEGUN, MANIFEST}:
+        raise UserError(foreign_files_message(folder, names))
 
 
 def write_shard(path: Path, start: int, vectors: NDArray[Any]) -> Shard:

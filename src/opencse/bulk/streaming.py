@@ -9,11 +9,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import numpy as np
 
@@ -24,16 +23,11 @@ from opencse.encoder.text_encoder import WINDOW, DamagedVectorError
 from opencse.errors import UserError, reason
 from opencse.io import WRITING, npy_header
 from opencse.numerals import number_of
-from opencse.outputs import has_keys
 from opencse.progress import Count, Say
 from opencse.text.files.formats import RawRow
 from opencse.text.given import DocumentTexts, FileTexts
 
-if TYPE_CHECKING:
-    pass
-
 SUFFIX = ".npy"
-_NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,6 @@ def encode_file(
         raise UserError(f"window is at least 1, not {window}")
     settings.require_options()
     target = _checked_target(Path(out))
-    _require_own(target)
     rows = source.count_rows()
     text = source.fingerprint()
     form, say = settings.form, say or _silent
@@ -184,20 +177,6 @@ def _checked_target(out: Path) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"{out}: cannot be written ({reason(error)})") from None
     return target
-
-
-def _require_own(target: Path) -> None:
-    """Refuses to overwrite files with the names of the partial file and its record that no earlier call made."""
-    partial, state = partial_path(target), record_path(target)
-    with suppress(OSError, ValueError):
-        if has_keys(json.loads(state.read_text(encoding="utf-8")), ["identity", "done"]):
-            return
-    first = None
-    with suppress(FileNotFoundError), partial.open("rb") as stream:
-        first = stream.read(len(_NPY))
-    if first not in (None, b"", _NPY) or (first is None and state.exists()):
-        name = state if first is None else partial
-        raise UserError(f"{name}: exists and is not of opencse encode; move it, or choose another --out")
 
 
 def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple[RawRow, tuple[str, ...]]]]:

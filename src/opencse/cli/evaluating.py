@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from opencse.cli.console import echo, show
-from opencse.cli.parameters import Call, Json, require_json
+from opencse.cli.parameters import Call, Json
 from opencse.commands.declared import Typed
 from opencse.commands.shared import path_of_out
 from opencse.errors import UserError
@@ -39,14 +39,12 @@ def calibrate(call: Call) -> None:
 def evaluate_all(
     call: Call,
     models: list[str],
-    data: str,
     layers: list[int] | Literal["all"] | None,
     dimensions: list[int] | None,
     tasks: list[str] | None,
     bm25: bool,
     hybrid: bool,
     rerank: str | None,
-    fit: str,
     *,
     suites: Annotated[
         Sequence[str],
@@ -68,20 +66,14 @@ def evaluate_all(
 ) -> None:
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
     from opencse.evaluation import StsResult, sts_table
-    from opencse.evaluation.record import EvaluationRecord
     from opencse.evaluation.sts import length_table
-    from opencse.evaluation.suites import suite_folder, suite_named
-    from opencse.outputs import has_keys
+    from opencse.evaluation.suites import suite_named
     from opencse.records import save_json
 
     named = [suite_named(name) for name in dict.fromkeys(suites or [""])]
     tables = (set(models), named, layers or [0], dimensions or [0])
     more = bm25 or hybrid or rerank is not None
     single = not more and layers != "all" and all(len(table) == 1 for table in tables)
-    if json_file is not None:
-        names = [one.name for one in named]
-        read = [fit, *(suite_folder(data, name, names) for name in names)]
-        require_json(json_file, lambda old: has_keys(old, EvaluationRecord.model_fields), read=read, models=models)
     if tasks is not None and len(named) > 1:
         raise UserError("--tasks needs a single suite; evaluate the suites one by one, or leave --tasks out")
     scored = call(models=list(dict.fromkeys(models)), suites=[one.name for one in named])
@@ -204,8 +196,6 @@ def label(
     --suite retrieval --data FOLDER`. The same command continues later. Ctrl-C stops it.
     """
     from opencse.commands.labelling import label_scores
-    from opencse.labelling.scores import LabelScores
-    from opencse.outputs import has_fields
     from opencse.records import save_json
 
     if not score:
@@ -213,7 +203,6 @@ def label(
             raise UserError("--json is for scores; add --score, or leave it out")
         call()
         return
-    require_json(json_file, lambda old: has_fields(old, LabelScores), read=[*folders, out], models=[model])
     scores = label_scores(
         folders,
         out,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from opencse.cli.console import echo
-from opencse.cli.parameters import Call, Json, require_json, typed_and_read
+from opencse.cli.parameters import Call, Json, typed_and_read
 from opencse.commands.declared import Typed
 from opencse.errors import InterruptedRunError, UserError
 from opencse.numerals import number_of
@@ -22,9 +22,6 @@ def build_index(
     call: Call, folder: str, model: str, text: str, *, columns: NoColumns = None, json_file: Json = None
 ) -> None:
     """Encode a text and keep its vectors in INDEX; after an interruption the same command continues."""
-    from opencse.outputs import has_keys
-
-    require_json(json_file, lambda old: has_keys(old, ["info", "recall"]), read=[folder, text], models=[model])
     _require_no_columns(columns)
     try:
         built = call()
@@ -77,11 +74,8 @@ def query_index(
     from rich.console import Console
 
     from opencse.cli.passages import blocks
-    from opencse.outputs import has_list
     from opencse.search.stems import stems_of
 
-    read = [folder, queries]
-    require_json(json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=read, models=[model])
     all_queries = typed_and_read(texts, queries)
     if not all_queries:
         raise UserError("no query; give one after the index, or a file of queries with --queries")
@@ -110,10 +104,6 @@ def query_index(
 
 def index_info(call: Call, folder: str, *, json_file: Json = None) -> None:
     """Print what INDEX holds: rows, dimensions, kind, model, columns."""
-    from opencse.outputs import has_fields
-    from opencse.search.result import IndexInfo
-
-    require_json(json_file, lambda old: has_fields(old, IndexInfo), read=[folder])
     data = call()
     _write(json_file, asdict(data))
     columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in data.columns.items()) or "none"
@@ -140,9 +130,6 @@ def tune_index(call: Call, folder: str, dev: str | None, metric: str | None, *, 
     Few queries move it little from the weight that `opencse index build` chose; `opencse index query --hybrid-weight`
     overrides it.
     """
-    from opencse.outputs import has_keys
-
-    require_json(json_file, lambda old: has_keys(old, ["weight", "scores"]), read=[folder, dev])
     fitted = call()
     _write(json_file, fitted.record())
     echo(fitted.line(metric or "nDCG@10"))
@@ -150,11 +137,8 @@ def tune_index(call: Call, folder: str, dev: str | None, metric: str | None, *, 
 
 def check_index(call: Call, folder: str, *, json_file: Json = None) -> None:
     """Check every file of INDEX against its checksums; exit code 0 if intact, 1 if damaged, 2 without an index."""
-    from opencse.outputs import has_fields
     from opencse.search.database import how_to_rebuild
-    from opencse.search.snapshots import IndexCheck
 
-    require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
     result = call()
     _write(json_file, asdict(result))
     for line in result.faults:
@@ -171,9 +155,7 @@ def index_pairs(call: Call, folder: str, *, full: Full = False, json_file: Json 
 
     from opencse.cli.passages import blocks
     from opencse.commands.index import index_info
-    from opencse.outputs import has_list
 
-    require_json(json_file, lambda old: has_list(old, "pairs", ["score", "first", "second"]), read=[folder])
     similar = call()
     _write(json_file, {"pairs": [asdict(pair) for pair in similar]})
     console = Console()
@@ -187,9 +169,7 @@ def index_pairs(call: Call, folder: str, *, full: Full = False, json_file: Json 
 def index_duplicates(call: Call, folder: str, threshold: float | None, *, json_file: Json = None) -> None:
     """Show groups of duplicate texts in INDEX; delete all but the first of a group to keep one."""
     from opencse.commands.index import index_info
-    from opencse.outputs import has_list
 
-    require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "score"]), read=[folder])
     groups = call()
     _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in groups]})
     more = sum(len(group.ids) - 1 for group in groups)
@@ -203,11 +183,7 @@ def index_duplicates(call: Call, folder: str, threshold: float | None, *, json_f
 
 def index_negatives(
     call: Call,
-    folder: str,
-    pairs: str,
     out: Path,
-    model: str | None,
-    teacher: str | None,
     *,
     count: Annotated[int, Typed("Negatives for each pair; each makes a row.")] = 1,
     first: Annotated[int, Typed("First rank of the query's hits that may be a negative.")] = 1,
@@ -220,12 +196,9 @@ def index_negatives(
     json_file: Json = None,
 ) -> None:
     """Mine hard negatives for pairs from INDEX, into a file of triples for `opencse train`."""
-    from opencse.outputs import has_fields
-    from opencse.search.negatives import Mined, Mining
+    from opencse.search.negatives import Mining
     from opencse.settings import validate
 
-    read, models = [folder, pairs, out], [model, teacher]
-    require_json(json_file, lambda old: has_fields(old, Mined), read=read, models=models)
     settings = {
         "count": count, "ranks": (first, last), "ceiling": ceiling, "floor": floor, "same": same, "pick": pick,
         "seed": seed,

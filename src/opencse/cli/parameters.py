@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Optional, Union, get_args, get_origin
@@ -25,17 +24,25 @@ import typer
 from opencse.cli.console import terminal
 from opencse.cli.typed import quoted
 from opencse.commands.declared import Parameter, Typed, parameters_of
-from opencse.errors import UserError, reason, shortened
+from opencse.errors import UserError
 from opencse.home import in_home
 
 Call = functools.partial[Any]
 Json = Annotated["Path | None", Typed("Also write the results to this file, as JSON.", ("--json",), file=True)]
+_OVERWRITE = Parameter(
+    inspect.Parameter("overwrite", inspect.Parameter.KEYWORD_ONLY, default=False),
+    bool,
+    Typed(),
+    "Replace the file --json if it exists.",
+)
 
 
 def typed_command(face: Callable[..., None], function: Callable[..., object]) -> Callable[..., None]:
     """The function that typer makes a command of: it parses what was typed, and passes it to the face."""
     own = {name: one for name, one in parameters_of(face).items() if name != "call"}
     extra = {name: one for name, one in own.items() if one.typed is not None}
+    if "json_file" in own and "overwrite" not in parameters_of(function):
+        extra["overwrite"] = _OVERWRITE
     declared = {name: one for name, one in parameters_of(function).items() if name not in extra}
     shown = [one for one in declared.values() if not one.how.hidden]
     first = [one for one in shown if one.inner.kind is not inspect.Parameter.KEYWORD_ONLY]
@@ -47,6 +54,9 @@ def typed_command(face: Callable[..., None], function: Callable[..., object]) ->
         if "progress" in declared:
             values["progress"] = terminal()
         call = functools.partial(function, **{name: values[name] for name in declared if name in values})
+        if values.get("json_file") is not None:
+            others = {one.name: values[one.name] for one in order if one.name != "json_file" and not one.how.quoted}
+            _refuse_json(values["json_file"], others, values["overwrite"])
         face(call, **{name: values[name] for name in own})
 
     parameters = [_parameter(one) for one in order]
@@ -134,39 +144,21 @@ def settings_with(settings: Iterable[str], **training: float | None) -> list[str
     return [*changes, *(f"training.{key}={value}" for key, value in typed.items())]
 
 
-def require_json(
-    file: Path | None, is_own: Callable[[Any], bool], *, read: Sequence[object] = (), models: Sequence[object] = ()
-) -> None:
-    """Refuses a ``--json`` that is an input, another file, or not writable, before the long work.
-
-    Args:
-        file: the file of ``--json``.
-        is_own: whether a value read from a file is a result of the same command, which may be replaced.
-        read: the inputs and the other outputs of the command, as they were typed.
-        models: names or folders of the models.
+def _refuse_json(file: Path, values: Mapping[str, object], overwrite: bool) -> None:
+    """Refuses a ``--json`` that is an input or another output, exists already, or cannot be written.
 
     Raises:
         UserError: saying what to do.
     """
     from opencse import outputs
 
-    if file is None:
-        return
     if str(file) == "-":
         raise UserError("--json -: results are written to a file, not to standard output; give the path of a file")
-    try:
-        file.exists()  # raises for a name that the system does not take
-        new = [Path(one) for one in read if isinstance(one, str | Path) and not os.path.lexists(one)]
-        outputs.require_apart(
-            file,
-            read=[*outputs.paths_of(*read), *new],
-            models=outputs.paths_of(*models),
-            option="--json",
-            replaces=False,
-        )
-        outputs.require_json(file, is_own)
-    except OSError as error:
-        raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
+    typed = [one for value in values.values() for one in (value if isinstance(value, list | tuple) else [value])]
+    named = [Path(one) for one in typed if isinstance(one, str | Path) and one]
+    outputs.require_writable(file, remedy="choose another --json")
+    outputs.require_apart(file, models=[*outputs.paths_of(*typed), *named], option="--json", replaces=False)
+    outputs.require_absent(file, overwrite=overwrite, option="--json")
 
 
 def typed_and_read(typed: list[str] | None, file: Path | None) -> list[str]:

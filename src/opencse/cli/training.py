@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from opencse.cli.console import echo, show_run
-from opencse.cli.parameters import Call, Json, require_json, settings_with
+from opencse.cli.parameters import Call, Json, settings_with
 from opencse.commands.declared import Typed
 from opencse.numerals import number_of
 
@@ -104,11 +104,8 @@ def finish(call: Call, folder: Path) -> None:
 
 def check(call: Call, text: str, model: str, *, json_file: Json = None) -> None:
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts; with advice."""
-    from opencse.outputs import has_keys
     from opencse.records import save_json
-    from opencse.text.check import CorpusCheck
 
-    require_json(json_file, lambda old: has_keys(old, CorpusCheck.model_fields), read=[text], models=[model])
     result = call()
     if json_file is not None:
         save_json(json_file, result.model_dump(mode="json"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from opencse.cli.console import echo, show
-from opencse.cli.parameters import Call, Json, require_json, typed_and_read
+from opencse.cli.parameters import Call, Json, typed_and_read
 from opencse.commands.declared import Typed
 from opencse.errors import UserError
 from opencse.numerals import number_of
@@ -44,8 +44,6 @@ def similarity(
 
 def nearest(
     call: Call,
-    models: list[str],
-    index: list[str] | None,
     *,
     corpus: Annotated[
         str | None, Typed("Sentences to search: a file (txt, csv, tsv, jsonl, parquet) or a Hub data set.")
@@ -63,12 +61,9 @@ def nearest(
     calibration in a model's folder (`opencse calibrate`), each line also shows which share of random pairs of that
     text has a lower cosine.
     """
-    from opencse.evaluation.neighbours import Neighbours, neighbours_table
-    from opencse.outputs import has_keys
+    from opencse.evaluation.neighbours import neighbours_table
 
     all_queries = typed_and_read(query, queries)
-    read = [corpus, queries, *(index or [])]
-    require_json(json_file, lambda old: has_keys(old, Neighbours.model_fields), read=read, models=models)
     if not all_queries:
         raise UserError("no query; give one with --query, or a file of them with --queries")
     neighbours = call(corpus=corpus, queries=all_queries)

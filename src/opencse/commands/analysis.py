@@ -54,6 +54,7 @@ def analyze(
     pooling: Pooling = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
+    overwrite: bool = False,
     progress: Reporter = None,
 ) -> Findings:
     """Analyzes one model, or several side by side: verdict, tasks, geometry, layers, neighbours.
@@ -72,10 +73,10 @@ def analyze(
         data: Folder with the STS tasks (or with sts/ in it), or 'hub' to download them; by default none.
         pairs: Graded pairs: a file, or 'sample' (built in).
         queries: sentences whose nearest neighbours in ``text`` are shown; by default a few of its sentences.
+        overwrite: Write into --out although it is not empty; the page and the numbers there are replaced.
 
     Raises:
-        UserError: for bad input, a model named twice, queries without a text, or an ``out`` that holds anything but an
-            analysis.
+        UserError: for bad input, a model named twice, queries without a text, or an ``out`` that is not empty.
     """
     from opencse.analysis.inspection import AnalysisTexts, inspect
     from opencse.analysis.report import advice, how_to_load, lead, made_with, sections, write_report
@@ -83,7 +84,7 @@ def analyze(
     from opencse.evaluation import Sts, read_scored_pairs
     from opencse.evaluation.suites import suite_folder
     from opencse.model_folder.locate import BUILTIN
-    from opencse.outputs import made_folder, paths_of, require_apart
+    from opencse.outputs import made_folder, paths_of, require_apart, require_new
     from opencse.records import save_json
     from opencse.runs.folder import NUMBERS, REPORT
     from opencse.runs.report import open_subjects
@@ -98,7 +99,7 @@ def analyze(
         suite = None if data is None else suite_folder(data, "sts")
         graded = None if str(pairs) == "sample" else pairs
         require_apart(folder, read=paths_of(text, graded, suite), models=paths_of(*names))
-        _require_analysis(folder)
+        require_new(folder, overwrite=overwrite)
     texts = None if text is None else texts_of(open_texts(text, columns=columns))
     sts = None
     if data is not None:
@@ -129,14 +130,3 @@ def analyze(
             parts.append(how_to_load(names[-1]))
         write_report(folder / REPORT, title, opening, parts)
     return findings
-
-
-def _require_analysis(folder: Path) -> None:
-    """Refuses a folder that is neither empty nor an analysis."""
-    from opencse.model_folder.layout import read_config
-    from opencse.outputs import foreign_files_message, names_in
-    from opencse.runs.folder import NUMBERS
-
-    names = names_in(folder)
-    if names and "subjects" not in read_config(folder / NUMBERS):
-        raise UserError(foreign_files_message(folder, names))

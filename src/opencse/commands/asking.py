@@ -151,7 +151,7 @@ def questions(
         price_in: Price of a million tokens of prompts, to print the cost.
         price_out: Price of a million tokens of answers.
         seed: Seed of the draw of documents.
-        overwrite: Replace the pairs in --out; answers that are there already are used again.
+        overwrite: Replace the pairs in --out and their record; answers that are there already are used again.
         dry_run: Print how many requests and tokens it takes, and one prompt; send nothing.
 
     Raises:
@@ -164,9 +164,9 @@ def questions(
     from opencse.asking.plan import TokenPrices, plan_requests
     from opencse.asking.running import send_requests
     from opencse.asking.sources import choose_passages, passages_of_documents
-    from opencse.asking.writing import PAIR_KEYS, WrittenQuestions, write_questions
+    from opencse.asking.writing import WrittenQuestions, write_questions
     from opencse.commands.opening import open_for_vectors
-    from opencse.outputs import has_keys, made_folder, paths_of, require_apart, require_json, require_json_lines
+    from opencse.outputs import made_folder, paths_of, require_absent, require_apart
     from opencse.records import save_json
     from opencse.search.passages import PassageSplitter
     from opencse.text.corpus_documents import documents_of
@@ -179,9 +179,8 @@ def questions(
     inputs = [one for one in (examples, template) if isinstance(one, str | Path)]
     for file in (path, answers, record):
         require_apart(file, read=paths_of(corpus, *inputs), models=paths_of(encoder))
-    require_json_lines(path, PAIR_KEYS, overwrite=overwrite)
-    required = [name for name, field in WrittenQuestions.model_fields.items() if field.is_required()]
-    require_json(record, lambda old: has_keys(old, required), option="--out")
+    for file in (path, record):
+        require_absent(file, overwrite=overwrite)
     prices = None
     if price_in is not None or price_out is not None:
         prices = TokenPrices(price_in or 0.0, price_out or 0.0)

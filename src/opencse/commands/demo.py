@@ -14,7 +14,7 @@ from markupsafe import Markup
 from opencse.commands.declared import command
 from opencse.commands.index import build_index
 from opencse.commands.shared import OutFolder, Reporter
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import InterruptedRunError
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
 from opencse.version import __version__
@@ -80,18 +80,19 @@ def demo(
     out: OutFolder = "demo-out",
     *,
     seed: int = 42,
+    overwrite: bool = False,
     progress: Reporter = None,
 ) -> DemoResult:
     """Trains on the built-in sample, evaluates before and after, builds a search index, and writes a report; offline.
 
     Args:
-        out: folder for the encoders, the index and the report; a new or empty one, or that of an older demo, which is
-            replaced.
+        out: folder for the encoders, the index and the report; a new or empty one.
         seed: seed of the runs.
+        overwrite: Replace an older demo in --out.
         progress: receives progress and results.
 
     Raises:
-        UserError: for a folder with anything else in it, or one that cannot be created.
+        UserError: for a folder that is not empty, or one that cannot be created.
         InterruptedRunError: on Ctrl-C.
 
     Example:
@@ -104,7 +105,7 @@ def demo(
 
     require_packages("the demo's report", "train", "matplotlib")
     folder, progress = Path(out), progress or Silent()
-    _make_room(folder)
+    _make_room(folder, overwrite)
     with made_folder(folder):
         return _run_demo(folder, seed, progress)
 
@@ -156,26 +157,16 @@ def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
         raise InterruptedRunError("stopped") from None
 
 
-def _make_room(out: Path) -> None:
-    """Refuses a folder with anything but an older demo, whose report it removes; runs and index are replaced later."""
-    from opencse.outputs import names_in, require_writable
-    from opencse.runs.folder import REPORT, FolderState, RunFolder
+def _make_room(out: Path, overwrite: bool) -> None:
+    """Refuses a folder that is not empty; with ``overwrite`` one whose runs or index are of something else."""
+    from opencse.outputs import require_new, require_writable
+    from opencse.runs.folder import REPORT, RunFolder
     from opencse.search.database import require_own
 
     require_writable(out, remedy="choose another --out")
-    names = names_in(out)
-    if not names:
-        return
-    runs = [RunFolder(out / name) for name in (TEXT_ONLY, ENCODER) if name in names]
-    is_demo = names <= {TEXT, PAIRS, TEXT_ONLY, ENCODER, INDEX, REPORT} and (out / PAIRS).is_file()
-    if (
-        not is_demo
-        or (out / PAIRS).read_bytes() != split_sample().pairs
-        or FolderState.FOREIGN in [run.state() for run in runs]
-    ):
-        raise UserError(f"{out}: exists and is not the folder of a demo; choose another --out")
-    for run in runs:
-        run.require(resume=False, overwrite=True, start=None)
+    require_new(out, overwrite=overwrite)
+    for name in (TEXT_ONLY, ENCODER):
+        RunFolder(out / name).require(resume=False, overwrite=True, start=None)
     require_own(out / INDEX)
     (out / REPORT).unlink(missing_ok=True)
 

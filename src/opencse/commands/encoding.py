@@ -115,7 +115,8 @@ def encode(
         shard_rows: Vectors in each file of a folder.
         processes: processes that fill a folder; None: one for each GPU, or on the CPU as many as cores and memory
             allow. A script that starts several needs ``if __name__ == "__main__"``.
-        overwrite: Replace FILE.npy if it exists; the old file stays until the new one is complete.
+        overwrite: Replace FILE.npy (and the file of its sentences) if it exists; the old file stays until the new one
+            is complete.
 
     Returns:
         (n, dimension) float32, or what was written to ``out``.
@@ -126,9 +127,10 @@ def encode(
     """
     from opencse.bulk.encoding_settings import EncodingSettings
     from opencse.bulk.forms import Form
-    from opencse.bulk.sentences import require_sentences_file
+    from opencse.bulk.sentences import sentences_file
     from opencse.bulk.streaming import encode_file, write_lines
     from opencse.commands.opening import encoded, open_for_vectors
+    from opencse.crash_safe import partial_path
     from opencse.encoder.first_look import measured_precision, sample_of
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.engines.choice import require_engine
@@ -180,8 +182,10 @@ def encode(
             f"{source.name}: only the vectors of a file are written; index a folder (opencse index build), and for a "
             "list of texts save the vectors that are returned (numpy.save)"
         )
-    if isinstance(out, str | Path) and not to_folder:
-        require_sentences_file(source, Path(out), read=paths_of(text), models=paths_of(model), overwrite=overwrite)
+    if isinstance(out, str | Path) and not to_folder and isinstance(source, DocumentTexts):
+        names = sentences_file(Path(out))
+        require_apart(names, read=paths_of(text), models=paths_of(model))
+        require_absent(names, overwrite=overwrite or partial_path(Path(out).resolve()).exists())
     encoder_or_name: str | Path | TextEncoder = model
     if precision == "auto" or isinstance(model, TextEncoder) or not isinstance(out, str | Path):
         encoder = open_for_vectors(model, progress, pooling, device, trust_remote_code)

@@ -281,7 +281,7 @@ def calibrate(
     from opencse.evaluation import ScoredPairs, read_scored_pairs
     from opencse.model_folder.layout import CALIBRATION, SENTENCE_CONFIG, SIMILARITY
     from opencse.modules.similarity import Similarity
-    from opencse.outputs import has_keys, paths_of, require_apart, require_json, require_writable
+    from opencse.outputs import paths_of, require_apart, require_writable
     from opencse.text.given import open_texts, texts_of
     from opencse.text.left_out_rows import say_left_out_rows
 
@@ -293,7 +293,6 @@ def calibrate(
     file = Path(model) / CALIBRATION
     require_writable(file, remedy="a calibration is saved with its model, so copy the model to a folder of your own")
     require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
-    require_json(file, lambda old: has_keys(old, ["random_pairs"]), option="model")
     progress = progress or Silent()
     source = open_texts(text, columns=columns, split=split)
     say_left_out_rows(source, progress.say)

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError
 from opencse.io import hash_file, unfinished_name, writing
 from opencse.io import write_text as write_atomically
 from opencse.labelling.documents import json_line
 from opencse.labelling.labels import Labels, SplitName
-from opencse.outputs import LOCK, foreign_files_message, has_keys, held_lock, made_folder, names_in
+from opencse.outputs import LOCK, foreign_files_message, held_lock, made_folder, names_in
+from opencse.records import read_record
 from opencse.search.rows import exported_id
-from opencse.settings import validate
 
 T = TypeVar("T")
 LABELS, CORPUS, QUERIES = "labels.json", "corpus.jsonl", "queries.jsonl"
@@ -66,13 +66,7 @@ class LabelFolder:
         if not file.exists():
             self._require_ours()
             return Labels()
-        try:
-            data = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file}: cannot be read ({reason(error)}); restore it, or choose another --out") from None
-        if not has_keys([data], ["format", "queries"]) or data["format"] != Labels().format:
-            raise UserError(f"{file}: is no file of labels; choose another --out")
-        return validate(Labels, data, str(file))
+        return read_record(Labels, file)
 
     def catch_up(self) -> None:
         """Writes queries and judgements again where a kill left them behind the labels; for readers of the data set.
