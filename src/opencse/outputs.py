@@ -3,7 +3,7 @@
 - An output that is also an input is always refused (`require_apart`).
 - An existing file is replaced with ``--overwrite`` alone (`require_absent`), and a folder that is not empty is written
   to with ``--overwrite``, or where the command continues its own work in it.
-- Unfinished files of a killed process are recognised, and removed by the next one (`opencse.moving_in`).
+- Unfinished files of a killed process are recognised, and removed by the next one (`opencse.files`).
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import contextlib
 import glob
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from opencse import io
+from opencse import files
 from opencse.errors import UserError, reason, shortened
-from opencse.moving_in import half_moved, remove_empty, work_folders
 
 LOCK = "run.lock"
 """The file by which a process keeps others out of the folder of a run."""
@@ -107,7 +105,7 @@ def require_writable(path: str | Path, *, remedy: str = "") -> None:
     """
     try:
         target = Path(os.path.realpath(path))
-        folder = target if target.is_dir() else io.nearest_existing(target.parent)
+        folder = target if target.is_dir() else files.nearest_existing(target.parent)
         for part in target.relative_to(folder).parts:  # a name that is too long is noticed where its folder exists
             with contextlib.suppress(FileNotFoundError):
                 (folder / part).lstat()
@@ -157,9 +155,7 @@ def names_in(folder: Path, option: str = "--out") -> set[str]:
         raise UserError(f"{folder}: the folder cannot be made (a part of its path is a file)") from None
     except OSError as error:
         raise UserError(f"{folder}: cannot be read ({reason(error)}); choose another {option}") from None
-    works = set(work_folders(folder))
-    ours = {name for name in names if name == LOCK or folder / name in works or io.unfinished_name(folder / name)}
-    return names - ours - {name for work in works for name in half_moved(work)}
+    return names - {LOCK, *(path.name for path in files.unfinished(folder))}
 
 
 def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json", "config.json", "run.json")) -> None:
@@ -191,65 +187,6 @@ def foreign_files_message(folder: Path, names: Iterable[str], option: str = "--o
     listed = sorted(names)
     more = ", ..." if len(listed) > 3 else ""
     return f"{folder}: is not empty ({', '.join(listed[:3])}{more}); choose a new or empty folder for {option}"
-
-
-@contextmanager
-def made_folder(folder: Path) -> Iterator[None]:
-    """Makes a folder for the block; folders that were made for it and stay empty are removed afterwards.
-
-    Raises:
-        UserError: if it cannot be made.
-    """
-    new_folders = [one for one in (folder, *folder.parents) if not one.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        remove_empty(new_folders)
-        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); name another one") from None
-    try:
-        yield
-    finally:
-        remove_empty(new_folders)
-
-
-@contextmanager
-def held_lock(file: Path, busy: str) -> Iterator[None]:
-    """Keeps other processes out of the folder of ``file``; a lock file alone in its folder is removed afterwards.
-
-    Args:
-        file: the lock file; made if it does not exist.
-        busy: the message where another process holds it.
-
-    Raises:
-        UserError: if another process holds it, or the file system has no locks.
-        OSError: if the file cannot be made.
-    """
-    descriptor = _take(file, busy)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            if [one.name for one in file.parent.iterdir()] == [file.name]:
-                file.unlink()
-        os.close(descriptor)
-
-
-def _take(file: Path, busy: str) -> int:
-    while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            io.lock(descriptor)
-            if os.path.samestat(os.fstat(descriptor), file.stat()):
-                return descriptor
-        except FileNotFoundError:
-            pass  # its holder removed it between our opening and locking it
-        except BlockingIOError:
-            os.close(descriptor)
-            raise UserError(f"{file.parent}: {busy}") from None
-        except OSError as error:
-            os.close(descriptor)
-            raise UserError(f"{file.parent}: cannot be locked ({reason(error)}); use a local disk") from None
-        os.close(descriptor)
 
 
 def is_same(one: Path, other: Path) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from opencse import io
+from opencse import files
 from opencse.errors import UserError
 from opencse.settings import Settings, validate
 
@@ -57,7 +57,7 @@ def save_json(path: Path, data: Mapping[str, Any] | Sequence[Mapping[str, Any]])
 
 
 def save_text(path: Path, text: str) -> None:
-    """Writes ``text`` to a file that the user named, completely or not at all (`opencse.io.write_text`).
+    """Writes ``text`` to a file that the user named, completely or not at all (`opencse.files.write_text`).
 
     Missing folders are made; a link stays, and the file it leads to is replaced.
 
@@ -77,7 +77,7 @@ def save_text(path: Path, text: str) -> None:
         if target.exists() and not target.is_file():
             raise UserError(f"{path}: cannot be written (is not a regular file); give the path of a file")
         target.parent.mkdir(parents=True, exist_ok=True)
-        io.write_text(target, text)
+        files.write_text(target, text)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be written ({error.strerror}); give a path in a folder you may write to, with space left"

@@ -143,7 +143,7 @@ def test_what_is_of_something_else_is_refused(
     Path(source.location).write_text("\n".join(reversed(LINES)))
     assert "another text" in told(source, out, encoder)
     (out / MANIFEST).write_text("{")
-    assert "manifest.json or encoding.json is damaged" in told(source, out, encoder)
+    assert "manifest.json: damaged; remove" in told(source, out, encoder)
 
 
 def test_folders_that_cannot_be_used(source: Source, tmp_path: Path, encoder: SentenceEncoder) -> None:

@@ -57,12 +57,11 @@ def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> N
         "arrays",
         "environment",
         "errors",
+        "files",
         "folder_kinds",
         "foreign",
         "home",
-        "io",
         "markdown",
-        "moving_in",
         "numerals",
     ]
     expected = sorted([*encoding, *ground, "processes", "progress", "settings", "version", "workers"])

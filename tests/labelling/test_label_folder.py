@@ -159,6 +159,5 @@ def test_unfinished_files_of_a_killed_process_are_removed(tmp_path: Path) -> Non
         folder.save(some())
     for name in (".writing-999-corpus.jsonl", "qrels/.writing-999-test.tsv"):
         (tmp_path / name).write_text("half")
-    (tmp_path / ".writing-999-mine.txt").write_text("not ours")
     with folder.opened():
-        assert {*files_in(tmp_path)} == {*NAMES, ".writing-999-mine.txt"}
+        assert {*files_in(tmp_path)} == {*NAMES}

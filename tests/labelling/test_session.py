@@ -11,7 +11,7 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
-from opencse.io import write_text
+from opencse.files import write_text
 from opencse.labelling.documents import CorpusSurvey
 from opencse.labelling.label_folder import LabelFolder
 from opencse.labelling.labels import PooledText

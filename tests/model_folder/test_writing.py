@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from opencse import io
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.files import write_new_json
+from opencse.model_folder import writing
 from opencse.model_folder.description import write_hybrid_weight
 from opencse.model_folder.layout import map_tensors
 from opencse.modules.dense import Dense
@@ -41,12 +42,12 @@ def full(*_: object, **__: object) -> None:
 
 
 def last_file_fails(patch: pytest.MonkeyPatch) -> None:
-    write = io.write_new_json
+    write = write_new_json
 
     def fail(path: Path, value: object, *, allow_nan: bool = False) -> None:
         full() if path.name == "modules.json" else write(path, value, allow_nan=allow_nan)
 
-    patch.setattr(io, "write_new_json", fail)
+    patch.setattr(writing, "write_new_json", fail)
 
 
 def test_a_full_disk_leaves_the_saved_model_unchanged(
@@ -130,7 +131,7 @@ def test_killed_anywhere_in_the_move_no_loader_opens_another_model(
         new.save(folder)
         assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), after)
     assert not killed, "every step was a place of a kill"
-    assert len(seen) > 8
+    assert len(seen) > (8 if older else 0), "a new folder appears by one rename"
     assert got is not None
     assert np.array_equal(got, after)
 

@@ -140,10 +140,8 @@ def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
     shutil.copytree(finished, run)
     for name in (
         ".writing-1-run.json",
-        ".writing-abc/.moved.json",
-        ".writing-abc/model.safetensors",
-        "last/.writing-x/.moved.json",
-        "last/.writing-x/a",
+        ".writing-1-run/model.safetensors",
+        "last/.writing-1-last/a",
         "checkpoint/state.json",
     ):
         (run / name).parent.mkdir(exist_ok=True)

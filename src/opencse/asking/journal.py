@@ -9,9 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from opencse.asking.chat_server import ChatReply
-from opencse.crash_safe import GrowingFile
 from opencse.errors import UserError, reason
-from opencse.io import hash_json
+from opencse.files import GrowingFile, hash_json
 
 _BEGINNING = b'{"key": "'
 """How each line begins."""

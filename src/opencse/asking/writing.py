@@ -19,7 +19,7 @@ from opencse.asking.round_trip import DocumentRanks, round_trip
 from opencse.asking.sources import SourcePassage
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError, reason, shortened
-from opencse.io import writing
+from opencse.files import writing
 from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.records import JsonRecord

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opencse.bulk.streaming import SUFFIX
 from opencse.errors import UserError, reason
-from opencse.io import writing
+from opencse.files import writing
 from opencse.numerals import number_of
 from opencse.text.given import DocumentTexts
 

@@ -7,7 +7,6 @@ each finished file. At the end ``manifest.json`` replaces both: if it exists, th
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -17,11 +16,21 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.crash_safe import append_lines, changed_key, read_lines, remove_leftovers
 from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
-from opencse.io import hash_file, sync, write_text, writing
-from opencse.outputs import foreign_files_message, held_lock, made_folder, names_in
+from opencse.files import (
+    append_lines,
+    changed_key,
+    hash_file,
+    held_lock,
+    made_folder,
+    read_lines,
+    remove_unfinished,
+    sync,
+    write_text,
+    writing,
+)
+from opencse.outputs import foreign_files_message, names_in
 from opencse.progress import Say
 
 FileFormat = Literal["npy", "parquet"]
@@ -29,7 +38,6 @@ FORMATS: tuple[str, ...] = get_args(FileFormat)
 MANIFEST = "manifest.json"
 _BEGUN, _JOURNAL, _LOCK = "encoding.json", "shards.jsonl", ".lock"
 _DIGITS = 5
-_OWN = re.compile(r"part-\d+\.(npy|parquet)|manifest\.json|encoding\.json|shards\.jsonl|sentences\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -129,7 +137,7 @@ class Shards:
             require_own(self.folder)
             write_text(self.folder / _BEGUN, json.dumps(self.identity, indent=1) + "\n")
             return
-        remove_leftovers(self.folder, lambda name: _OWN.fullmatch(name) is not None)
+        remove_unfinished(self.folder)
         if self.is_complete:
             self.done = self._unchanged(json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["shards"])
             if len(self.done) == self.count:

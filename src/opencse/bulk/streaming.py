@@ -1,6 +1,6 @@
 """Writes the vectors of a text of any length to a file, window by window; continues after a kill.
 
-Until the file is whole it is called ``NAME.partial``, with its record next to it; see `opencse.crash_safe`.
+Until the file is whole it is called ``NAME.partial``, with its record next to it; see `opencse.files`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from typing import TextIO
 import numpy as np
 
 from opencse.bulk.encoding_settings import EncodingSettings
-from opencse.crash_safe import ResumableFile, partial_path, record_path
 from opencse.encoder.first_look import warn_of_unknown_tokens
 from opencse.encoder.text_encoder import WINDOW, DamagedVectorError
 from opencse.errors import UserError, reason
-from opencse.io import WRITING, npy_header
+from opencse.files import WRITING, ResumableFile, npy_header, partial_path, record_path
 from opencse.numerals import number_of
 from opencse.progress import Count, Say
 from opencse.text.files.formats import RawRow

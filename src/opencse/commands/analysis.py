@@ -83,8 +83,9 @@ def analyze(
     from opencse.environment import require_packages
     from opencse.evaluation import Sts, read_scored_pairs
     from opencse.evaluation.suites import suite_folder
+    from opencse.files import made_folder
     from opencse.model_folder.locate import BUILTIN
-    from opencse.outputs import made_folder, paths_of, require_apart, require_new
+    from opencse.outputs import paths_of, require_apart, require_new
     from opencse.records import save_json
     from opencse.runs.folder import NUMBERS, REPORT
     from opencse.runs.report import open_subjects

@@ -166,7 +166,8 @@ def questions(
     from opencse.asking.sources import choose_passages, passages_of_documents
     from opencse.asking.writing import WrittenQuestions, write_questions
     from opencse.commands.opening import open_for_vectors
-    from opencse.outputs import made_folder, paths_of, require_absent, require_apart
+    from opencse.files import made_folder
+    from opencse.outputs import paths_of, require_absent, require_apart
     from opencse.records import save_json
     from opencse.search.passages import PassageSplitter
     from opencse.text.corpus_documents import documents_of

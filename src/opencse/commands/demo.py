@@ -101,7 +101,7 @@ def demo(
         ['before', 'pairs', 'raw text alone']
     """
     from opencse.environment import require_packages
-    from opencse.outputs import made_folder
+    from opencse.files import made_folder
 
     require_packages("the demo's report", "train", "matplotlib")
     folder, progress = Path(out), progress or Silent()

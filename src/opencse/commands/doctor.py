@@ -148,7 +148,7 @@ def _extra(marker: str) -> str | None:
 
 def _room() -> list[str]:
     """Problems of the folders that runs write to: nearly full, or not writable."""
-    from opencse.io import nearest_existing
+    from opencse.files import nearest_existing
     from opencse.text.corpus import cache_root
 
     faults = []

@@ -130,10 +130,10 @@ def encode(
     from opencse.bulk.sentences import sentences_file
     from opencse.bulk.streaming import encode_file, write_lines
     from opencse.commands.opening import encoded, open_for_vectors
-    from opencse.crash_safe import partial_path
     from opencse.encoder.first_look import measured_precision, sample_of
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.engines.choice import require_engine
+    from opencse.files import partial_path
     from opencse.modules.prompts import Role
     from opencse.outputs import paths_of, require_absent, require_apart
     from opencse.text.given import DocumentTexts, GivenTexts, open_texts

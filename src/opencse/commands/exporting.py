@@ -273,7 +273,7 @@ def push(
         UserError: in one line, for a folder without a model, a wrong name, no token, no network, or what the Hub
             refuses.
     """
-    from opencse.io import require_folder
+    from opencse.files import require_folder
     from opencse.model_folder.locate import locate, upload
 
     path = Path(folder)

@@ -115,7 +115,7 @@ def _report(run: RunFolder, outcome: Outcome, progress: Progress) -> None:
 
 def _require_run(run: RunFolder) -> None:
     """Refuses a folder without a run, and says what it is instead."""
-    from opencse.io import require_folder
+    from opencse.files import require_folder
     from opencse.runs.folder import RECORD
     from opencse.studies.study import StudyRecord
 

@@ -85,7 +85,7 @@ def static(
     from opencse.export.cards import counted_card
     from opencse.making.static import StaticSettings, build, require_fitting
     from opencse.making.vocabulary import train_wordpiece
-    from opencse.outputs import made_folder, paths_of, require_apart, require_empty
+    from opencse.outputs import paths_of, require_apart, require_empty
     from opencse.text.corpus import tokenise
     from opencse.text.given import open_texts, texts_of
     from opencse.text.left_out_rows import say_left_out_rows
@@ -117,20 +117,19 @@ def static(
     else:
         tokenizer, lower_case = _tokenizer_of(model, trust_remote_code)
     require_fitting(settings, tokenizer)
-    with made_folder(folder):
-        try:
-            counted = Counted(progress, "tokenising")
-            corpus = tokenise(source, tokenizer, settings.positions, progress=counted, say=progress.say)
-            facts = corpus.facts
-            progress.say(f"text       {facts.source}: {number_of(facts.rows, 'row')}, {facts.tokens:,} tokens")
-            result = build(corpus, tokenizer, settings, progress)
-        finally:
-            progress.finish()
-        learned = f"new WordPiece vocabulary of {tokenizer.vocabulary_size:,}, learned from the text"
-        result.encoder.lower_case = lower_case
-        origin = learned if model is None else str(model)
-        card = counted_card(facts, result, settings, origin, tokenizer.vocabulary_size)
-        result.encoder.save(folder, card=card)
+    try:
+        counted = Counted(progress, "tokenising")
+        corpus = tokenise(source, tokenizer, settings.positions, progress=counted, say=progress.say)
+        facts = corpus.facts
+        progress.say(f"text       {facts.source}: {number_of(facts.rows, 'row')}, {facts.tokens:,} tokens")
+        result = build(corpus, tokenizer, settings, progress)
+    finally:
+        progress.finish()
+    learned = f"new WordPiece vocabulary of {tokenizer.vocabulary_size:,}, learned from the text"
+    result.encoder.lower_case = lower_case
+    origin = learned if model is None else str(model)
+    card = counted_card(facts, result, settings, origin, tokenizer.vocabulary_size)
+    result.encoder.save(folder, card=card)
     size = sum(p.numel() for p in result.encoder.parameters()) / 1e6
     progress.say(f"encoder    {result.pieces:,} pieces with a vector of {settings.dimension}, {size:.1f}M parameters")
     return result
@@ -210,7 +209,7 @@ def whiten(
     from opencse.evaluation.models.whitening import STRETCHED, AllButTheTop, Whitening, whitened
     from opencse.evaluation.transforms import sample_texts
     from opencse.export.cards import fitted_text, mapped_card
-    from opencse.outputs import made_folder, paths_of, require_apart, require_empty
+    from opencse.outputs import paths_of, require_apart, require_empty
     from opencse.text.given import open_texts
     from opencse.text.left_out_rows import say_left_out_rows
 
@@ -227,21 +226,20 @@ def whiten(
     if remove is not None and dimension is not None:
         raise UserError("--remove keeps all dimensions; leave --dimension out, or whiten without --remove")
     texts = sample_texts(source, sentences)
-    with made_folder(folder):
-        # L2 normalisation comes last in a folder, so the map is fitted without it, and it is added again after the map.
-        unit, encoder.normalize = encoder.normalize, False
-        progress.start("encoding", len(texts))
-        try:
-            prompt = encoder.prompts.of(encoder.prompts.single)
-            vectors = encoder.encode(texts, prompt=prompt, progress=lambda done, _: progress.advance(done))
-        finally:
-            progress.finish()
-        whitening = Whitening.fit(vectors, dimension) if remove is None else AllButTheTop.fit(vectors, remove)
-        result = whitened(encoder, whitening)
-        result.normalize = unit
-        text_facts = fitted_text(source.name, source.fingerprint(), len(texts))
-        card = mapped_card(name, encoder, result, whitening, text_facts)
-        result.save(folder, card=card)
+    # L2 normalisation comes last in a folder, so the map is fitted without it, and it is added again after the map.
+    unit, encoder.normalize = encoder.normalize, False
+    progress.start("encoding", len(texts))
+    try:
+        prompt = encoder.prompts.of(encoder.prompts.single)
+        vectors = encoder.encode(texts, prompt=prompt, progress=lambda done, _: progress.advance(done))
+    finally:
+        progress.finish()
+    whitening = Whitening.fit(vectors, dimension) if remove is None else AllButTheTop.fit(vectors, remove)
+    result = whitened(encoder, whitening)
+    result.normalize = unit
+    text_facts = fitted_text(source.name, source.fingerprint(), len(texts))
+    card = mapped_card(name, encoder, result, whitening, text_facts)
+    result.save(folder, card=card)
     if isinstance(whitening, AllButTheTop):
         removed = number_of(whitening.removed, "component")
         progress.say(f"removed    the mean and {removed}, {number_of(len(texts), 'text')}")

@@ -36,7 +36,7 @@ from opencse.documents.material import TrainingMaterial, material_of
 from opencse.documents.questions import TextQuestions
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
-from opencse.io import is_folder
+from opencse.files import is_folder
 from opencse.model_folder.locate import BUILTIN, BUILTINS
 from opencse.model_folder.reading import has_layers
 from opencse.numerals import number_of

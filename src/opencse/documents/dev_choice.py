@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from opencse import io
+from opencse import files
 from opencse.arrays import Floats, Integers
 from opencse.documents.questions import text_questions
 from opencse.errors import UserError
@@ -21,7 +21,7 @@ from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.evaluation.retrieval.data import RetrievalTask, complete_labels, load_retrieval
 from opencse.evaluation.retrieval.rankers import rankings
 from opencse.evaluation.transfer import require_tasks
-from opencse.io import hash_json, is_folder
+from opencse.files import hash_json, is_folder
 from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.records import JsonRecord, read_record, save_json
@@ -246,7 +246,7 @@ class SavedQuestions(JsonRecord):
 
 def remove_questions(folder: Path) -> None:
     """Deletes the questions from the folder of a run whose weight is fitted."""
-    io.remove(folder / QUESTIONS_FILE)
+    files.remove(folder / QUESTIONS_FILE)
 
 
 def _rows_of(names: Sequence[str], selected: Sequence[str]) -> list[int]:

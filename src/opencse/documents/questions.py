@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opencse.arrays import Flags, Floats, Integers
-from opencse.io import hash_json
+from opencse.files import hash_json
 from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text.readers import Texts

@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opencse import io
 from opencse.errors import UserError, reason
+from opencse.files import hash_file
 from opencse.foreign import own_code
 from opencse.model_folder.description import module_folder
 from opencse.model_folder.layout import read_json
@@ -56,7 +56,7 @@ def hash_model(model: str | Path) -> dict[str, str]:
         if path.is_file()
     }
     try:
-        hashes = {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
+        hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in sorted(files)}
     except OSError as error:
         raise UserError(f"{model}: cannot be read ({reason(error)})") from None
     if not (folder / "adapter_config.json").is_file():

@@ -25,7 +25,7 @@ from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.sts import TASKS, StsTask, TaskPairs, load_sts
 from opencse.evaluation.suite import Options, Suite, TaskData
 from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
-from opencse.io import require_folder
+from opencse.files import require_folder
 from opencse.statistics.correlation import pearson, spearman
 
 if TYPE_CHECKING:

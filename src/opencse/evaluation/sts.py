@@ -30,7 +30,7 @@ from opencse.evaluation.pairs import (
 from opencse.evaluation.record import EvaluationRecord, SuiteScore, TextForm
 from opencse.evaluation.suite import Options, Suite, TaskData
 from opencse.evaluation.table import ABSENT, MODEL, Cell, TableRow, results_table
-from opencse.io import require_folder
+from opencse.files import require_folder
 from opencse.numerals import number_of
 from opencse.settings import Settings
 from opencse.statistics.correlation import pearson, spearman

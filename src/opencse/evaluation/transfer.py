@@ -29,7 +29,7 @@ from opencse.evaluation.labelled import Examples, Labelled, LabelledLine, listed
 from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.suite import Options, Suite, TaskData
 from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
-from opencse.io import require_folder
+from opencse.files import require_folder
 from opencse.settings import Settings
 from opencse.text.files.lines import read_lines
 

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from opencse import io
 from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
@@ -23,10 +22,10 @@ from opencse.errors import UserError, reason
 from opencse.evaluation.embedding import Encode
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
+from opencse.files import moving_in, write_text
 from opencse.markdown import as_text, without_home
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
-from opencse.moving_in import moving_in
 from opencse.numerals import number_of
 from opencse.outputs import require_empty
 from opencse.progress import Progress
@@ -330,7 +329,7 @@ def write_onnx(
             progress.say("graph      exporting; this takes some seconds")
             write_graph(encoder, work / GRAPH)
             about = _description(encoder, name) | {"files": dict(files or {})}
-            io.write_text(work / DESCRIPTION, json.dumps(about))
+            write_text(work / DESCRIPTION, json.dumps(about))
             shapes, difference = _compare(encoder, work)
             exact = OnnxEncoder(work)
             for prompt, vectors in expected.items():
@@ -355,8 +354,8 @@ def write_onnx(
                 "largest_difference": difference,
                 "int8": None if int8 is None else asdict(int8),
             }
-            io.write_text(work / "README.md", _card(encoder, name, difference, int8))
-            io.write_text(work / DESCRIPTION, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            write_text(work / "README.md", _card(encoder, name, difference, int8))
+            write_text(work / DESCRIPTION, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UserError(f"{folder}: the export cannot be written ({reason(error)})") from error
     return export

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from opencse.errors import UserError
-from opencse.io import hash_file, unfinished_name, writing
-from opencse.io import write_text as write_atomically
+from opencse.files import hash_file, held_lock, made_folder, remove_unfinished, writing
+from opencse.files import write_text as write_atomically
 from opencse.labelling.documents import json_line
 from opencse.labelling.labels import Labels, SplitName
-from opencse.outputs import LOCK, foreign_files_message, held_lock, made_folder, names_in
+from opencse.outputs import LOCK, foreign_files_message, names_in
 from opencse.records import read_record
 from opencse.search.rows import exported_id
 
@@ -49,7 +49,8 @@ class LabelFolder:
         """
         self._require_ours()
         with made_folder(self.path), held_lock(self.path / LOCK, "another process is labelling there; stop it first"):
-            self._remove_unfinished()
+            for folder in (self.path, self.path / "qrels"):
+                remove_unfinished(folder)
             labels = self.read()
             if self._is_behind(labels, CORPUS):  # only the index can write it again
                 labels = labels.model_copy(update={"corpus": None})
@@ -192,10 +193,3 @@ class LabelFolder:
         names = names_in(self.path)
         if names and LABELS not in names:
             raise UserError(foreign_files_message(self.path, names))
-
-    def _remove_unfinished(self) -> None:
-        """Removes the unfinished files of a killed process."""
-        for folder in (self.path, self.path / "qrels"):
-            for file in folder.iterdir() if folder.is_dir() else ():
-                if unfinished_name(file) in (LABELS, CORPUS, "queries.jsonl", "test.tsv", "dev.tsv"):
-                    file.unlink(missing_ok=True)

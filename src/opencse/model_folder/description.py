@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse import io
+from opencse import files
 from opencse.errors import UserError, nearest
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
@@ -542,4 +542,4 @@ def write_hybrid_weight(folder: Path, weight: HybridWeight) -> None:
     if not (folder / "modules.json").is_file():
         raise UserError(f"{folder}: no model in sentence-transformers' layout, so a weight cannot be saved with it")
     config = {**read_config(path), **hybrid_entry(weight)}
-    io.write_text(path, json.dumps(config, indent=2, ensure_ascii=False) + "\n")
+    files.write_text(path, json.dumps(config, indent=2, ensure_ascii=False) + "\n")

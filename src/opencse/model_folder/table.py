@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse import io
+from opencse import files
 from opencse.errors import UserError, reason
 from opencse.folder_kinds import TABLE
 from opencse.model_folder.layout import entry, map_tensors, read_config, read_json, read_weights
@@ -374,4 +374,4 @@ def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
         "max_length": parts.max_length if parts.max_length < UNLIMITED else None,
         "hidden_dim": rows.shape[1],
     }
-    io.write_new_json(folder / "config.json", config)
+    files.write_new_json(folder / "config.json", config)

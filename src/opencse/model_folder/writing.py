@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from opencse import io
 from opencse.errors import UserError, reason
+from opencse.files import moving_in, write_new_json
 from opencse.home import in_home
 from opencse.model_folder.adapters import write_adapters
 from opencse.model_folder.backbone import quiet_transformers
@@ -46,7 +46,6 @@ from opencse.modules.dense import Dense, SavedLayer, UnitLength
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_modules import MaskedLMHead, TokenWeights
-from opencse.moving_in import moving_in
 from opencse.text.template import Template
 from opencse.text.tokenizer import Tokenizer
 from opencse.version import __version__
@@ -144,7 +143,7 @@ def write_template(parts: Parts, folder: Path) -> None:
     tokenizer.put_template(backend, frame)
     backend.save(str(folder / "tokenizer.json"))
     path = folder / "tokenizer_config.json"
-    io.write_new_json(path, read_config(path) | {"tokenizer_class": _GENERIC})
+    write_new_json(path, read_config(path) | {"tokenizer_class": _GENERIC})
 
 
 def template_entry(parts: Parts) -> dict[str, Any]:
@@ -288,7 +287,7 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
         for i, (name, path) in enumerate(modules)
     ]
-    io.write_new_json(folder / "modules.json", listing)
+    write_new_json(folder / "modules.json", listing)
     for file in folder.rglob("*.safetensors"):  # safetensors makes files that only their owner can read
         shutil.copymode(folder / "modules.json", file)
 
@@ -306,7 +305,7 @@ def _write_transformer(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
         config["output_hidden_states"] = True
     if parts.pooling is Pooling.MASK:
         config["vocab_size"] = len(mask_weights(parts).weights)
-    io.write_new_json(folder / "config.json", config, allow_nan=True)  # transformers' own values
+    write_new_json(folder / "config.json", config, allow_nan=True)  # transformers' own values
     _write_text(parts, folder)
 
 
@@ -316,7 +315,7 @@ def _write_text(parts: Parts, folder: Path) -> None:
         _write_tokenizer(parts.tokenizer, folder)
     write_template(parts, folder)
     sentence = {"max_seq_length": parts.max_length, "do_lower_case": parts.lower_case}
-    io.write_new_json(folder / "sentence_bert_config.json", sentence)
+    write_new_json(folder / "sentence_bert_config.json", sentence)
 
 
 def _add_masked_lm_head(backbone: PreTrainedModel, head: MaskedLMHead, folder: Path, dtype: torch.dtype) -> None:
@@ -331,7 +330,7 @@ def _add_masked_lm_head(backbone: PreTrainedModel, head: MaskedLMHead, folder: P
     config = read_config(folder / "config.json") | {"architectures": [type(head.lm).__name__]}
     if not head.tied:
         config["tie_word_embeddings"] = False
-    io.write_new_json(folder / "config.json", config, allow_nan=True)
+    write_new_json(folder / "config.json", config, allow_nan=True)
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
@@ -352,7 +351,7 @@ def _write_layer_weights(parts: Parts, path: Path) -> None:
         "layer_start": 0,
         "num_hidden_layers": parts.depth,
     }
-    io.write_new_json(path / "config.json", config)
+    write_new_json(path / "config.json", config)
     save_file({"layer_weights": torch.tensor(weights)}, path / "model.safetensors")
 
 
@@ -364,7 +363,7 @@ def _write_token_weights(token_weights: TokenWeights, tokenizer: Tokenizer, path
     tokens = [*tokenizer.hf.convert_ids_to_tokens(list(known)), *[None] * (len(weights) - len(known))]
     words = [f"[unused id {number}]" if token is None else token for number, token in enumerate(tokens)]
     by_word = dict(zip(words, weights.tolist(), strict=True))
-    io.write_new_json(path / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
+    write_new_json(path / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
     save_file({TOKEN_WEIGHTS_TENSOR: weights.cpu().unsqueeze(1).contiguous()}, path / "model.safetensors")
 
 
@@ -374,7 +373,7 @@ def _write_pooling(parts: Parts, path: Path) -> None:
     flags = {flag: POOLING_MODES.get(name) is mode for flag, name in POOLING_FLAGS.items()}
     size = {"word_embedding_dimension": int(parts.backbone.config.hidden_size)}
     prompt = {} if parts.pool_prompt else {"include_prompt": False}
-    io.write_new_json(path / "config.json", size | flags | prompt)
+    write_new_json(path / "config.json", size | flags | prompt)
 
 
 def _write_layer(layer: SavedLayer, path: Path, dtype: torch.dtype) -> None:
@@ -382,7 +381,7 @@ def _write_layer(layer: SavedLayer, path: Path, dtype: torch.dtype) -> None:
 
     if isinstance(layer, UnitLength):
         return
-    io.write_new_json(path / "config.json", _layer_config(layer))
+    write_new_json(path / "config.json", _layer_config(layer))
     prefix = LAYER_NORM_PREFIX if isinstance(layer, nn.LayerNorm) else ""
     state = {f"{prefix}{name}": _stored(tensor, dtype) for name, tensor in layer.state_dict().items()}
     if state:
@@ -411,7 +410,7 @@ def _write_sentence_config(parts: Parts, folder: Path) -> None:
         **hybrid_entry(parts.hybrid_weight),
         **template_entry(parts),
     }
-    io.write_new_json(folder / SENTENCE_CONFIG, config)
+    write_new_json(folder / SENTENCE_CONFIG, config)
 
 
 def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -15,21 +15,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from fnmatch import fnmatch
 from pathlib import Path
 
 from pydantic import AwareDatetime, Field, ValidationError
 
-from opencse import io
-from opencse.crash_safe import folder_versions, remove_leftovers
+from opencse import files
 from opencse.documents.continuing import FILE as DOCUMENTS
 from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
 from opencse.errors import UserError, reason
-from opencse.io import lock
+from opencse.files import folder_versions, lock, made_folder, remove_unfinished
 from opencse.model_folder.layout import ADAPTER, CALIBRATION
 from opencse.model_folder.writing import OPENING, RUN, is_ours
-from opencse.moving_in import remove_unfinished
-from opencse.outputs import LOCK, foreign_files_message, made_folder, names_in, require_apart
+from opencse.outputs import LOCK, foreign_files_message, names_in, require_apart
 from opencse.progress import Progress
 from opencse.runs.record import Identity, RunRecord
 from opencse.settings import Settings
@@ -268,7 +265,7 @@ class RunFolder:
     @property
     def staged_start(self) -> Path:
         """The folder of such a start until the run begins; removed by the next attempt if it never begins."""
-        return self.path / f"{io.WRITING}{START}"
+        return self.path / f"{files.WRITING}{START}"
 
     @property
     def _lock(self) -> Path:
@@ -377,7 +374,7 @@ class RunFolder:
                 yield record
             finally:
                 if not self.record_file.is_file():
-                    io.remove(self.staged_start)
+                    files.remove(self.staged_start)
 
     def begin(self, make_record: Callable[[], RunRecord]) -> RunRecord:
         """Begins a new run: removes what it replaces, moves its start into place, and writes its record.
@@ -396,7 +393,7 @@ class RunFolder:
             self.write(record)
         except BaseException:
             if staged and not self.record_file.is_file():
-                io.remove(self.start)
+                files.remove(self.start)
             raise
         return record
 
@@ -439,7 +436,7 @@ class RunFolder:
         """Makes weights in ``last/`` and ``start/`` that equal those of the kept model hard links to the same file.
 
         A comparison keeps the last step of every run, so the same weights were on the disk twice. Files that differ,
-        and file systems without hard links, stay as they are. Models are replaced by new files (`opencse.moving_in`),
+        and file systems without hard links, stay as they are. Models are replaced by new files (`opencse.files`),
         so replacing or removing one of them leaves the others as they are.
         """
         for folder in (self.last, self.start):
@@ -453,14 +450,11 @@ class RunFolder:
 
     def _remove_leftovers(self, record: RunRecord | None) -> None:
         if self.state() is FolderState.NEW and self.start.is_dir():
-            io.remove(self.start)
+            files.remove(self.start)
         for folder in (self.path, self.last):
             remove_unfinished(folder)
-            remove_leftovers(
-                folder, lambda name: any(fnmatch(name, pattern) for pattern in (*_MODEL, *_RESULTS, RECORD))
-            )
         if self._staged_is_ours():
-            io.remove(self.staged_start)
+            files.remove(self.staged_start)
         if record is not None and record.result is not None and not record.ended_early:
             self.remove_checkpoints()
 
@@ -484,8 +478,8 @@ class RunFolder:
         if self._start_is_ours():
             parts.append(self.start)
         for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):
-            io.remove(part)
-        io.sync(self.path)
+            files.remove(part)
+        files.sync(self.path)
 
 
 @contextmanager
@@ -505,8 +499,8 @@ def _link_equal(file: Path, copy: Path) -> None:
     """Replaces ``copy`` by a hard link to ``file`` where both have the same content, if the file system has links."""
     if not file.is_file() or file.samefile(copy) or file.stat().st_size != copy.stat().st_size:
         return
-    if io.hash_file(file) == io.hash_file(copy):
-        with suppress(OSError), io.writing(copy) as link:
+    if files.hash_file(file) == files.hash_file(copy):
+        with suppress(OSError), files.writing(copy) as link:
             os.link(file, link)
 
 

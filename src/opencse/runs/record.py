@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from opencse import io
+from opencse import files
 from opencse.environment import Environment
 from opencse.errors import UserError, reason
 from opencse.recipes.recipe import other_setting
@@ -197,7 +197,7 @@ class RunRecord(_Extensible):
         """
         try:
             values = self.model_dump(mode="json", exclude={"start": {"cosines"}})
-            io.write_json(path, values)
+            files.write_json(path, values)
         except OSError as error:
             raise UserError(
                 f"{path}: cannot be written ({reason(error)}); make room and continue with --resume"

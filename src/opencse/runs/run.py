@@ -20,6 +20,7 @@ from opencse.documents.dev_choice import AUTO, DevChoice, load_selector, without
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.network import default_device, usable_device
 from opencse.errors import InterruptedRunError, UserError
+from opencse.files import made_folder
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.model_folder.locate import BUILTIN, locate
 from opencse.model_folder.reading import has_layers, load_masked_lm_head
@@ -31,7 +32,6 @@ from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.requests import HardNegatives, LmHead, Masked
 from opencse.objective.views.base import ChangesTokens
 from opencse.objective.views.spans import DrawsTexts
-from opencse.outputs import made_folder
 from opencse.processes import ALONE, Processes, gpu_of, joined, started
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.recipe import Recipe, Resolved, model_named, resolve_recipe

@@ -11,7 +11,7 @@ import numpy as np
 
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError, reason
-from opencse.io import sync
+from opencse.files import sync
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
 from opencse.ranking import SPARE, PreparedVectors, best_candidates, similarities

@@ -15,12 +15,11 @@ from opencse.encoder.first_look import warn_of_unknown_tokens
 from opencse.encoder.opening import load
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
-from opencse.io import write_text
+from opencse.files import made_folder, write_text
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import require_dimensions
 from opencse.numerals import number_of
-from opencse.outputs import made_folder
 from opencse.progress import Progress
 from opencse.search.approximate import (
     IndexKind,

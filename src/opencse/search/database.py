@@ -29,12 +29,12 @@ from pydantic import Field, ValidationError
 
 from opencse.arrays import Vectors
 from opencse.errors import OutdatedError, UserError, reason
+from opencse.files import held_lock, remove, write_text
 from opencse.folder_kinds import is_index, kind_of_folder
-from opencse.io import remove, write_text
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.similarity import HybridWeight, Similarity, first_of
 from opencse.numerals import number_of
-from opencse.outputs import foreign_files_message, held_lock, names_in
+from opencse.outputs import foreign_files_message, names_in
 from opencse.search.rows import Value
 from opencse.settings import Settings
 

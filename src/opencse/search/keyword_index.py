@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from opencse.arrays import Floats, Integers
-from opencse.io import sync
+from opencse.files import sync
 from opencse.search.database import file_sum
 from opencse.search.stems import Stems, keyword_package, rules_version, stems_of
 from opencse.text.scripts import search_words

@@ -13,7 +13,7 @@ import numpy as np
 
 from opencse.arrays import Floats
 from opencse.errors import UserError, reason
-from opencse.io import writing
+from opencse.files import writing
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress

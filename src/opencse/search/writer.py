@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.io import sync
+from opencse.files import sync
 from opencse.search.database import (
     HAS_ID,
     Manifest,

@@ -25,7 +25,7 @@ from opencse.evaluation.sts import StsResult
 from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import SUITES, suite_named
 from opencse.evaluation.transforms import postprocessed, refitted_each_call
-from opencse.io import writing
+from opencse.files import writing
 from opencse.numerals import number_of
 from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.outputs import LOCK, names_in, require_empty

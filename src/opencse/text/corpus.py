@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
+from opencse.files import hash_files, lock, nearest_existing
 from opencse.home import in_home
-from opencse.io import hash_files, lock, nearest_existing
 from opencse.progress import Count, Say
 from opencse.text.duplicates import count_duplicates
 from opencse.text.given import TextSource, has_labels, row_labels

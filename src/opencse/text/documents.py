@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Unpack
 
 from opencse.errors import MissingColumnError, UserError
-from opencse.io import is_folder
+from opencse.files import is_folder
 from opencse.text.fields import TEXT, TITLE, choose_fields, column_exists, require_columns, suggest_fields
 from opencse.text.files.formats import OBJECTS
 from opencse.text.files.json_files import ABSENT

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from opencse.errors import UserError, reason
+from opencse.files import is_folder
 from opencse.folder_kinds import folders_without_text
-from opencse.io import is_folder
 from opencse.text.files.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known, recognise
 from opencse.text.files.lines import COMPRESSED, suffix_of
 

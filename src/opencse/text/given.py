@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Unpack
 
 from opencse.errors import UserError
-from opencse.io import is_folder
+from opencse.files import is_folder
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.text.documents import Collection, Document

@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opencse.errors import UserError, reason, require_once
-from opencse.io import is_folder
+from opencse.files import is_folder
 from opencse.numerals import number_of, whole_number
 from opencse.text.files.data_sets import data_set_columns, read_data_set
 from opencse.text.files.formats import Columns, RawRow, choose_columns, present_columns, read_records, without_markup

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
-from opencse.io import is_folder
+from opencse.files import is_folder
 from opencse.text.documents import Collection
 from opencse.text.fields import suggest_fields
 from opencse.text.files.formats import column_like

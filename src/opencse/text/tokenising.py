@@ -18,9 +18,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.crash_safe import GrowingFile
 from opencse.errors import UserError
-from opencse.io import npy_header, write_text
+from opencse.files import GrowingFile, npy_header, write_text
 from opencse.progress import Count
 from opencse.text.given import TextSource
 from opencse.text.tokenizer import Tokenizer, WordNumbers

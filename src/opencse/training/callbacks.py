@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from opencse import io
+from opencse import files
 from opencse.errors import UserError, reason, require_known
 
 Record = Mapping[str, float | int | str]
@@ -155,7 +155,7 @@ class MetricsLog:
 
     def _replace(self, content: bytes) -> None:
         try:
-            with io.writing(self.path) as unfinished:
+            with files.writing(self.path) as unfinished:
                 unfinished.write_bytes(content)
         except OSError as error:
             raise self._unwritten(error) from None
@@ -254,7 +254,7 @@ class WandB(Callback):
 
         known = self._folder / TRACKED[2]
         if not (step and known.is_file()):
-            io.write_text(known, secrets.token_hex(4))
+            files.write_text(known, secrets.token_hex(4))
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "opencse"),
             name=self._folder.name,

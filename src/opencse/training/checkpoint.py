@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opencse import io
-from opencse.crash_safe import folder_versions, replace_folder, settle_folder
+from opencse import files
 from opencse.errors import UserError, reason
+from opencse.files import folder_versions, replace_folder, settle_folder
 from opencse.objective.vectors.chunks import random_state, restore
 from opencse.training.optimizer import trained_weights
 
@@ -63,8 +63,8 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         save_file(checkpoint.tensors, new / _TENSORS)
         (new / _STATE).write_text(json.dumps(checkpoint.values), encoding="utf-8")
         for name in _CONTENT:
-            io.sync(new / name)
-        io.write_json(new / _SUMS, {name: io.hash_file(new / name) for name in _CONTENT})
+            files.sync(new / name)
+        files.write_json(new / _SUMS, {name: files.hash_file(new / name) for name in _CONTENT})
         replace_folder(folder)
     except (OSError, SafetensorError) as error:
         if not (new / _SUMS).is_file():  # incomplete
@@ -135,7 +135,7 @@ def _verify(folder: Path) -> None:
         raise _DamageError(f"{folder / _SUMS}: cannot be read ({reason(error)})") from None
     for name in _CONTENT:
         try:
-            same = io.hash_file(folder / name) == sums.get(name)
+            same = files.hash_file(folder / name) == sums.get(name)
         except OSError as error:
             raise _DamageError(f"{folder / name}: cannot be read ({reason(error)})") from None
         if not same:

@@ -19,7 +19,7 @@ from opencse.arrays import Flags, Floats, Integers
 from opencse.encoder.first_look import unknown_share
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.models.opening import open_model
-from opencse.io import hash_json
+from opencse.files import hash_json
 from opencse.kernels.precision import choose_precision
 from opencse.numerals import number_of
 from opencse.ranking import Measure, answer_ranks

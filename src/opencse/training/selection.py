@@ -28,7 +28,7 @@ from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, spearman
 from opencse.evaluation.embedding import distinct, embed
 from opencse.evaluation.transfer import Transfer, TransferData
-from opencse.io import hash_json
+from opencse.files import hash_json
 from opencse.numerals import number_of
 from opencse.statistics import paired_bootstrap
 from opencse.text.scripts import normalised

@@ -13,7 +13,7 @@ from typing import Any
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.suite import TaskData
-from opencse.io import require_folder
+from opencse.files import require_folder
 from opencse.numerals import number_of
 from opencse.text.files.lines import COMPRESSED, read_lines, read_objects
 from opencse.text.scripts import folded
