@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +27,7 @@ from chat_servers import ChatRule, chat_server
 from forked import Forks, forks
 from fuzzing import load_profile
 from helpers import Run, filled, write_small_sts, write_tiny_bert
+from opencse.analysis import figures
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.numpy_models import WordMeans
 from opencse.text import sample
@@ -132,10 +133,15 @@ def fewer_general_questions() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def every_general_question(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, where a test is marked so."""
+def as_marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All general questions, and figures that are drawn, where a test is marked so.
+
+    Drawing takes most of the time of a short run with a report.
+    """
     if request.node.get_closest_marker("every_general_question") is not None:
         monkeypatch.setattr(Guard, "built_in", EVERY_GENERAL_QUESTION)
+    if request.node.get_closest_marker("drawn") is None:
+        monkeypatch.setattr(figures, "to_svg", lambda figure, legend=None: '<svg role="img"></svg>')
 
 
 @cache
@@ -229,17 +235,6 @@ def forked(parent_of_commands: Forks) -> Iterator[Forks]:
     """Starts commands in processes of their own; those that still run are killed at the end of the test."""
     yield parent_of_commands
     parent_of_commands.close()
-
-
-@pytest.fixture
-def not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are made of their numbers and not drawn: drawing takes half of the time of a short run with a report."""
-    from matplotlib.figure import Figure
-
-    def saved(figure: Figure, out: TextIO, **options: object) -> None:
-        out.write('<svg xmlns="http://www.w3.org/2000/svg"></svg>')
-
-    monkeypatch.setattr(Figure, "savefig", saved)
 
 
 PARTS = """

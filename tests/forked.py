@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
@@ -89,7 +90,12 @@ class Forks:
         self._started: list[Command] = []
 
     def start(
-        self, *arguments: object, given: str = "", cwd: Path | None = None, more: Mapping[str, str] | None = None
+        self,
+        *arguments: object,
+        given: str = "",
+        cwd: Path | None = None,
+        more: Mapping[str, str] | None = None,
+        program: Path | str = "",
     ) -> Command:
         """Starts ``opencse`` with arguments.
 
@@ -98,8 +104,9 @@ class Forks:
             given: what it reads from a pipe, less than a pipe holds.
             cwd: its working folder; this process's if None.
             more: variables of its environment.
+            program: a Python file that is run in place of ``opencse``.
         """
-        asked = [list(map(str, arguments)), str(cwd or Path.cwd()), {**os.environ, **(more or {})}]
+        asked = [str(program), list(map(str, arguments)), str(cwd or Path.cwd()), {**os.environ, **(more or {})}]
         (stdin, feed), *outputs = (os.pipe() for _ in range(4))
         os.write(feed, given.encode())
         os.close(feed)
@@ -138,8 +145,8 @@ def forks() -> Iterator[Forks]:
             ours.close()  # which ends the process
 
 
-def _serve(connection: socket.socket) -> None:
-    """Forks a process for each command that is asked for; only a forked one returns with a command to run."""
+def _serve(connection: socket.socket) -> str:
+    """Forks a process for each command that is asked for; only a forked one returns, with the program to run."""
     for name in IMPORTS:
         importlib.import_module(name)
     gc.freeze()
@@ -151,12 +158,12 @@ def _serve(connection: socket.socket) -> None:
             message += connection.recv(2**16)
         if os.fork() == 0 and _becomes_the_command(*descriptors):
             connection.close()
-            arguments, folder, variables = json.loads(message)
+            program, arguments, folder, variables = json.loads(message)
             os.chdir(folder)
             os.environ.clear()
             os.environ.update(variables)
-            sys.argv = ["opencse", *arguments]
-            return
+            sys.argv = [program or "opencse", *arguments]
+            return str(program)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -180,7 +187,9 @@ def _becomes_the_command(stdin: int, stdout: int, stderr: int, status: int) -> b
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    from opencse.cli import main
+    if asked := _serve(socket.socket(fileno=int(sys.argv[1]))):
+        runpy.run_path(asked, run_name="__main__")
+    else:
+        from opencse.cli import main
 
-    main()
+        main()

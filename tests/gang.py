@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,21 +30,21 @@ ONE = 100
 
 
 def compare(runs: dict[str, Prepared], out: str) -> None:
-    """Gaps by name: without dropout in equal shares, in chunks, in one chunk; and last of chunks with other masks."""
+    """Gaps by name: of chunks with dropout; of more than two processes also in equal shares, and in one chunk."""
     found: dict[str, list[float]] = {}
     with joined(device_of_process(None) or "") as world:
         for name, run in runs.items():
-            shares = gradients(run, Chunks(world=world), dropout=False)
-            together = gradients(run, Chunks(CHUNK, world=world), dropout=True)
-            idle = gradients(run, Chunks(ONE, world=world), dropout=True) if world.count > 2 else None
-            if world.first:
-                alone = gradients(run, Chunks(CHUNK), dropout=True)
-                plain = gradients(run, WHOLE, dropout=False)
-                gaps = [gap(shares[:-1], plain[:-1]), gap(together, alone)]
-                if idle is not None:
-                    gaps.append(gap(idle, gradients(run, Chunks(ONE), dropout=True)))
-                found[name] = [*gaps, gap(alone[:1], plain[:1])]
-                Path(out).write_text(json.dumps(found), encoding="utf-8")
+            ways = [(Chunks(CHUNK), True)]
+            if world.count > 2:
+                ways += [(WHOLE, False), (Chunks(ONE), True)]
+            for alone, dropout in ways:
+                together = gradients(run, replace(alone, world=world), dropout=dropout)
+                if world.first:
+                    until = None if dropout else -1  # the random numbers are drawn by whoever has rows
+                    gaps = gap(together[:until], gradients(run, alone, dropout=dropout)[:until])
+                    found.setdefault(name, []).append(gaps)
+        if world.first:
+            Path(out).write_text(json.dumps(found), encoding="utf-8")
         world.wait()
 
 

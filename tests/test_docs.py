@@ -84,12 +84,6 @@ ENCODERS = {
 """Models that a page takes for granted; ``MODEL`` is one with layers."""
 
 
-DRAWN = ["README.md", "docs/guides/compare.md", "docs/guides/train.md"]
-
-
-"""Pages whose reports are drawn; those of the others hold their figures' numbers and an empty picture each."""
-
-
 SAVED = {"docs/guides/parts.md": [("python", "more_parts.py"), ("toml", "between.toml")]}
 
 
@@ -198,22 +192,19 @@ def piped(text: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", READ)
+@pytest.mark.parametrize("page", [pytest.param("README.md", marks=pytest.mark.drawn), *READ[1:]])
 def test_a_reader_can_do_what_a_page_shows(
     page: str,
     tmp_path: Path,
     tiny_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    request: pytest.FixtureRequest,
 ) -> None:
     """All blocks of a page, from the first to the last, in one folder and with one set of Python names."""
     runnable = [block for block in BLOCKS[page] if not block.not_run and block.language in ("bash", "python")]
     if not runnable:
         return
     monkeypatch.chdir(desk(tmp_path, ENCODERS.get(page, []), tiny_folder))
-    if page not in DRAWN:
-        request.getfixturevalue("not_drawn")
     for language, name in SAVED.get(page, []):
         Path(name).write_text(blocks(page, language)[0])
     if "import mteb" in TEXTS[page]:
@@ -408,7 +399,6 @@ def test_no_output_is_kept() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
 def test_every_cell_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -140,7 +140,6 @@ def test_the_home_folder_is_written_as_a_tilde(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
 def test_no_card_or_page_holds_the_home_folder(
     tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure(name: str) -> None:

@@ -36,7 +36,6 @@ def few_texts(folder: Path, count: int = 400) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
 def test_train_evaluate_encode_and_compare(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, stdout, stderr = opencse("train", few_texts(tmp_path), "--out", out, "--model", tiny_folder, *QUICK)

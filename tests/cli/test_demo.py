@@ -15,6 +15,7 @@ from opencse.commands.demo import EXAMPLES
 from opencse.runs.next_steps import first_steps
 
 
+@pytest.mark.drawn
 @pytest.mark.slow
 def test_the_demo_helps_and_writes_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -39,7 +39,6 @@ def snapshot(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
 def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, stdout, stderr = opencse("pretrain", text, "--out", out, *SIZE, *HOW, "--seed", 7)
@@ -82,7 +81,6 @@ def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
 def test_a_budget_in_minutes_is_measured_and_said(opencse: Run, text: Path, tmp_path: Path) -> None:
     code, stdout, stderr = opencse("pretrain", text, "-o", tmp_path, *SIZE, *HOW[:-2], "--minutes", 0.5, "--dry-run")
     assert code == 0, stderr

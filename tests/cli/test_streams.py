@@ -235,7 +235,6 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("not_drawn")
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no limit of file sizes")
 @pytest.mark.parametrize(("name", "size"), [(name, 3_000 * (n % 2)) for n, name in enumerate(WRITING, 1)])
 def test_a_full_disk_is_one_line_and_the_command_can_be_run_again(

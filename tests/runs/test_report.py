@@ -50,6 +50,7 @@ def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> TrainJob:
     return TrainJob(text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=SETTINGS)
 
 
+@pytest.mark.drawn
 @pytest.mark.slow
 def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> None:
     result = job.run(tmp_path / "run")

@@ -6,24 +6,22 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from forked import Forks
 from helpers import Stopped
 from opencse.errors import InterruptedRunError
 from opencse.runs.run import TrainJob
+from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.callbacks import Callback
 
 pytestmark = pytest.mark.slow
 
 SETTINGS = (
-    "training.max_steps=80",
     "training.batch_size=8",
     "training.evaluate_every=15",
     "training.checkpoint_every=4",
@@ -35,45 +33,6 @@ SETTINGS = (
 )
 
 
-LIVES = """
-import json, os, signal, sys, threading, traceback
-import torch
-import transformers.models.bert.modeling_bert
-from opencse.training.questions import Guard
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.progress import Silent
-from opencse.runs.run import TrainJob
-from opencse.text.readers import Source
-torch.set_num_threads(1)
-asked = Guard.built_in().questions
-few = Guard.of_pairs((query, asked.candidates[answer]) for query, answer in zip(asked.queries[:150], asked.answers))
-Guard.built_in = classmethod(lambda cls: few)  # as in the tests' own process
-
-class Killer(Silent):
-    def __init__(self, life, delay):
-        self.steps, self.life, self.delay = 0, life, delay
-    def advance(self, done, note=""):
-        self.steps += not note  # a step is told once without a note
-        if not note and self.steps == self.life:
-            threading.Timer(self.delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
-
-def live(text, model, settings, out, resume, life, delay):
-    job = TrainJob(text=Source(text), recipe="simcse", model=model, settings=tuple(settings))
-    job.run(out, resume=resume, progress=Killer(life, delay))
-
-for line in sys.stdin:
-    process = os.fork()  # imports are made once, for all lives
-    if process == 0:
-        try:
-            live(**json.loads(line))
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-"""
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
     """Enough sentences to hold some out and ask about them."""
@@ -82,48 +41,44 @@ def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path
     return path
 
 
-@pytest.fixture
-def lives(tiny_folder: Path, text: Path) -> Iterator[Callable[..., int]]:
-    """Runs the job in a process of its own, which is killed ``delay`` seconds after ``life`` steps (0: it is not)."""
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", LIVES], **pipes) as parent:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        stdin, stdout = parent.stdin, parent.stdout
-
-        def live(out: Path, *, resume: bool, life: int = 0, delay: float = 0.0) -> int:
-            asked = {"text": str(text), "model": str(tiny_folder), "settings": SETTINGS, "out": str(out)}
-            stdin.write(json.dumps({**asked, "resume": resume, "life": life, "delay": delay}) + "\n")
-            stdin.flush()
-            return int(stdout.readline())
-
-        yield live
-        stdin.close()
-
-
 def files(folder: Path) -> dict[str, bytes]:
     names = ("model.safetensors", "last/model.safetensors", "metrics.jsonl")
     return {name: (folder / name).read_bytes() for name in names}
 
 
+def progress(out: Path) -> tuple[int, int, int]:
+    """The step that a run would continue after, how many it has logged, and when it did."""
+    state, log = out / "checkpoint" / "state.json", out / "metrics.jsonl"
+    step = json.loads(state.read_text())["step"] if state.is_file() else 0
+    return (step, log.read_text().count("\n"), log.stat().st_mtime_ns) if log.is_file() else (step, 0, 0)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked on this system")
-def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(
-    lives: Callable[..., int], tmp_path: Path
+def test_killed_at_random_points_gives_the_uninterrupted_run(
+    tiny_folder: Path, text: Path, tmp_path: Path, forked: Forks
 ) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert lives(whole, resume=False) == 0
+    whole, broken, dev = tmp_path / "whole", tmp_path / "broken", tmp_path / "dev.tsv"
+    dev.write_text("".join(sample.DEV.read_text().splitlines(keepends=True)[:40]))
+    settings = [part for one in (*SETTINGS, "training.max_steps=40") for part in ("--set", one)]
+    given = ["train", text, "--model", tiny_folder, "--dev", dev, "--device", "cpu", "--no-report", *settings]
+    code, _, told = forked.run(*given, "--out", whole)
+    assert code == 0, told
     record = json.loads((whole / "run.json").read_text())
-    steps, seconds = record["steps"], record["seconds"]
-    draw = random.Random(5)
-    reached = set()
-    for _ in range(10):
-        life, delay = draw.randint(1, steps // 12), draw.random() * seconds / steps
-        code = lives(broken, life=life, delay=delay, resume=(broken / "run.json").exists())
-        assert code == -signal.SIGKILL, "the run ended before ten kills; give it more steps"
-        state = broken / "checkpoint" / "state.json"
-        reached.add(json.loads(state.read_text())["step"] if state.is_file() else 0)
+    draw, reached = random.Random(5), set()
+    for _ in range(5):
+        step, _, before = progress(broken)
+        life, delay = draw.randint(1, 6), draw.random() * record["seconds"] / record["steps"]
+        run = forked.start(*given, "--out", broken, *(["--resume"] if (broken / "run.json").exists() else []))
+        while (now := progress(broken))[1] < step + life or now[2] == before:
+            assert run.poll() is None, run.communicate()
+            time.sleep(0.002)
+        time.sleep(delay)
+        run.kill()
+        assert run.wait() == -signal.SIGKILL, "the run ended before five kills; give it more steps"
+        reached.add(progress(broken)[0])
     assert len(reached) > 1, "no life got beyond a checkpoint, so nothing was resumed"
-    assert lives(broken, resume=True) == 0
+    code, _, told = forked.run(*given, "--out", broken, "--resume")
+    assert code == 0, told
     assert files(broken) == files(whole)
     scores = [json.loads((f / "run.json").read_text())["result"]["scores"] for f in (whole, broken)]
     assert scores[0] == scores[1]

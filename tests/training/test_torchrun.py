@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from forked import Command, Forks
 from joined import environment, free_port
 from opencse.runs.run import TrainJob
 from opencse.text.readers import Source
@@ -22,9 +22,9 @@ pytestmark = pytest.mark.slow
 RUN = (
     "training.batch_size=8",
     "training.epochs=1000",
-    "training.max_steps=80",
+    "training.max_steps=60",
     "training.log_every=1",
-    "training.evaluate_every=60",
+    "training.evaluate_every=40",
     "training.checkpoint_every=10",
     "training.precision=float32",
     "training.chunk=3",
@@ -32,22 +32,12 @@ RUN = (
 )
 
 
-def launched(text: Path, out: Path, model: Path, *more: str) -> subprocess.Popen[str]:
-    """``torchrun`` with two processes of ``opencse train``."""
-    typed = [part for setting in RUN for part in ("--set", setting)]
-    own = [sys.executable, "-c", "from opencse.cli import main; main()"]
-    asked = ["train", str(text), "--out", str(out), "--model", str(model), "--device", "cpu", "--dev", "none"]
-    port = ["--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"]
-    command = [sys.executable, "-m", "torch.distributed.run", *port, *own, *asked, "--no-report", *typed, *more]
-    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def steps_logged(out: Path) -> int:
     log = out / "metrics.jsonl"
     return len(log.read_text().splitlines()) if log.is_file() else 0
 
 
-def wait_for(out: Path, steps: int, process: subprocess.Popen[str]) -> None:
+def wait_for(out: Path, steps: int, process: Command | subprocess.Popen[str]) -> None:
     """Until so many steps are logged."""
     end = time.monotonic() + 240
     while steps_logged(out) < steps:
@@ -57,30 +47,34 @@ def wait_for(out: Path, steps: int, process: subprocess.Popen[str]) -> None:
 
 
 def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
-    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+    tiny_folder: Path, tmp_path: Path, sentences: list[str], forked: Forks
 ) -> None:
     """Two processes, and two data sets: each step is of the same one as in a run of one process."""
     text, graded, out = tmp_path / "text.txt", tmp_path / "graded.tsv", tmp_path / "together"
     text.write_text("\n".join(sentences[:20]))
     graded.write_text("".join(f"{n % 4}\t{sentences[n]}\t{sentences[n + 30]}\n" for n in range(20)))
-    also = ("--also", f"{graded}=cosent")
-    run = launched(text, out, tiny_folder, *also)
-    wait_for(out, 12, run)
-    workers = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-    assert len(workers) == 2
-    os.kill(int(workers[1]), signal.SIGKILL)
-    _, told = run.communicate(timeout=90)
-    assert run.returncode != 0, "the end of one is the end of the job"
-    assert "lost the others" in told or "Signal 9" in told
+    typed = [part for setting in RUN for part in ("--set", setting)]
+    asked = ["train", text, "--out", out, "--model", tiny_folder, "--device", "cpu", "--dev", "none", "--no-report"]
+    command = [str(word) for word in (*asked, *typed, "--also", f"{graded}=cosent")]
+    names = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    first, second = (forked.start(*command, more={**names, "RANK": n, "LOCAL_RANK": n}) for n in "01")
+    wait_for(out, 12, first)
+    second.kill()
+    assert first.wait(timeout=90) != 0, "the end of one is the end of the other"
+    assert "lost the others" in first.communicate()[1]
     at = steps_logged(out)
-    assert 12 <= at < 80
+    assert 12 <= at < 60
 
-    run = launched(text, out, tiny_folder, *also, "--resume")
+    torchrun = ["torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"]
+    own = [sys.executable, "-c", "from opencse.cli import main; main()", *command, "--resume"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", *torchrun, *own], env=environment(), stderr=subprocess.PIPE, text=True
+    )
     wait_for(out, at + 5, run)
     run.send_signal(signal.SIGTERM)
     _, told = run.communicate(timeout=90)
     state = json.loads((out / "checkpoint" / "state.json").read_text())
-    assert f"stopped after step {state['step']:,} of 80" in told
+    assert f"stopped after step {state['step']:,} of 60" in told
     assert state["step"] % 10 or state["step"] > at, "where it was stopped, not where it last saved"
     assert state["chunks"] == {"rows": 3, "keep": 1, "processes": 2}
 
@@ -94,7 +88,7 @@ def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     before = load_file(tiny_folder / "model.safetensors")
     moved = max(float((other[name] - before[f"bert.{name}"]).abs().max()) for name in other)
     assert max(float((one[name] - other[name]).abs().max()) for name in one) < 1e-3 * moved
-    assert steps_logged(out) == steps_logged(tmp_path / "alone") == 80
+    assert steps_logged(out) == steps_logged(tmp_path / "alone") == 60
     logs = [(folder / "metrics.jsonl").read_text().splitlines() for folder in (out, tmp_path / "alone")]
     sets = [[json.loads(line)["data_set"] for line in log] for log in logs]
     assert sets[0] == sets[1]
