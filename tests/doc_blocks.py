@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 _ENDS = {";", "&", "&&", "|", "||"}
 _BEFORE = {"do", "then", "if", "while", "time"}
-_MARKER = re.compile(r"<!-- not run: (.+?) -->")
+_MARKER = re.compile(r"<!-- (not run|not compared): (.+?) -->")
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Block:
         line: of its first line, from 1.
         language: after the opening fence; ``indented`` for a block without fences.
         code: its text, without common indentation.
-        not_run: the reason why it is not run, if a marker above it gives one.
+        not_run: the reason why it is not run, or an output not compared, if a marker above it gives one.
     """
 
     page: str
@@ -37,7 +37,8 @@ class Block:
 def blocks_of(page: str, text: str) -> list[Block]:
     """All blocks of a page, in their order.
 
-    A block that should not be run has a comment of its own line right above it: ``<!-- not run: the reason -->``.
+    A block that should not be run has a comment of its own line right above it: ``<!-- not run: the reason -->``. An
+    output that the commands above it do not print in a test has ``<!-- not compared: the reason -->``.
     """
     found: list[Block] = []
     lines = text.splitlines()
@@ -51,7 +52,7 @@ def blocks_of(page: str, text: str) -> list[Block]:
                 last += 1
             reason = _MARKER.fullmatch(lines[number - 1].strip()) if number else None
             language = line.strip().removeprefix("```") or "none"
-            found.append(_block(page, first, language, lines[first:last], reason[1] if reason else ""))
+            found.append(_block(page, first, language, lines[first:last], reason[2] if reason else ""))
             number = last + 1
         elif line.startswith("    ") and (not number or not lines[number - 1].strip()) and not _in_list(lines, number):
             last = number

@@ -1,7 +1,8 @@
 """Every code block of the README, CONTRIBUTING and docs/, run as a reader would: in order, each page in one folder.
 
-Commands that were measured on real data (docs/results), those inside a sentence, and blocks with a marker
-(``<!-- not run: reason -->``) are not run: their commands, options, recipes and settings must exist.
+An output (a block of ``text``) is compared with what the block above it printed. Commands that were measured on real
+data (docs/results), those inside a sentence, and blocks with a marker (``<!-- not run: reason -->``) are not run: their
+commands, options, recipes and settings must exist.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import typer
 import helpers
 from doc_blocks import Block, blocks_of, commands_of
 from helpers import write_collection
+from opencse.asking.prompts import TEMPLATE
 from opencse.cli import main
 from opencse.cli.app import app
 from opencse.evaluation import TASKS
@@ -54,7 +56,7 @@ TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in [*READ, *ME
 
 SHORTER = {  # what would take minutes -> what is run in its place
     "--minutes 90": "--minutes 0.03",
-    "--seeds 42-46": "--seeds 42-43",
+    "--seeds 42-46": "--seeds 42-44",  # three: with fewer there is no p
     "--tokens 5000000": "--tokens 20000",
     "static corpus.txt --out": "static corpus.txt --dimension 64 --out",
     "pretrain corpus.txt": "pretrain corpus.txt --layers 1 --hidden 64 --heads 2",
@@ -90,10 +92,10 @@ SAVED = {"docs/guides/parts.md": [("python", "more_parts.py"), ("toml", "between
 """Files that a reader of a page saves: the first block of a language, and its name."""
 
 
-NOT_RUN = 16
+NOT_RUN = 22
 
 
-"""Blocks of all pages that are not run, each with its reason in a comment above it. Run a new block if you can."""
+"""Blocks of all pages that are not run or compared, each with its reason above it. Run a new block if you can."""
 
 
 LANGUAGES = {"bash", "python", "toml", "text", "json", "nginx"}
@@ -118,6 +120,25 @@ def commands(block: Block) -> list[str]:
     for long, short in SHORTER.items():
         lines = [line.replace(long, short, 1) for line in lines]
     return [without_second_limit(line) for line in lines]
+
+
+def not_printed(quoted: str, printed: str) -> list[str]:
+    """The quoted lines that the commands did not print.
+
+    Numbers, names of text files, verdicts and the texts of hits may differ, since a page shows a larger text; ``...``
+    is anything.
+    """
+    seen = re.sub(r"[┃\s]+", " ", re.sub("[┃│]", " │ ", printed))
+    number = r"(?:[<=] )?[-+±]?\.?\d[\d,.]*"
+    varying = rf"{number}(?: ± {number})?(?: \(p {number}\))?|[\w-]+\.(?:txt|jsonl)|better|worse"
+    missing = []
+    for line in quoted.splitlines():
+        words = re.sub(r"^(#\d+\t.*?\t.*?)\t.*", r"\1 ...", line).replace("│", " │ ").split()
+        pieces = re.split(rf"(\.\.\.|{varying})", " ".join(words).strip("│ "))
+        pattern = "".join(".*?" if number % 2 else re.escape(piece) for number, piece in enumerate(pieces))
+        if re.search(pattern, seen) is None:
+            missing.append(line)
+    return missing
 
 
 def without_second_limit(line: str) -> str:
@@ -153,7 +174,8 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
             lines = graded[20 * number : 20 * number + 20]
             (folder / "sts-data" / task.key / f"{subset}.tsv").write_text("\n".join(lines) + "\n")
     (folder / "sts-data" / "stsb" / "dev.tsv").write_text("\n".join(graded[:20]) + "\n")
-    write_collection(folder / "queries", dict(enumerate(sentences[:50])), {"q": sentences[0]}, [("q", 0, 1)])
+    asked = {"q": sentences[0], "r": sentences[1]}
+    write_collection(folder / "queries", dict(enumerate(sentences[:50])), asked, [("q", 0, 1), ("r", 2, 1)])
     rows_of_text = "".join(json.dumps({"text": sentence}) + "\n" for sentence in filter(None, sentences[:60]))
     (folder / "corpus.jsonl.gz").write_bytes(gzip.compress(rows_of_text.encode()))
     (folder / "corpus.jsonl").write_text(rows_of_text)
@@ -201,10 +223,11 @@ def test_a_reader_can_do_what_a_page_shows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """All blocks of a page, from the first to the last, in one folder and with one set of Python names."""
-    runnable = [block for block in BLOCKS[page] if not block.not_run and block.language in ("bash", "python")]
+    runnable = [block for block in BLOCKS[page] if not block.not_run and block.language in ("bash", "python", "text")]
     if not runnable:
         return
     monkeypatch.chdir(desk(tmp_path, ENCODERS.get(page, []), tiny_folder))
+    monkeypatch.setenv("COLUMNS", "130")  # as wide as the tables of the pages
     for language, name in SAVED.get(page, []):
         Path(name).write_text(blocks(page, language)[0])
     if "import mteb" in TEXTS[page]:
@@ -213,20 +236,26 @@ def test_a_reader_can_do_what_a_page_shows(
         monkeypatch.setattr(mteb, "evaluate", lambda model, tasks: SimpleNamespace(model=model, tasks=tasks))
         monkeypatch.setattr(mteb, "get_tasks", lambda names: names)
     names: dict[str, object] = {"__name__": "__main__"}
+    printed, everything = "", ""
     for block in runnable:
         if block.language == "python":
             exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), names)
-            continue
-        for command in commands(block):
-            words = shlex.split(command)
-            monkeypatch.setattr(sys, "argv", words)
+        for command in commands(block) if block.language == "bash" else ():
+            monkeypatch.setattr(sys, "argv", shlex.split(command))
             with piped("The kettle boils.\nSnow fell.\n"), pytest.raises(SystemExit) as end:
                 main()
             assert not end.value.code, f"{block}: {command}\n{capsys.readouterr().err[-2000:]}"
+        if block.language == "text":
+            assert not_printed(block.code, printed) == [], f"{block}: the commands above it print\n{printed}"
+        else:
+            printed = "".join(capsys.readouterr())
+            everything += printed
     if "import mteb" in TEXTS[page]:
         assert names["results"].model.mteb_model_meta.name.endswith("my-encoder")  # type: ignore[attr-defined]
     if page == "README.md":
-        assert "(2, 448)" in capsys.readouterr().out
+        assert "(2, 448)" in everything
+    if page.endswith("questions.md"):
+        assert TEMPLATE in TEXTS[page]
 
 
 @pytest.mark.slow

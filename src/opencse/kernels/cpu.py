@@ -107,6 +107,7 @@ class _Linear(torch.autograd.Function):
         of_weights: Sequence[Tensor | None] = [None] * count
         of_biases: Sequence[Tensor | None] = [None] * count
         if any(ctx.needs_input_grad[1 : 1 + count]):
+            # The maps were joined in the forward pass, so one product has the gradients of all.
             of_weights = torch.split(_product(gradient.t(), x).to(ctx.dtype), ctx.sizes)
         if any(ctx.needs_input_grad[1 + count :]):
             of_biases = torch.split(gradient.sum(dim=0).to(ctx.dtype), ctx.sizes)
@@ -328,6 +329,7 @@ class _Attention(torch.autograd.Function):
         of_weights = torch.bmm(of_mixed, v.transpose(1, 2)).view_as(weights)
         if mask is not None:
             of_weights.mul_(mask)
+        # torch's own kernel: weights * (of_weights - sum(weights * of_weights)) in one pass.
         backward: Any = torch.ops.aten._softmax_backward_data
         of_scores: Tensor = backward(of_weights, weights, 3, weights.dtype)
         flat = of_scores.view(rows * heads, -1, length)
@@ -385,6 +387,7 @@ def grouped(lengths: Sequence[int], length: int, first: Tensor) -> list[Group] |
         return None
     rows_of: dict[int, list[int]] = {}
     for row, tokens in enumerate(lengths):
+        # Powers of two: groups stay few, and at most half of a group's length is padding.
         rows_of.setdefault(max(_SHORT, 1 << max(0, tokens - 1).bit_length()), []).append(row)
     longest = [max(lengths[row] for row in rows) for rows in rows_of.values()]
     scores = sum(len(rows) * most**2 for rows, most in zip(rows_of.values(), longest, strict=True))

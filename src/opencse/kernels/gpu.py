@@ -116,6 +116,7 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, rate: float) -> Te
     if k.shape[2] > _MATERIALISED:
         mask = bias.to(q.dtype).expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])  # cuDNN misreads another type
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=rate)
+    # The softmax is in float32, as under autocast.
     scores = (q @ k.transpose(2, 3)).float() * q.shape[3] ** -0.5 + bias
     weights = functional.dropout(scores.softmax(dim=3).to(v.dtype), rate, training=rate > 0)
     return weights @ v
@@ -167,6 +168,7 @@ def padded_states(
         shape.attention_rate if dropout else 0.0,
         float(backbone.config.layer_norm_eps),
     )
+    # A disturbance is made for the texts' own length.
     spare = -length % MULTIPLE if disturb is None else 0
     mask = functional.pad(mask, (0, spare))
     with torch.autocast(kind, enabled=False):
@@ -205,6 +207,7 @@ def unfit_for_triton(device: torch.device) -> str | None:
     try:
         from opencse.kernels.triton_kernels import gelu
 
+        # One small kernel is compiled and run: nothing else shows whether Triton works here.
         zeros = torch.zeros(1, 16, device=device)
         with torch.cuda.device_of(zeros):  # type: ignore[no-untyped-call]
             gelu(zeros, zeros[0])
@@ -226,6 +229,7 @@ def _fused(blocks: Sequence[Block], mask: Tensor, dtype: torch.dtype, rates: Rat
     """The layers by `opencse.kernels.gpu`, of the current weights."""
     seeds = None
     if rates.hidden or rates.attention:
+        # On the device, so that a recorded step draws new masks at each replay.
         seeds = torch.randint(2**62, (len(blocks) * SLOTS,), device=mask.device)
     setting = Setting(mask.contiguous(), rates.heads, rates.hidden, rates.attention, rates.eps, seeds)
     copies = copied(blocks, dtype)
@@ -242,6 +246,7 @@ def _embedded(
     """(rows, length + spare, hidden): token, type and position embeddings, normalised, with dropout."""
     embeddings: Any = backbone.embeddings
     padding = embeddings.position_embeddings.padding_idx
+    # RoBERTa numbers positions by what is not its padding id.
     ids = functional.pad(ids, (0, spare), value=0 if padding is None else padding)
     x: Tensor = embeddings.word_embeddings(ids)
     if disturb is not None:

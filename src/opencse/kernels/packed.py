@@ -73,6 +73,7 @@ class Masks:
     def __call__(self, shape: Sequence[int], rate: float, like: Tensor) -> Tensor:
         """0 with probability ``rate`` (rounded to 2^-16), else 1, of ``shape``, of ``like``'s type and device."""
         count = math.prod(shape)
+        # Each 64-bit word gives four draws of 16 bits.
         drawn = self._bits.random_raw(-(-count // 4)).view(np.uint16)[:count]
         survives = drawn >= np.uint16(min(round(rate * _LEVELS), _LEVELS - 1))
         if like.dtype == torch.bfloat16:
@@ -184,6 +185,7 @@ class PackedRows:
         flat = mask.flatten()
         positions = flat.nonzero().squeeze(1)
         tokens = len(positions)
+        # Padding fills up to a `round_count`; what is computed of it is dropped by `padded`.
         spare = (flat == 0).nonzero().squeeze(1)[: round_count(tokens) - tokens]
         return cls((rows, length), torch.cat([positions, spare]), tokens, counts.cumsum(0) - counts, blocked, lengths)
 
@@ -246,6 +248,7 @@ class PackedBackbone:
             dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.backbone.dtype
         drop = None if seed is None else Masks(seed)
         rows = PackedRows.of(mask, dtype)
+        # All is in ``dtype`` already; autocast would cast weights and states again at each operation.
         with torch.autocast(device, enabled=False):
             x = self._embedded(ids, rows, drop, disturb).to(dtype)
             if leading is not None:
@@ -256,6 +259,7 @@ class PackedBackbone:
             for number, block in enumerate(self.blocks, start=1):
                 first = first_only and number == len(self.blocks)
                 computed = block.maps(apart=first) if maps is None else maps[number - 1]
+                # All layers share the positions of the heads, but for a last one of first tokens alone.
                 if mix is None or first:
                     mix = self._mix(rows, bias, drop, first=first, inferred=maps is not None)
                 x = self._layer(block, computed, x, rows, mix, drop)
@@ -273,6 +277,7 @@ class PackedBackbone:
             x = embeddings.word_embeddings(ids.flatten()[rows.positions])
         else:
             x = rows.packed(disturb(embeddings.word_embeddings(ids)))
+        # Every token has type 0, as transformers takes it where no types are given.
         if getattr(embeddings, "token_type_embeddings", None) is not None:
             x = x + embeddings.token_type_embeddings.weight[0]
         padding = embeddings.position_embeddings.padding_idx
@@ -347,6 +352,7 @@ class PackedBackbone:
             total = x + change
         else:
             dropped = change * drop(change.shape, self.hidden_rate, change)
+            # Dropout's scale goes into the sum: one pass over the memory less.
             total = torch.add(x, dropped, alpha=1 / (1 - self.hidden_rate))
         return functional.layer_norm(total, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
@@ -356,6 +362,7 @@ def why_not_packed(backbone: PreTrainedModel) -> str | None:
     from transformers import BertModel, MPNetModel, RobertaModel, XLMRobertaModel
 
     config = backbone.config
+    # By exact type: a subclass may compute something else in the same layers.
     known_type = type(backbone) in (BertModel, RobertaModel, XLMRobertaModel, MPNetModel)
     if not known_type or config.hidden_act != "gelu" or getattr(config, "is_decoder", False):
         return f"{config.model_type} is not of BERT's shape (bert, roberta, xlm-roberta, mpnet, with gelu)"
@@ -424,6 +431,7 @@ class OneDnnLinear:
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor, *, gelu: bool) -> OneDnnLinear:
         """Copies of both, packed for oneDNN; of their type."""
+        # torch.compile packs weights by these calls; there are no public ones.
         reorder: Any = torch.ops.mkldnn._reorder_linear_weight
         return cls(reorder(weight.contiguous(), _ROWS), bias, gelu)
 
@@ -526,6 +534,7 @@ class InferenceForward:
 
 def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
     """What torch records of the tensors: where they are in memory, and how often they were changed in place."""
+    # Tensors of inference mode have no count of changes: reading it raises.
     return tuple((t.data_ptr(), 0 if t.is_inference() else t._version) for t in tensors)
 
 

@@ -83,6 +83,7 @@ def choose_precision(choice: Literal["auto", "float32", "bf16"], device: torch.d
         import torch
 
         major, minor = torch.cuda.get_device_capability(device)
+        # Ampere (8.0) is the first with bf16 in its tensor cores.
         return Precision(major >= 8, f"auto: CUDA compute capability {major}.{minor}")
     if device.type == "cpu":
         fast, reason = fast_bf16()

@@ -95,6 +95,7 @@ def plain_states(
             called ``embeddings``.
     """
     mask = tokens.attention_mask
+    # transformers looks whether the mask is all ones; on a GPU that waits for all work in flight.
     if mask.device.type != "cpu":
         mask = unread_mask(backbone, mask)
     with nullcontext() if leading is None else _with_first_token(backbone, leading):
@@ -210,6 +211,7 @@ def trained_states(
             fused=computation == "fused" and ids.is_cuda,
         )
         return [by_layer[layer] for layer in layers]
+    # From torch's generator, whose state is in the checkpoint: a resumed run draws the same masks.
     seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None
     states = pack(backbone).states(ids, mask, layers, first_only=first, seed=seed, disturb=disturb, leading=leading)
     return [states[layer] for layer in layers]

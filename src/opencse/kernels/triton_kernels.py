@@ -47,6 +47,7 @@ def survives(seeds: tl.tensor, slot: tl.tensor, cells: tl.tensor, RATE: tl.const
     (Philox) takes a hundred.
     """
     seed = tl.load(seeds + slot)
+    # xxHash's first prime, near 2^32 / the golden ratio: neighbouring cells get far apart.
     h = cells.to(tl.uint32) * 0x9E3779B1 + (seed & 0xFFFFFFFF).to(tl.uint32)
     h = _mixed_bits(h) ^ (seed >> 32).to(tl.uint32)
     threshold: tl.constexpr = int(RATE * 4294967296)
@@ -94,6 +95,7 @@ def attention_gradients(
 
 def _attention_sizes(length: int, hidden: int, heads: int, draws: SeededDropout) -> dict[str, Any]:
     size = hidden // heads
+    # tl.dot wants 16 rows and columns or more, tl.arange powers of two.
     tile = max(16, triton.next_power_of_2(length))
     wide = max(16, triton.next_power_of_2(size))
     sizes = {"HIDDEN": hidden, "SIZE": size, "TILE": tile, "WIDE": wide, "RATE": draws.rate}
@@ -113,6 +115,7 @@ def _tile(
 @triton.jit
 def _softmax(q: tl.tensor, k: tl.tensor, real: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
     """(TILE, TILE) attention weights in float32."""
+    # "ieee": Triton's default, TF32, would round float32 operands to 10 bits.
     scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (SIZE**-0.5)
     scores = tl.where(real[None, :], scores, -float("inf"))
     raised = tl.exp(scores - tl.max(scores, axis=1)[:, None])

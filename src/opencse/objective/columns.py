@@ -252,6 +252,7 @@ class VectorColumns:
         if self.texts is None or self.shape[1] == 0:
             return None
         anchors, texts = (keys.contiguous() for keys in self.texts)
+        # Comparing all keys with all would take the matrix that tiles avoid; sorting takes N log N.
         ascending = texts.flatten().sort().values
         equal = torch.searchsorted(ascending, anchors, right=True) - torch.searchsorted(ascending, anchors)
         matches = equal.sum(dim=1)

@@ -99,12 +99,14 @@ def info_nce_from_logits(positive: Tensor, *negatives: Tensor, label_smoothing: 
         >>> info_nce_from_logits(torch.zeros(2), torch.tensor([[0.0], [-torch.inf]]))
         tensor([0.6931, 0.0000])
     """
+    # In bf16 logits near 20 (a cosine of 1 over .05) differ in steps of .125.
     positives = at_least_float32(positive).unsqueeze(1).expand(-1, copies)
     logits = torch.cat([positives, *(at_least_float32(n) for n in negatives)], dim=1)
     log_normaliser = torch.logsumexp(logits, dim=1)
     losses = log_normaliser - logits[:, 0]
     if label_smoothing == 0.0:
         return losses
+    # Columns that are left out take no share of the smoothing.
     counted = torch.isfinite(logits)
     uniform = log_normaliser - logits.masked_fill(~counted, 0.0).sum(dim=1) / counted.sum(dim=1)
     return (1.0 - label_smoothing) * losses + label_smoothing * uniform
@@ -387,6 +389,7 @@ class LearnedTemperature(nn.Module):
 
     def __init__(self, temperature: float, similarity: SimilarityKind, *, mask_duplicates: bool = True) -> None:
         super().__init__()
+        # The logarithm is trained, so that the scale stays above 0.
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / temperature)))
         self.similarity = similarity
         self.scoring = Scoring(similarity, 1.0, mask_duplicates)
@@ -401,6 +404,7 @@ class LearnedTemperature(nn.Module):
         scale = self.scale
         left_of: dict[int, Tensor] = {}
         right_of: dict[int, Tensor] = {}
+        # Vectors are normalised here, before the scale goes into the left ones.
         scoring: Scoring = replace(self.scoring, similarity="dot")
 
         def plain(vectors: Tensor) -> Tensor:

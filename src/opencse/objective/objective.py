@@ -205,6 +205,7 @@ class Objective(nn.Module):
         if learned_temperature:
             self.learned_temperature = LearnedTemperature(temperature, similarity, mask_duplicates=mask_duplicates)
             self.scoring = self.learned_temperature.scoring
+        # The names seed the parts' random streams.
         self.view.name, self.positive.of.name = "view", "positive"
         _assign_names("negatives", self.negatives)
         _assign_names("terms", self.terms)
@@ -290,6 +291,7 @@ class Objective(nn.Module):
         for kind in kinds:
             if kinds.count(kind) > 1:
                 raise UserError(f"the term {kind!r} is given {kinds.count(kind)} times; give it once")
+        # A set has no order, and the first refusal should not depend on hashes.
         for request in sorted(self.reads, key=str):
             request.check(context)
         for part in self.all_parts:
@@ -391,7 +393,9 @@ class Objective(nn.Module):
             numbers = range(len(columns), len(columns) + len(sources))
             columns += [source.columns(vectors, self.scoring) for source in sources]
             plain = [n for n, source in zip(numbers, sources, strict=True) if not source.averaged_with_plain]
+            # SSCL's code: the mean of the loss with the layers' vectors and of the loss without them.
             softmaxes += [list(numbers), plain] if averaged else [list(numbers)]
+        # One denominator for both directions (GTE, Li et al. 2023, eq. 2).
         if self.directions == "both" and self.partition == "joint":
             each = len(softmaxes) // 2
             softmaxes = [[*softmaxes[n], *softmaxes[each + n]] for n in range(each)]
@@ -409,6 +413,7 @@ class Objective(nn.Module):
         )
         if learned is None:
             return contrasted
+        # The scale is in the left vectors; without it the figures are similarities again.
         scale = learned.scale.detach()
         return replace(
             contrasted,

@@ -115,6 +115,7 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401 - torch's context
+        # Autocast would make the products of similarities in bf16.
         with torch.autocast(tensors[0].device.type, enabled=False):
             tiles = _Tiles(plan)
             sums = torch.stack([tiles.add(rows) for rows in plan.tiles(tiles.dtype.itemsize)]).sum(dim=0)
@@ -217,6 +218,7 @@ class _Tiles:
         pairs: list[Pairs | VectorColumns] = [positive, *(c for c in negatives if isinstance(c, VectorColumns))]
         for pair in pairs:
             for side in (pair.left, pair.right):
+                # By identity: the anchors occur in most sources, and have one sum of gradients.
                 if id(side) not in self.vectors:
                     self.vectors[id(side)] = _Vectors.of(side, pair.scoring.similarity == "cosine")
         self.repeated = [c.anchors_with_duplicates() if isinstance(c, VectorColumns) else None for c in negatives]
@@ -248,6 +250,7 @@ class _Tiles:
         share: float | Tensor = 1.0 / (n * len(plan.averaged))
         copies, in_denominator = plan.positive.copies, positive
         if copies > 1:
+            # m columns of one logit: log(m exp(p)) = p + log m.
             in_denominator = positive + math.log(copies)
         if plan.positive.counted is not None:
             share = share * plan.positive.counted[rows].to(positive)
@@ -288,6 +291,7 @@ class _Tiles:
         if isinstance(columns, _GivenLogits):
             return self._block_of_logits(columns, rows)
         anchors = self.vectors[id(columns.left)].form[rows]
+        # The division is of the anchors, which are fewer numbers than the similarities.
         logits = (anchors / columns.scoring.temperature) @ self.vectors[id(columns.right)].form.T
         out, duplicates = self._left_out(number, columns, rows)
         out.set(logits, 0.0)
@@ -330,6 +334,7 @@ class _Tiles:
         repeated, texts = self.repeated[number], columns.texts
         if repeated is None or texts is None:
             return out, duplicates
+        # ``repeated`` is ascending and on the CPU, so that nothing waits for a GPU.
         first, last = (int(edge) for edge in torch.searchsorted(repeated, torch.tensor([rows.start, rows.stop])))
         if first == last:
             return out, duplicates
@@ -343,6 +348,7 @@ class _Tiles:
     def _add_block(self, number: int, block: _Block, scale: Tensor, smooth: Tensor, rows: slice) -> None:
         columns, powers = self.plan.negatives[number], block.powers
         if self.plan.label_smoothing or isinstance(columns, _GivenLogits):
+            # Smoothing subtracts from every column, so the scale cannot wait for the products below.
             powers.mul_(scale.unsqueeze(1)).sub_(smooth.unsqueeze(1))
             block.left_out.set(powers, 0.0)
             scale = torch.ones_like(scale)

@@ -98,11 +98,13 @@ class ApproximateIndex:
         """
         faiss = require_faiss()
         is_ivf = isinstance(self._inner, faiss.IndexIVF)
+        # Codes order candidates roughly, so more of them are scored again than of an HNSW graph.
         most = min(len(vectors), REFINED * k if is_ivf else k + SPARE)
         selector = None
         if living is not None:
             mask = np.zeros(len(vectors), dtype=bool)
             mask[living] = True
+            # FAISS reads the bits of a byte from the lowest.
             selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
         if is_ivf:
             parameters = faiss.SearchParametersIVF(sel=selector, nprobe=probed_lists(self._inner.nlist))
@@ -221,10 +223,13 @@ def empty_index(faiss: ModuleType, kind: str, vectors: PreparedVectors, similari
         return inner
     if rows < FEWEST:
         return None
+    # 4 sqrt(n), as FAISS's guidelines advise, and enough rows to train each list.
     lists = min(int(4 * math.sqrt(rows)), rows // _PER_CODE)
+    # A byte for about 8 dimensions; the parts have to divide them.
     parts = next(size for size in range(max(1, dimension // 8), 0, -1) if dimension % size == 0)
     inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8", _metric(faiss, similarity))
     random = np.random.default_rng(0)
+    # FAISS trains on at most 256 points for each centroid, and warns of more.
     most = min(rows, _CODES * max(lists, _CODES))
     inner.train(np.ascontiguousarray(vectors[np.sort(random.choice(rows, most, replace=False))]))
     return inner

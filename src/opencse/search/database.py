@@ -239,13 +239,16 @@ def create_database(folder: Path, name: str, manifest: Manifest) -> None:
     """Creates an empty database called ``name`` and its empty vector file."""
     db = sqlite3.connect(folder / name, isolation_level=None)
     try:
+        # Others read the version before while one process writes.
         db.execute("PRAGMA journal_mode = WAL")
+        # What is committed is on the disk, even if the power fails next.
         db.execute("PRAGMA synchronous = FULL")
         db.execute("BEGIN IMMEDIATE")
         db.execute("CREATE TABLE facts (facts TEXT NOT NULL)")
         db.execute("INSERT INTO facts VALUES (?)", [manifest.model_dump_json()])
         columns = "".join(f", {column}" for column in sql_columns(manifest.columns).values())
         db.execute(
+            # The place is the row's number in the file of vectors.
             f"CREATE TABLE rows (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT, crc INTEGER{columns})"
         )
         db.execute("CREATE UNIQUE INDEX row_id ON rows (id, part)")
@@ -378,6 +381,7 @@ def read_errors(folder: Path) -> Iterator[None]:
 def _code(error: sqlite3.DatabaseError) -> int:
     """SQLite's code of an error; bytes that are no UTF-8 have none, and count as damage."""
     missing = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else 0
+    # The lowest byte is SQLite's primary code.
     return int(getattr(error, "sqlite_errorcode", missing)) & 0xFF
 
 

@@ -190,6 +190,7 @@ def candidates_of(
     places, begins = places_of(rows, candidates)
     of_rows = similarities(query[None], rows.vectors, positions[places][None], similarity)[0]
     of_each = (np.maximum.reduceat(of_rows, begins) + of_rows[begins]) / 2
+    # Similarities of a query lie close together, at a level of its own; words' scores begin at 0.
     low, high = float(similarity.scores(query[None], rows.sample).min()), float(of_each.max())
     by_vectors = np.clip((of_each - low) / (high - low), 0, 1) if high > low else np.ones(len(candidates))
     by_words = words.scores[candidates] / max(float(words.scores.max()), 1e-12)  # all are 0 where no word is found

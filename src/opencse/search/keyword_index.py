@@ -93,6 +93,7 @@ class KeywordIndex:
         inner = keyword_package().BM25.load(folder, mmap=True)
         scores = inner.scores
         entries, ends = len(scores["indices"]), scores["indptr"]
+        # bm25s does not look whether the files that it maps fit together.
         if len(scores["data"]) != entries or len(ends) <= max(inner.vocab_dict.values()) or int(ends[-1]) != entries:
             raise ValueError("the files of the keyword index do not belong together")
         return cls(inner, int(scores["num_docs"]), language)

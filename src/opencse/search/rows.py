@@ -27,6 +27,7 @@ from opencse.text.values import require_filled
 
 Value = str | int | float | None
 """A value of metadata; booleans are stored as 0 and 1, dates as ISO text."""
+# At most 18 digits: SQLite's whole numbers have 64 bits.
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
 _NO_NUMBERS = ("nan", "inf", "infinity")
 _SAME = 0.5
@@ -145,6 +146,7 @@ def plain(value: object, where: str, column: str) -> Value:
     Raises:
         UserError: for a value that is neither text, finite number, date nor empty.
     """
+    # Before int, which a bool is too.
     if isinstance(value, bool):
         return int(value)
     if hasattr(value, "item") and not isinstance(value, str):  # a NumPy scalar

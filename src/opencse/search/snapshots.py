@@ -70,6 +70,7 @@ class DatabaseReader:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
         self.verified: dict[str, PageSums] = {}
+        # Reentrant: within a transaction the same thread calls `reading` again.
         self._lock = threading.RLock()
         self._db = connect(folder / name, write=False)
 

@@ -62,6 +62,7 @@ class Writer:
         self._first_new: int | None = None
 
     def __enter__(self) -> Writer:
+        # At once, so that another writer shows here and not in the middle of a change.
         self._db.execute("BEGIN IMMEDIATE")
         return self
 
@@ -221,6 +222,7 @@ class Writer:
         if self._vectors is None:
             path = self.folder / self.manifest.vectors
             stream = path.open("r+b" if path.exists() else "x+b")
+            # What an interrupted change has appended belongs to no version.
             stream.truncate(4 * self.manifest.slots * self.manifest.dimension)
             stream.seek(0, os.SEEK_END)
             self._vectors = stream

@@ -145,6 +145,7 @@ class Batcher:
                     row = job.order[job.selected]
                     job.selected += 1
                     texts.append((job, row))
+                    # One more than its tokens, so that empty texts use up a share, too.
                     spent += len(job.rows[row]) + 1
                     tokens += len(job.rows[row]) + 1
         return texts
@@ -164,6 +165,7 @@ class Batcher:
                 spent = time.perf_counter() - started
                 self._listener.batch(len(rows), sum(map(len, rows)), spent)
                 rate = len(rows) / max(spent, 1e-9)
+                # Smoothed over some ten batches: it is what Retry-After tells clients.
                 self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
         except Exception as error:  # out of memory, for example: reported to the requests; the thread continues
             for job, _ in pending:

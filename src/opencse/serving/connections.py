@@ -113,6 +113,7 @@ class Connections:
         """Whether ``connection`` may stay open; an idle one may be closed for it."""
         if len(self._open) >= self.most:
             self._note()
+            # The order is that of the last data, so the first one is idle for longest.
             idle = next((one for one in self._open if not one.at_work), None)
             if idle is None:
                 return False
@@ -157,6 +158,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Closes the connection at once."""
         if self._transport is not None:
+            # close() would wait for a client that reads nothing.
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -22,6 +22,7 @@ _OPEN = ("/", "/health", "/openapi.json")
 _PAGE = "/page/"
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 HEADERS = {
+    # Only the page's own files: no text of an index can become a script.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -43,6 +44,7 @@ class Keys:
     """
 
     def __init__(self, keys: Collection[str]) -> None:
+        # Hashes are of one length, so that comparing tells nothing about a key's.
         self._hashes = [hashlib.sha256(key.encode()).digest() for key in keys]
 
     def __bool__(self) -> bool:
@@ -130,6 +132,7 @@ class RequestGuard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers[name] = value
+                # Answers may hold texts that need a key; no proxy keeps them.
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
@@ -143,10 +146,12 @@ class RequestGuard:
         except ClientDisconnect:
             status = 499
         finally:
+            # Other paths have one name, or a client could fill the metrics with names.
             known = path if path in self._paths else _PAGE if path.startswith(_PAGE) else "other"
             self._metrics.answered(known, status, time.perf_counter() - started)
 
     def _check(self, headers: Headers, path: str) -> None:
+        # Against DNS rebinding, by which a web page reads a local server under its own name.
         if self._hosts is not None and _name(headers.get("host", "")) not in self._hosts:
             raise ApiError(
                 421,

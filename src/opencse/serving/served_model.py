@@ -42,6 +42,7 @@ def _beginning(text: str, room: int) -> str:
     """The first ``room`` characters or fewer, ending at a space if possible."""
     if len(text) <= room:
         return text
+    # At a space, because half of a word has other tokens.
     spaces = list(_SPACE.finditer(text, room // 2, room))
     return text[: spaces[-1].start() if spaces else room]
 

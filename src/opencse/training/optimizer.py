@@ -66,7 +66,9 @@ class TransformersAdamW(torch.optim.Optimizer):
         square = state["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
         correction = math.sqrt(1 - second**step) / (1 - first**step) if self.correct_bias else 1.0
         size = group["lr"] * correction
+        # eps before the bias correction, where torch's AdamW adds it after.
         weights.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-size)
+        # After the step and of the moved weights, as transformers 4 has it.
         if group["weight_decay"] > 0:
             weights.mul_(1 - group["lr"] * group["weight_decay"])
 
@@ -79,6 +81,7 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
     """
     trained = [p for p in dict.fromkeys(parameters) if p.requires_grad]  # networks may share weights
     if settings.optimizer == "rmsprop":
+        # Keras' defaults, with which CT's code trains.
         return torch.optim.RMSprop(trained, lr=settings.learning_rate, alpha=0.9, eps=1e-7)
     groups = [  # as in BERT: decay would pull LayerNorm's scales from 1 to 0
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},

@@ -87,6 +87,7 @@ class WorstCase:
         """Moves the weights up the loss; returns their old values."""
         moved = [(p, p.grad) for p in self.parameters if p.grad is not None]
         if isinstance(self.settings, Awp):
+            # AWP's code leaves biases and norms alone.
             moved = [(p, g) for p, g in moved if p.ndim >= 2]
         saved = [(p, p.clone()) for p, _ in moved]
         if isinstance(self.settings, Awp):
@@ -161,6 +162,7 @@ class Step:
                     moved = None if disturb is None else disturb(number)
                     reps = self.objective.represent(self.encoder, inputs, disturb=moved)
                 outcome = self.objective(reps)
+                # Batch by batch, so that one graph at a time is in memory.
                 torch.autograd.backward(outcome.total / len(batches))
                 passes.append((reps.detached(), outcome.detached()))
             self._add_up(batches[0].chunks.world)
@@ -185,16 +187,19 @@ class Step:
             return
         encoders = [self.encoder, *([] if self.objective.second is None else [self.objective.second])]
         shared = {p for network in (*encoders, *self.objective.networks) for p in network.parameters()}
+        # A head that normalises over the batch runs over all rows in every process.
         for encoder in (one for one in encoders if one.batch_heads):
             shared -= {*encoder.dense.parameters()}
             shared -= set() if encoder.projection is None else {*encoder.projection.parameters()}
         trained = list(dict.fromkeys(p for m in (self.encoder, self.objective) for p in m.parameters()))
         trained = [p for p in trained if p.requires_grad]
+        # All processes add up the same list, or they would wait for each other.
         reached = world.any_of([p.grad is not None for p in trained])
         gradients = []
         for parameter in (p for p, is_reached in zip(trained, reached, strict=True) if is_reached):
             if parameter.grad is None:  # no row of this process reaches it
                 parameter.grad = torch.zeros_like(parameter)
+            # Complete in every process already, so that their sum is divided.
             if parameter not in shared:
                 parameter.grad /= world.count
             gradients.append(parameter.grad)
@@ -316,6 +321,7 @@ class RecordedUpdate:
         (inputs,) = batches
         shapes = _shapes(inputs)
         if shapes not in self.recordings:
+            # The first step of a shape compiles and allocates what a recording may not.
             if self.refusal is not None or shapes not in self._seen or inputs.prepared:
                 self._seen.add(shapes)
                 return self.update(batches, diagnose=diagnose)
@@ -389,6 +395,7 @@ def _cuda_graphs() -> Recorder:
 
     def record(function: Callable[[], Updated]) -> Callable[[], Updated]:
         graph = torch.cuda.CUDAGraph()
+        # thread_local: what other threads do on the GPU does not end the recording.
         with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             updated = function()
 

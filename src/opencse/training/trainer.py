@@ -56,6 +56,7 @@ def stop_requests(*, once: bool) -> Iterator[threading.Event]:
             their launcher sends the signal to all, and each may have received it already.
     """
     stop = threading.Event()
+    # Python lets the main thread alone set handlers of signals.
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
@@ -233,6 +234,7 @@ class Trainer:
         if self._logged(step):
             self._log(step, outcome)
         evaluated = self.evaluations.is_due(step)
+        # After the first step too: a rate that is far too high shows at once.
         if evaluated or last or step == 1:
             when = f"step {step:,}: training ruined the encoder"
             require_sound(self.encoder, self.probes, when, _FIX, allow_equal=self.dev is not None)

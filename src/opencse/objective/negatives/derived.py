@@ -258,6 +258,7 @@ class Mixed(NegativeSource):
         blocks = [(collide, same), (collide.T, same.T)] if settings.columns == "all" else [(collide, same)] * 2
         mixtures = torch.cat(logits, dim=1)
         collisions, duplicates = (torch.cat(masks, dim=1) for masks in zip(*blocks[: len(logits)], strict=True))
+        # MixCSE's code: such a logit of 0 still counts in the denominator.
         if settings.collisions == "zero":
             mixtures = mixtures.masked_fill(collisions, 0.0)
         return LogitColumns(

@@ -239,6 +239,7 @@ def _revive(weights: Floats, means: Floats, variances: Floats, directions: Float
     """Splits the heaviest component, in place, for each that is left with fewer than two points."""
     for lost in np.flatnonzero(weights * points < 1.5):
         heaviest = int(weights.argmax())
+        # Both halves need two points.
         if weights[heaviest] * points < 4:
             return
         shift = _SPLIT * np.sqrt(variances[heaviest]) * directions[lost]

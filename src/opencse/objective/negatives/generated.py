@@ -134,6 +134,7 @@ def nearest_of_pool(anchors: Tensor, draw: DrawRows, pool: int, count: int) -> T
     for some in _chunks(anchors, draw, pool):
         vectors = torch.cat([vectors, some])
         scores = torch.cat([scores, nearness(some, anchors)])
+        # Only the best so far stay in memory, however large the pool is.
         scores, index = scores.topk(min(count, len(scores)))
         vectors = vectors[index]
     return vectors
@@ -180,6 +181,7 @@ def nearness(vectors: Tensor, anchors: Tensor, *, others: bool = False) -> Tenso
     for start in range(0, len(vectors), at_once):
         similarity = pairwise_similarity(vectors[start : start + at_once], anchors, "cosine")
         if others and len(anchors) > 1:
+            # Below every cosine: a vector is not its own neighbour.
             similarity.diagonal(start).fill_(-2.0)
         scores.append(similarity.amax(dim=1))
     return torch.cat(scores) if scores else vectors[:, 0]

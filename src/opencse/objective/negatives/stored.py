@@ -73,6 +73,7 @@ class VectorQueue(nn.Module):
         """Adds ``vectors`` (N, d) and their ``keys`` (N,), the last row as the newest; drops the oldest."""
         count = min(len(vectors), self.size)  # on a GPU it is undefined which of two writes to a row is the last
         end = int(self.pushed) + len(vectors)
+        # A ring: the newest overwrite the oldest, and nothing is moved.
         rows = torch.arange(end - count, end, device=self.stored.device) % self.size
         self.stored[rows] = vectors[len(vectors) - count :].to(self.stored)
         self.stored_keys[rows] = keys[len(keys) - count :].to(self.stored_keys)
@@ -277,5 +278,6 @@ class MomentumQueue(NegativeSource):
         for batch in inputs:
             vectors = batch.chunks.each(self.average, batch.anchors)
             if self.settings.head == "online":
+                # ESimCSE's code: the head in training follows the momentum encoder.
                 vectors = encoder.project(vectors)
             self.queue.push(vectors, batch.keys[:, 0])

@@ -127,6 +127,7 @@ class Teacher(nn.Module):
                 f"{settings.model}: the teacher of the {self.reader} has a tokenizer of its own, and is read "
                 "without dropout; leave dropout out"
             )
+        # In the checkpoint, so that a run continues by the same teacher or not at all.
         identity = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=encoder.device)
         self.register_buffer("identity", identity)
 
@@ -190,6 +191,7 @@ class Teacher(nn.Module):
         """
         tokens, n = inputs.tokens, inputs.examples
         anchor = positive = self._vectors(inputs, inputs.anchors)
+        # Both views are one text: without dropout a teacher gives the same vectors twice.
         once = one_text and views == 2 * n and not self.settings.dropout
         if of != "anchors" and views > n and not once:
             positives = self._vectors(inputs, tokens.rows(n, views))  # (P N, t)

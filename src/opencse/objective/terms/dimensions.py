@@ -70,6 +70,7 @@ def rank_of_products(first: Tensor, second: Tensor) -> Tensor:
     equal the singular values of the small product R_1 R_2^T of the QR decompositions of both factors' transposes, so
     no (D, D) matrix is decomposed if N is less than D. Computed on the CPU, in float64.
     """
+    # first.T = Q R, so a product of (N, N) triangles has the rank; float64, as rounding hides it in float32.
     triangles = [torch.linalg.qr(side.detach().to("cpu", torch.float64).T, mode="r").R for side in (first, second)]
     rank: Tensor = torch.linalg.matrix_rank(triangles[0] @ triangles[1].T, rtol=max(first.shape) * _ROUNDING)
     return rank
@@ -111,8 +112,10 @@ def dcl(
     first, second = _dcl_dimensions(anchor, scaling), _dcl_dimensions(positive, scaling)
     logits = cross_products(first, second) / temperature  # (D, D)
     if scaling == "reference":
+        # The authors' code divides the products by N, the paper does not.
         logits = logits / len(anchor)
     losses = torch.logsumexp(logits, dim=1) - logits.diagonal()  # (D,)
+    # Eq. 5 sums over the dimensions; the code takes the mean.
     return losses.sum() if scaling == "paper" else losses.mean()
 
 
@@ -129,6 +132,7 @@ def dcl_rank(anchor: Tensor, positive: Tensor, *, scaling: Literal["paper", "ref
 
 def _dcl_dimensions(vectors: Tensor, scaling: Literal["paper", "reference"]) -> Tensor:
     """(N, D) -> (N, D), each dimension of mean 0 and variance 1."""
+    # The second as torch's BatchNorm1d has it.
     ddof, eps = (1, 0.0) if scaling == "paper" else (0, 1e-5)
     return standardised(at_least_float32(vectors), ddof=ddof, eps=eps)
 
@@ -382,6 +386,7 @@ def _projector(size: int, widths: Sequence[int], generator: torch.Generator) -> 
             linear.weight.normal_(0.0, 0.02, generator=generator)
         layers += [linear, RowNorm(width, affine=True), nn.ReLU()]
         size = width
+    # Nothing follows the last map, as in Barlow Twins' code.
     return nn.Sequential(*layers[:-2])
 
 
@@ -449,6 +454,7 @@ class _InverseRoot(torch.autograd.Function):
     def forward(ctx: Any, matrices: Tensor) -> Tensor:  # noqa: ANN401 - as torch has it
         """(G, s, s) -> (G, s, s)."""
         values, basis = torch.linalg.eigh(matrices)
+        # Rounding can leave an eigenvalue of a singular matrix below 0.
         roots = values.clamp(min=torch.finfo(values.dtype).tiny).sqrt()
         ctx.save_for_backward(roots, basis)
         result: Tensor = (basis / roots.unsqueeze(1)) @ basis.transpose(1, 2)
@@ -551,6 +557,7 @@ class WhitenedContrast(Term):
         further = [reps[draws] for draws in self._draws]
         copies = torch.cat([torch.stack([reps.anchor, reps.positive]), *further])  # (copies, N, d)
         count, n, d = copies.shape
+        # What the published code does: its reshape mixes the rows of the copies.
         if settings.rows == "thirds":
             copies = copies.transpose(0, 1).reshape(count, n, d)
         noise = self.noise(reps)

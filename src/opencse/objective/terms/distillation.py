@@ -89,6 +89,7 @@ def list_mle(student: Tensor, teacher: Tensor, *, student_temperature: float = 0
     """
     order = teacher.sort(dim=1, descending=True, stable=True).indices
     logits = at_least_float32(student).gather(1, order) / student_temperature
+    # The log of the sum over what is not drawn yet, at each place.
     later = logits.flip(1).logcumsumexp(dim=1).flip(1)
     return (later - logits).sum(dim=1).mean()
 
@@ -115,6 +116,7 @@ def shuffled_in_groups(teacher: Tensor, share: float, uniform: Tensor) -> Tensor
     """
     ascending = teacher.sort(dim=1, descending=True, stable=True)
     heights = at_least_float32(ascending.values).softmax(dim=1).cumsum(dim=1)
+    # 1e-9: rounding of 1 / share must not make one group more.
     groups = (heights / share).floor().clamp(max=math.ceil(1 / share - 1e-9) - 1)
     shuffle = (groups.double() + uniform.double().clamp(max=1 - 1e-9)).argsort(dim=1)
     return ascending.indices.gather(1, shuffle)
@@ -144,7 +146,9 @@ def turned(taught: Tensor, own: Tensor) -> Tensor:
     taught, own = taught.double(), own.double()
     kept = torch.eye(taught.shape[1], dtype=taught.dtype, device=taught.device)
     if taught.shape[1] > own.shape[1]:
+        # Eigenvalues ascend: the last directions hold most of the vectors' length.
         kept = torch.linalg.eigh(taught.T @ taught).eigenvectors[:, -own.shape[1] :]
+    # The nearest rotation is U V^T of the cross products (Procrustes; Schönemann 1966).
     left, _, right = torch.linalg.svd((taught @ kept).T @ own, full_matrices=False)
     turn: Tensor = kept @ left @ right
     return turn.float()
@@ -303,6 +307,7 @@ def score_kl(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> T
     """
     logs = (at_least_float32(student) / temperature).log_softmax(dim=1)
     expected = (at_least_float32(teacher) / temperature).log_softmax(dim=1)
+    # Gradients of soft targets shrink with the temperature squared (Hinton et al. 2015, section 2).
     return temperature**2 * functional.kl_div(logs, expected, log_target=True, reduction="batchmean")
 
 
@@ -516,6 +521,7 @@ class RankVectors(Term):
         student = pairwise_similarity(reps.anchor, reps.positive, "cosine")
         correlations = self._correlations(reps)
         if correlations is None:
+            # 0 with a graph, so that the backward pass finds one.
             return student.sum() * 0.0
         return bounded_mse(student, correlations, self.settings.low, self.settings.high)
 

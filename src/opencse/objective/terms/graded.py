@@ -50,6 +50,7 @@ def ranked(similarity: Tensor, scores: Tensor, *, scale: float = 20.0) -> Tensor
     differences = logits.unsqueeze(0) - logits.unsqueeze(1)  # (N, N): s_j - s_i in row i, column j
     wrong = scores.unsqueeze(1) > scores.unsqueeze(0)
     terms = differences.masked_fill(~wrong, -torch.inf).flatten()
+    # The zero is the 1 in log(1 + sum of exponentials).
     return torch.logsumexp(torch.cat([terms.new_zeros(1), terms]), dim=0)
 
 
@@ -103,6 +104,7 @@ def angle_similarity(first: Tensor, second: Tensor) -> Tensor:
     """
     first, second = (functional.normalize(at_least_float32(vectors), dim=1) for vectors in (first, second))
     cosine = (first * second).sum(dim=1)
+    # The last number of an odd vector has the imaginary part 0.
     if first.shape[1] % 2:
         first, second = functional.pad(first, (0, 1)), functional.pad(second, (0, 1))
     (a, b), (c, d) = first.chunk(2, dim=1), second.chunk(2, dim=1)
@@ -414,6 +416,7 @@ class Softmax(Term):
         size = encoder.training_dimension * sum(
             {"vectors": 2}.get(feature, 1) for feature in set(self.settings.features)
         )
+        # As nn.Linear draws its weights, from a seed of the term's own.
         bound = size**-0.5
         generator = torch.Generator().manual_seed(seed_of(seed, "softmax"))
         classifier = nn.Linear(size, self.classes)

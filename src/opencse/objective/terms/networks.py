@@ -64,6 +64,7 @@ class _VectorReader(nn.Module):
             stack.layer = stack.layer[:depth]  # the others are not computed
         self.head = copy.deepcopy(encoder.lm_head)
         dropout = float(getattr(config, "hidden_dropout_prob", 0.1))
+        # New modules draw from torch's global generator, as dropout does: seeded here, and put back.
         with seeded(seed, torch.device("cpu")):
             layer = nn.TransformerEncoderLayer(
                 int(config.hidden_size),
@@ -71,6 +72,7 @@ class _VectorReader(nn.Module):
                 int(getattr(config, "intermediate_size", 4 * config.hidden_size)),
                 dropout,
                 "gelu",
+                # BERT's; torch's default is 1e-5.
                 layer_norm_eps=1e-12,
                 batch_first=True,
             )
@@ -280,6 +282,7 @@ class CopiedDecoder(nn.Module):
                     _set_parameter(self.backbone, name, shared[name])
         words: Any = self.backbone.get_input_embeddings()
         before: Any = encoder.backbone.get_input_embeddings()
+        # deepcopy's memo: the copied head shares the decoder's word embeddings.
         self.head = copy.deepcopy(head, {id(before.weight): words.weight})
 
     def forward(self, tokens: Tokens, vectors: Tensor) -> Tensor:
@@ -392,6 +395,7 @@ def _as_decoder(backbone: PreTrainedModel, seed: int, device: torch.device, read
         decoder.pooler = None  # it reads no sentence
         missing = [name for name in missing if not name.startswith("pooler.")]
         unexpected = [name for name in unexpected if not name.startswith("pooler.")]
+    # What may be missing is the new cross-attention, and nothing else.
     if not missing or unexpected or any("crossattention" not in name for name in missing):
         raise refusal
     moved: PreTrainedModel = decoder.to(device)
@@ -535,6 +539,7 @@ def mutual_information(local: Tensor, real: Tensor, texts: Tensor) -> Tensor:
     n, tokens = len(texts), real.to(scores.dtype)
     total = tokens.sum()
     is_pair = torch.eye(n, dtype=torch.bool, device=scores.device).unsqueeze(1)
+    # Deep InfoMax's estimator; log 2 makes a score of 0 count 0.
     positive = math.log(2) - functional.softplus(-scores)
     negative = functional.softplus(scores) - math.log(2)
     mask = tokens.unsqueeze(2)
@@ -558,6 +563,7 @@ class _Convolutions(nn.Module):
         self.backbone = copy.deepcopy(encoder.backbone, weights)
         self.computation = encoder.computation
         hidden, count = int(encoder.backbone.config.hidden_size), len(windows)
+        # Widths that add up to the hidden size, also where the windows do not divide it.
         edges = [hidden * i // count for i in range(count + 1)]
         with seeded(seed, torch.device("cpu")):
             self.convolutions = nn.ModuleList(

@@ -42,6 +42,7 @@ def contrastive_tension(first: Tensor, second: Tensor, labels: Tensor) -> Tensor
         >>> contrastive_tension(vectors, vectors, torch.tensor([1, 0]))  # (0.0181 + 4.0181) / 2
         tensor(2.0181)
     """
+    # Dot products of whole vectors are large, and bf16 would round them to 8 bits.
     with torch.autocast(first.device.type, enabled=False):
         logits = (at_least_float32(first) * at_least_float32(second)).sum(dim=1)
         return functional.binary_cross_entropy_with_logits(logits, labels.to(logits))
@@ -86,6 +87,7 @@ class ContrastiveTension(Term):
             raise UserError(f"the {self.kind} term needs two sentences in a batch; set a larger training.batch_size")
         count, noise = n * self.settings.negatives, self.noise(reps)
         first = torch.randint(n, (count,), generator=noise, device=device)
+        # A shift from 1 to n - 1: never the sentence itself.
         second = (first + 1 + torch.randint(n - 1, (count,), generator=noise, device=device)) % n
         same = torch.arange(n, device=device)
         return torch.cat([same, first]), torch.cat([same, second])

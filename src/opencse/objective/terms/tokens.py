@@ -124,6 +124,7 @@ class MaskedLM(Term):
     def loss(self, reps: Representations) -> Tensor:
         """Mean cross-entropy over the chosen positions; 0 where none was chosen."""
         losses = reps[self._masked]
+        # The mean of nothing is not a number; its sum is 0, with a graph.
         return losses.mean() if len(losses) else losses.sum()
 
     @property
@@ -234,6 +235,7 @@ class Replacer(nn.Module):
                 f"the generator reads {self.model.max_length} tokens, and a text has {length}; "
                 f"set data.max_length={self.model.max_length}"
             )
+        # Drawn before the rows are split, so that chunks and processes change no draw.
         uniform = torch.rand((rows, length), generator=noise, device=texts.input_ids.device)
 
         def guess(start: int, stop: int, uniform: Tensor) -> Tensor:
@@ -259,6 +261,7 @@ class Replacer(nn.Module):
         guesses = self._sample(logits.float(), uniform.flatten().index_select(0, indices))
         ids = before.input_ids.flatten().index_copy(0, indices, guesses).view_as(before.input_ids)
         ids = torch.where(before.attention_mask.bool(), ids, before.input_ids)
+        # The first token stays: the discriminator reads the sentence vector in its place.
         return torch.cat([before.input_ids[:, :1], ids[:, 1:]], dim=1)
 
     def _sample(self, logits: Tensor, uniform: Tensor) -> Tensor:
@@ -269,6 +272,7 @@ class Replacer(nn.Module):
             return logits.argmax(dim=1)
         logits[:, tokenizer.hf.all_special_ids] = -torch.inf
         heights = logits.double().softmax(dim=1).cumsum(dim=1)
+        # The last height is 1 only up to rounding.
         levels = uniform.double().unsqueeze(1) * heights[:, -1:]
         return torch.searchsorted(heights, levels, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
 

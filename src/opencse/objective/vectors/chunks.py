@@ -69,6 +69,7 @@ class Chunks:
             edges = [rows * i // count for i in range(count + 1)]
             return [[(a, b)] if b > a else [] for a, b in itertools.pairwise(edges)]
         chunks = [(a, min(a + self.rows, rows)) for a in range(0, rows, self.rows)]
+        # Whole chunks are shared out: masks are drawn by chunk, so any number of processes draws the same.
         edges = [len(chunks) * i // count for i in range(count + 1)]
         return [chunks[a:b] for a, b in itertools.pairwise(edges)]
 
@@ -105,6 +106,7 @@ class Chunks:
         sentences: list[_ChunkPass] = []
         copies: list[_ChunkPass] = []
         if tokens is not None:
+            # A disturbance has the length of the whole batch.
             keep_length = padded or disturb is not None
 
             def chunk(start: int, stop: int, change: RowDisturb | None = disturb) -> _ChunkPass:
@@ -124,7 +126,11 @@ class Chunks:
             def hidden(start: int, stop: int) -> _ChunkPass:
                 copy = masked.rows(start, stop)
                 return _chunk_pass(
-                    encoder, draw, -1 - start, lambda: (encoder(None, masked=copy.labelled).masked_losses,)
+                    # Below 0: copies draw other masks than the sentences with the same numbers.
+                    encoder,
+                    draw,
+                    -1 - start,
+                    lambda: (encoder(None, masked=copy.labelled).masked_losses,),
                 )
 
             copies = self._own_chunks(len(masked.masked.tokens), hidden, idle=lambda: hidden(0, 1).empty())

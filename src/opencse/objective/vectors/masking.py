@@ -74,6 +74,7 @@ def mask_tokens(
     if masking == "all":
         ids[hidden] = mask
     else:
+        # BERT's code draws from the whole vocabulary, special tokens too.
         ordinary = np.setdiff1d(np.arange(tokenizer.vocabulary_size), special)
         fate = random.random(len(labels))
         replaced = np.where(fate < 0.8, mask, labels)

@@ -79,6 +79,7 @@ class Passes:
         with torch.enable_grad(), frozen(self.encoder, self.objective):
             reps = represent(self.encoder, self.inputs, self.reads, second=self.second, disturb=watch)
             torch.autograd.backward(self.contrast(reps))
+        # So the step itself draws the masks under which this gradient was taken.
         restore(before, self.inputs.keys.device)
         return watch
 
@@ -145,6 +146,7 @@ def represent(
         derive = _same
     forward = Forward(encoder, inputs, views=n if derive is not None else (1 + inputs.positives) * n)
     forward.plain = disturb is None and dropout is None
+    # In a fixed order: it decides which rows, and so which dropout masks, each request gets.
     answers = {request: request.ask(forward) for request in sorted(reads, key=str)}
     if not any(request.encodes for request in reads):
         encoded = inputs.chunks.encode(encoder, None, masked=forward.masked)
@@ -187,6 +189,7 @@ def _encode(
         )
     assert not forward.more, "further rows go with one encoder and independent masks"
     assert disturb is None, "disturbed inputs go with one encoder and independent masks"
+    # With a shared mask the others start from the same state, and what follows goes on as without.
     before = random_state(device)
     anchors, others = inputs.tokens.rows(0, n), inputs.tokens.rows(n, len(inputs.tokens))
     of_anchors, of_others = (None, None) if dropout is None else dropout
@@ -245,6 +248,7 @@ class RowNoise:
         row = max(known for known in self.states if known <= start)
         self.noise.set_state(self.states[row])
         while row < start:  # rows of other processes
+            # In pieces, so that skipping the rows of other processes takes little memory.
             count = min(_SKIPPED, start - row)
             self.draw(words.new_empty(count, *words.shape[1:]), self.noise)
             row += count

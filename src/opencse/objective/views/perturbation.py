@@ -339,6 +339,7 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
         if change == "feature_cutoff":
             draws = torch.rand(n, hidden, generator=noise, device=embeddings.device)
             ranks = draws.argsort(dim=1).argsort(dim=1)  # (n, hidden) of each dimension
+            # By rank, not by a draw for each: every text loses the same number of dimensions.
             return embeddings * (ranks >= int(rate * hidden)).unsqueeze(1).to(embeddings.dtype)
         return embeddings
 

@@ -203,6 +203,7 @@ def without(ids: Ids, words: Words, count: int, random: np.random.Generator) -> 
     return ids[~words.ids_of(random.permutation(n)[: min(count, max(0, n - 1))])]
 
 
+# ESimCSE's code repeats fewer than this many.
 _CODE_LIMIT = 10
 
 
@@ -235,6 +236,7 @@ class _Repetition(TokenView):
         """The step's generator, or one that depends only on the text and the run's seed."""
         if self.settings.redraw == "step":
             return random
+        # Python's own hash of bytes differs from process to process.
         digest = hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8).digest()
         return np.random.default_rng([self.seed, Stream.REPEAT, int.from_bytes(digest, "little")])
 
@@ -275,6 +277,7 @@ class RepeatSubwords(_Repetition):
         if self.settings.rule == "paper":
             most = longest(self.settings.rate, len(subwords))
         else:
+            # The code counts special tokens into the length, and draws below its limit.
             most = max(0, min(_CODE_LIMIT, int(self.settings.rate * len(ids))) - 1)
         picked = draw(random, most, len(subwords))[: self.room(ids)]
         times = np.ones(len(ids), dtype=np.int64)
