@@ -29,7 +29,7 @@ class IndexedDocument:
     """A document of the index with all of its passages.
 
     Attributes:
-        id: of the document.
+        id: the id of the document.
         text: all of it.
         metadata: by column, of its first passage.
     """
@@ -113,9 +113,9 @@ def write_corpus(
     """Writes every document of an index in BEIR's form: one object with ``_id`` and ``text`` per line.
 
     Args:
-        snapshot: of the index.
+        snapshot: the snapshot of the index.
         path: file to write.
-        ids: of documents whose hash is returned.
+        ids: the ids of documents whose hash is returned.
         digests: hashes of documents whose id is returned.
         progress: shows the progress.
 

@@ -34,7 +34,7 @@ class LabelFolder:
     """The files of labels. One process at a time may write them; see `opened`.
 
     Attributes:
-        path: of the folder.
+        path: the path of the folder.
     """
 
     def __init__(self, path: Path) -> None:

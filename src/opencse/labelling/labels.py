@@ -27,7 +27,7 @@ class PooledText(Settings):
     """A text of the index that was shown for a query.
 
     Attributes:
-        id: of the text, or of the document that it is a passage of.
+        id: the id of the text, or of the document that it is a passage of.
         digest: hash of the document's text when it was shown.
         ranks: rank from 1 by each kind of search that found it: ``vectors``, ``BM25``, ``hybrid``.
         level: the mark; None: not marked.
@@ -51,7 +51,7 @@ class LabelledQuery(Settings):
 
     Attributes:
         number: from 1; never used again.
-        text: of the query.
+        text: the text of the query.
         finished: whether the person has looked at all of the texts, so that those without a mark count as not right.
         pool: the texts in the order in which they were shown.
     """
@@ -80,7 +80,7 @@ class CorpusState(Settings):
     """The documents that were written for the queries to be searched in.
 
     Attributes:
-        stamp: of the index at that moment.
+        stamp: the stamp of the index at that moment.
         documents: number of documents.
         query_prefix: with which the id of no document begins.
     """
@@ -101,9 +101,9 @@ class Labels(Settings):
 
     Attributes:
         format: tells the file from others.
-        version: of the format.
+        version: the version of the format.
         split: share of the queries that are dev queries; None: all are test queries.
-        next_number: of the next query.
+        next_number: the number of the next query.
         queries: in the order in which they were typed.
         corpus: the documents; None before they are written.
         files: hashes of the content that each file may have: the latest, and the one that was being written.
@@ -160,7 +160,7 @@ class Labels(Settings):
         """Changes the text of a query; its marks stay.
 
         Raises:
-            UserError: for a text that is blank, too long or that of another query.
+            UserError: for a text that is blank, too long or another query's.
         """
         query = checked_query(text)
         known = self.number_of(query)
@@ -181,8 +181,8 @@ class Labels(Settings):
         """Marks a text for a query; None takes the mark back.
 
         Args:
-            number: of the query.
-            text_id: of the text.
+            number: the number of the query.
+            text_id: the id of the text.
             level: how well it answers the query.
             digest: hash of the text that was marked; None: as before.
 
@@ -229,7 +229,7 @@ def checked_query(text: str) -> str:
     if len(query) > LONGEST_QUERY:
         raise UserError(f"the query has {len(query):,} characters; type at most {LONGEST_QUERY:,}")
     if not is_unicode(query) or "\0" in query:
-        raise UserError("the query holds characters that are no text; type it again")
+        raise UserError("the query holds characters that are not text; type it again")
     return query
 
 

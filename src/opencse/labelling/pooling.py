@@ -38,7 +38,7 @@ class Rankings:
 class PooledIndexes:
     """Indexes of the same texts by different models, whose hits are judged together.
 
-    A model is compared fairly only if its hits were judged like those of the others (pooling, as in TREC). With one
+    A model is compared fairly only if its hits were judged like the others' (pooling, as in TREC). With one
     index the searches are ``vectors``, ``BM25`` and ``hybrid``. With several, vectors and hybrid search are those of
     each index, ``vectors of NAME``; BM25 is that of the first, since it depends on the texts alone.
 
@@ -151,7 +151,7 @@ def interleaved(rankings: Mapping[str, Sequence[str]], seed: int) -> list[str]:
 
     Args:
         rankings: ids by name, the best first.
-        seed: of the order within rounds.
+        seed: the seed of the order within rounds.
     """
     source = random.Random(seed)
     merged: dict[str, None] = {}

@@ -35,8 +35,8 @@ class ShownText:
     """A text as it is shown for a query.
 
     Attributes:
-        id: of the text, or of its document.
-        title: of its document; may be empty.
+        id: the id of the text, or of its document.
+        title: the title of its document; may be empty.
         text: what a search found: the text or its best passage, at most `SHOWN` characters.
         is_part: whether the document has more text.
         metadata: by column.
@@ -61,7 +61,7 @@ class LabelSession:
     Args:
         indexes: are searched.
         folder: that the labels are saved to.
-        labels: those of the folder.
+        labels: the labels of the folder.
         depth: hits of each kind of search that are shown.
         progress: shows what takes long, and receives notes.
     """
@@ -110,7 +110,7 @@ class LabelSession:
         """Adds a query, if there is none of this text; returns its number.
 
         Raises:
-            UserError: for a text that is no query.
+            UserError: for a text that is not a query.
         """
         labels, number = self._labels.with_query(text)
         self._save(labels)
@@ -128,8 +128,8 @@ class LabelSession:
         """Marks a text for a query; None takes the mark back.
 
         Args:
-            number: of the query.
-            text_id: of the text when it was shown.
+            number: the number of the query.
+            text_id: the id of the text when it was shown.
             level: how well it answers the query.
             digest: hash of the text that was shown, so that no other one is marked that has its id by now.
 

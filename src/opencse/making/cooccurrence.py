@@ -105,6 +105,7 @@ def _count_chunk(ids: NDArray[np.integer], text: NDArray[np.int32], size: int, w
         columns = (pairs - rows * size).astype(np.int32)
         starts = np.zeros(size + 1, dtype=np.int32)
         np.cumsum(np.bincount(rows, minlength=size), out=starts[1:])
+        # A pair counts 1 / distance, as in GloVe.
         total = total + _matrix(times.astype(np.float32) / np.float32(distance), columns, starts)
     return total
 
@@ -132,8 +133,10 @@ def ppmi(counts: csr_array, smoothing: float) -> csr_array:
     """
     marginal = np.asarray(counts.sum(axis=1), dtype=np.float64)
     log_marginal = np.log(np.maximum(marginal, np.finfo(np.float64).tiny))
+    # The power lowers the information of rare contexts (Levy, Goldberg and Dagan 2015, section 3.2).
     log_context = smoothing * log_marginal - np.log((marginal**smoothing).sum() or 1.0)
     data, starts = counts.data, counts.indptr
+    # In place: this matrix is the largest thing in memory.
     np.log(data, out=data)
     for row in range(0, len(marginal), _ROWS):
         block = slice(starts[row], starts[min(row + _ROWS, len(marginal))])

@@ -154,6 +154,7 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
     progress.finish()
     _require(corpus, dimension, "independent word vectors", int((strengths > _NULL * strengths[0]).sum()))
     shares = times / times.sum()
+    # a / (a + p) of Arora, Liang and Ma 2017.
     weights = 1 / (1 + shares / settings.sif)
     words = weights[:, None] * vectors
     if settings.whiten:
@@ -162,7 +163,9 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
         _require(corpus, dimension + 1, "texts with words", len(means))
         mean, whitener = whitening(means)
         words = weights[:, None] * (vectors - mean / (shares @ weights)) @ whitener
+    # Pieces without a neighbour were not counted, and say nothing.
     words[~paired] = 0
+    # Small next to LayerNorm's eps, so that it hardly turns a vector.
     words *= _RMS / np.sqrt(shares @ (words**2).mean(axis=1))
     return Static(_encoder(words, tokenizer, settings), int(paired.sum()), pairs)
 
@@ -243,11 +246,14 @@ def _encoder(words: Vectors, tokenizer: Tokenizer, settings: StaticSettings) -> 
         bert = BertModel(config, add_pooling_layer=False)
     with torch.no_grad():
         bert.embeddings.word_embeddings.weight.copy_(torch.from_numpy(words))
+        # A bag of words: neither place nor type counts.
         bert.embeddings.position_embeddings.weight.zero_()
         bert.embeddings.token_type_embeddings.weight.zero_()
         for module in bert.modules():
             if isinstance(module, nn.LayerNorm):
+                # LayerNorm divides by nearly sqrt(eps); its scale undoes that.
                 module.weight.fill_(_EPS**0.5)
+            # Layers, if any, add nothing before they are trained.
             elif isinstance(module, BertSelfOutput | BertOutput):
                 module.dense.weight.zero_()
     copied = copy.deepcopy(tokenizer.hf)

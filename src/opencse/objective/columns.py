@@ -23,7 +23,7 @@ def hardness_log_weight(similarity: Tensor, strength: Tensor | float) -> Tensor:
         Z_i = exp(s_i / tau) + sum_k exp(h * sg(sim_ik)) * exp(sim_ik / tau)        sg: without gradient
 
     The weights are not normalised, as in sentence-transformers, so a larger h also makes all negatives together
-    weigh more. The weight itself has no gradient, so the step is that of a softmax at a higher temperature for the
+    weigh more. The weight itself has no gradient, so the step is as of a softmax at a higher temperature for the
     negatives, in which each logit still moves by ``1 / tau``.
 
     Args:
@@ -131,7 +131,7 @@ class LogitColumns:
     Attributes:
         logits: (N, K) similarities divided by the temperature.
         log_weight: added to the logits: a number, or a tensor that broadcasts to (N, K).
-        excluded: (N, K) bool, True where a column is no negative of an anchor (its own positive); None: nowhere.
+        excluded: (N, K) bool, True where a column is not a negative of an anchor (its own positive); None: nowhere.
         duplicates: (N, K) bool, True where a column is left out because it is the text of the anchor or of its
             positive; None: nowhere.
 

@@ -115,7 +115,7 @@ def info_nce_from_logits(positive: Tensor, *negatives: Tensor, label_smoothing: 
 def binary_from_logits(positive: Tensor, *negatives: Tensor) -> Tensor:
     """The binary cross-entropy of every probability of an anchor's softmax, as the authors of DCLR train it.
 
-    With q the softmax over the positive's logit and those of all K_i negatives that count::
+    With q the softmax over the logits of the positive and of all K_i negatives that count::
 
         loss_i = -( log q_i+ + sum_k log(1 - q_ik) ) / (K_i + 1)
 
@@ -181,7 +181,7 @@ def contrast(
         positive: the positives' similarities.
         negatives: the columns of each source, at least one.
         averaged: lists of sources, as numbers into ``negatives``; the loss is the mean of the losses with each list.
-        loss: of each anchor; the binary one has no label smoothing.
+        loss: the loss of each anchor; the binary one has no label smoothing.
         label_smoothing: eps in [0, 1).
         tile_bytes: most bytes of similarities that are made at once.
     """
@@ -339,7 +339,7 @@ class Matryoshka:
         label_smoothing: float,
         tile_bytes: int,
     ) -> Contrast:
-        """The weighted mean of the losses; the figures are those of the full vectors. See `contrast`."""
+        """The weighted mean of the losses; the figures are of the full vectors. See `contrast`."""
 
         def truncated(length: int | None) -> Contrast:
             return contrast(
@@ -383,8 +383,8 @@ class LearnedTemperature(nn.Module):
 
     Args:
         temperature: at the start.
-        similarity: of the objective.
-        mask_duplicates: of the objective.
+        similarity: the similarity of the objective.
+        mask_duplicates: whether equal texts are left out, as in the objective.
     """
 
     def __init__(self, temperature: float, similarity: SimilarityKind, *, mask_duplicates: bool = True) -> None:

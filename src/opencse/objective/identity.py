@@ -31,7 +31,7 @@ def code_of_parts(settings: BaseModel) -> dict[str, str]:
     notebook it is the class alone; one without a source that can be read is left out.
 
     Args:
-        settings: of a recipe or an objective.
+        settings: the settings of a recipe or an objective.
 
     Returns:
         SHA-256 by module; empty where all parts are the package's own.
@@ -76,7 +76,7 @@ def _belongs_to(module: ModuleType, user: ModuleType) -> bool:
 
 
 def _add_module(module: ModuleType, hashes: dict[str, str]) -> None:
-    """Adds the hash of a module, and those of the modules of its package or folder that it imports."""
+    """Adds the hashes of a module, and of the modules of its package or folder that it imports."""
     if module.__name__ in hashes or (code := _code(module)) is None:
         return
     hashes[module.__name__] = hashlib.sha256(code).hexdigest()
@@ -109,7 +109,7 @@ def hash_named_models(settings: BaseModel) -> dict[str, str]:
     """SHA-256 of each file of the models that ``settings`` name as teachers, guides and generators.
 
     Args:
-        settings: of a recipe or an objective.
+        settings: the settings of a recipe or an objective.
 
     Returns:
         By the model's name and the file's in its folder; empty where all are copies of the start.
@@ -127,7 +127,7 @@ def hash_named_models(settings: BaseModel) -> dict[str, str]:
 
 
 def _names(settings: BaseModel) -> Iterator[str]:
-    """What the fields for models hold, those of nested settings included."""
+    """What the fields for models hold, in nested settings too."""
     for one in nested_settings(settings):
         for name, field in type(one).model_fields.items():
             if OF_A_MODEL in field.metadata:

@@ -141,9 +141,9 @@ class Objective(nn.Module):
         temperature: tau of SimCSE's eq. 1.
         learned_temperature: whether tau is trained, from ``temperature`` on; see `LearnedTemperature`.
         directions: what the softmax is taken over: the ``rows`` of the similarities (the columns of each anchor), the
-            ``columns`` (those of each positive: anchors and positives exchanged), or ``both``.
+            ``columns`` (of each positive: anchors and positives exchanged), or ``both``.
         partition: whether both directions have a softmax each (``separate``; the loss is their mean), or one together.
-        loss: of an anchor, the cross-entropy of its softmax, or the ``binary`` one of all its probabilities.
+        loss: the loss of an anchor, the cross-entropy of its softmax, or the ``binary`` one of all its probabilities.
         label_smoothing: epsilon.
         mask_duplicates: whether equal texts of a batch are never each other's negatives.
         dual_encoder: whether a second encoder, trained too, reads the positives.

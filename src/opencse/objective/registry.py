@@ -56,7 +56,7 @@ def find(role: PartRole, kind: str) -> type[Part]:
     """Finds the class of the part ``kind``.
 
     Raises:
-        UserError: if there is none, with the list of all; or if it is no part of this role.
+        UserError: if there is none, with the list of all; or if it is not a part of this role.
     """
     parts = built_in(role)
     if kind in parts:

@@ -37,9 +37,9 @@ class PositiveSettings(Settings):
             (its paper puts m on the negatives instead: ``weight`` of ``in_batch``).
         copies: how often the positive is in its denominator: 2 with ``directions = "both"`` and ``partition = "joint"``
             is the loss of Li et al. 2023 (arXiv:2308.03281, eq. 2) and of sentence-transformers.
-        least_score: with graded pairs, a pair of a lower score is no positive: it has no loss of its own, and its texts
-            are negatives of the others alone (the in-batch loss of AnglE, whose labels are 0 and 1). Scores are scaled
-            to 0 ... 1. Unset: every pair is a positive.
+        least_score: with graded pairs, a pair of a lower score is not a positive: it has no loss of its own, and its
+            texts are negatives of the others alone (the in-batch loss of AnglE, whose labels are 0 and 1). Scores are
+            scaled to 0 ... 1. Unset: every pair is a positive.
     """
 
     of: SidesSettings = Field(default=_VIEWS)
@@ -73,8 +73,8 @@ class ObjectiveSettings(Settings):
             negatives of ``columns = "positives_and_anchors"`` it is NT-Xent (Chen et al. 2020).
         partition: with ``both``: ``separate`` takes the mean of two losses, ``joint`` puts the columns of both
             directions into one softmax, with the positive once (``positive.copies`` counts it more often).
-        loss: of an anchor: ``softmax`` is the cross-entropy of SimCSE's eq. 1; ``binary`` the mean binary cross-entropy
-            of all its probabilities, as in DCLR's code (`losses.binary_from_logits`; all similarities at once).
+        loss: the loss of an anchor: ``softmax`` is the cross-entropy of SimCSE's eq. 1; ``binary`` the mean binary
+            cross-entropy of all its probabilities, as in DCLR's code (`losses.binary_from_logits`, without tiles).
         label_smoothing: epsilon.
         mask_duplicates: whether equal texts of a batch are never each other's negatives.
         dual_encoder: whether a second encoder, trained too, reads the positives (SimCSE, Table 2).

@@ -285,7 +285,7 @@ def changing(folder: Path, progress: Progress, *, rows: bool = True) -> Iterator
     """Opens the index for a change, and commits it at the end of the block; on an error nothing is changed.
 
     Args:
-        folder: of the index.
+        folder: the folder of the index.
         progress: shows the progress.
         rows: whether rows may change, and not only settings.
 
@@ -336,7 +336,7 @@ def add(writer: Writer, source: RowSource, encoder: TextEncoder, *, replace: boo
 
 
 def require_same_model(folder: Path, manifest: Manifest, encoder: TextEncoder) -> None:
-    """Refuses an encoder whose vectors cannot be compared with those of the index."""
+    """Refuses an encoder whose vectors cannot be compared with the index's."""
     if encoder.similarity_fn_name is not manifest.similarity:
         raise UserError(
             f"{folder}: compares vectors by {manifest.similarity}, and the model by {encoder.similarity_fn_name}; "
@@ -362,9 +362,9 @@ class RowEncoder:
     """Splits rows into passages, encodes these and appends them to a change.
 
     Args:
-        writer: of the change.
-        encoder: of the index.
-        splitter: of long texts; None: texts are not split.
+        writer: the writer of the change.
+        encoder: the encoder of the index.
+        splitter: the splitter of long texts; None: texts are not split.
         progress: counts rows.
     """
 
@@ -377,7 +377,7 @@ class RowEncoder:
         """Encodes a window of rows and appends them.
 
         Args:
-            rows: of the window.
+            rows: the rows of the window.
             done: number of rows before this window.
             replaced: ids of the rows before; the new rows replace rows of the same ids, and their ids are added. None:
                 an id that exists is refused.

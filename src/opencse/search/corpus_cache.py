@@ -30,7 +30,7 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{8,64}")
 def cache_folder(source: TextSource) -> Path | None:
     """The folder ``NAME.index`` next to a corpus file, with one index per model in it.
 
-    None if the corpus is no file, its folder cannot be written, or something else has that name.
+    None if the corpus is not a file, its folder cannot be written, or something else has that name.
     """
     if not isinstance(source, Source) or is_pipe(source.location):
         return None

@@ -132,21 +132,21 @@ class Manifest(Settings):
     Attributes:
         version: number of changes so far.
         model: name or folder of the encoder; empty for an encoder that was passed as an object.
-        fingerprint: of the encoder; see `opencse.encoder.fingerprint`.
+        fingerprint: the fingerprint of the encoder; see `opencse.encoder.fingerprint`.
         model_files: a hash of the files that the encoder was opened from; empty where that is not known.
         pooling: replaces the model's own pooling, or None.
         precision: in which the texts are encoded.
         query_prompt: prefix of queries.
         document_prompt: prefix of the texts of the index.
-        dimension: of a vector.
-        encoded_dimension: of the model's vectors, whose first ``dimension`` are kept; None: all are.
+        dimension: the dimension of a vector.
+        encoded_dimension: the dimension of the model's vectors, whose first ``dimension`` are kept; None: all are.
         similarity: how vectors are compared; the model's function.
         kind: flat, hnsw or ivfpq.
-        columns: of metadata, each with the type of its values: number, text or mixed.
+        columns: the columns of metadata, each with the type of its values: number, text or mixed.
         max_length: tokens of the longest passage; None: texts are not split.
         overlap: tokens that two neighbouring passages of a document may share.
         vectors: name of the vector file.
-        slots: rows of the vector file in use, including those of deleted rows.
+        slots: rows of the vector file in use, deleted ones included.
         rows: rows that are not deleted.
         passages: whether any document has more than one row.
         next_id: the id of the next row that is added without one.
@@ -154,7 +154,7 @@ class Manifest(Settings):
         source: fingerprint of the text that the index was built from; None after a change.
         taken: rows of that text that are in the index while it is being built; None: it is complete.
         language: whose word stems a hybrid search compares; None: no stemming.
-        hybrid_weight: of the vectors in a hybrid search; None: the default.
+        hybrid_weight: the weight of the vectors in a hybrid search; None: the default.
         hybrid_source: what it was fitted on, for the user.
         fields: names of the title and text that the index was built with (``--fields``); None: the usual ones.
         ids: name of the id that it was built with (``--id``); None: ``_id``, if there is one.
@@ -213,10 +213,10 @@ class StoredRow(NamedTuple):
     """One row as it is in the database: a text, or one passage (``part``) of a document.
 
     Attributes:
-        position: of its vector in the vector file.
-        id: of the row or document.
+        position: the position of its vector in the vector file.
+        id: the id of the row or document.
         part: number of the passage in its document, from 0.
-        text: of the row.
+        text: the text of the row.
         values: metadata, in the order of the manifest's columns.
     """
 
@@ -379,7 +379,7 @@ def read_errors(folder: Path) -> Iterator[None]:
 
 
 def _code(error: sqlite3.DatabaseError) -> int:
-    """SQLite's code of an error; bytes that are no UTF-8 have none, and count as damage."""
+    """SQLite's code of an error; bytes that are not UTF-8 have none, and count as damage."""
     missing = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else 0
     # The lowest byte is SQLite's primary code.
     return int(getattr(error, "sqlite_errorcode", missing)) & 0xFF
@@ -400,7 +400,7 @@ def write_sums(db: sqlite3.Connection, folder: Path, vectors: str, row_bytes: in
 
     Args:
         db: within a transaction.
-        folder: of the index.
+        folder: the folder of the index.
         vectors: name of the file, with the appended rows already written.
         row_bytes: size of a row.
         slots: rows in use.

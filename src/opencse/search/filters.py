@@ -120,7 +120,7 @@ def parse_where(conditions: Sequence[str], columns: Mapping[str, str]) -> Mappin
         columns: the type of values of each column: number, text or mixed.
 
     Raises:
-        UserError: for an invalid condition, an unknown column, or a value that is no number where the column holds
+        UserError: for an invalid condition, an unknown column, or a value that is not a number where the column holds
             numbers.
     """
     where: dict[str, dict[str, object]] = {}

@@ -170,8 +170,8 @@ def candidates_of(
 
     Args:
         query: (d,) its prepared vector.
-        near: (at most ``depth``,) the rows with the most similar vectors; -1 is no row.
-        words: of the n documents.
+        near: (at most ``depth``,) the rows with the most similar vectors; -1 is not a row.
+        words: the words of the n documents.
         rows: that are searched.
         depth: ranks of the keyword list that are candidates.
 
@@ -198,7 +198,7 @@ def candidates_of(
 
 
 def places_of(rows: SearchedRows, documents: Integers) -> tuple[Integers, Integers]:
-    """Where the rows of some documents are in ``rows.positions``, and where those of each document begin among these.
+    """Where the rows of some documents are in ``rows.positions``, and where each document's begin among these.
 
     Example:
         >>> places_of(RowsInMemory(np.zeros((6, 1), np.float32), counts=[2, 1, 3]), np.array([0, 2]))
@@ -235,7 +235,7 @@ def weight_of_model(
         queries: encodes queries.
         documents: encodes documents.
         similarity: compares them.
-        language: of the indexed text; one that is not English, or not known, has the default weight.
+        language: the language of the indexed text; one that is not English, or not known, has the default weight.
 
     Example:
         >>> import opencse
@@ -258,7 +258,7 @@ def weight_of_model(
 
 
 def weight_of_encoder(encoder: TextEncoder, language: str | None = _LANGUAGE) -> HybridWeight:
-    """The weight that is saved with an encoder, or else that of `weight_of_model`."""
+    """The weight that is saved with an encoder, or else the one of `weight_of_model`."""
 
     def by_role(role: Role) -> Encode:
         return lambda texts: encoder.encode(list(texts), prompt=encoder.prompts.of(role))

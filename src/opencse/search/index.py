@@ -49,7 +49,7 @@ class Index:
         ['Rain falls.']
 
     Args:
-        folder: of an existing index.
+        folder: the folder of an existing index.
         encoder: encodes texts; None: the model that the index names, loaded when a text is encoded.
 
     Raises:
@@ -66,7 +66,7 @@ class Index:
         """Opens the index in a folder and checks that its files are complete.
 
         Args:
-            folder: of the index.
+            folder: the folder of the index.
             encoder: encodes texts; None: the model that the index names, loaded when a text is encoded.
 
         Raises:
@@ -233,7 +233,7 @@ class Index:
             threshold: lowest similarity; None: any.
             where: conditions on metadata, which all hits meet; see `opencse.search.filters`.
             hybrid: rank by keywords (BM25) and vectors together; see `opencse.search.queries.search_hybrid`.
-            hybrid_weight: weight of the vectors in a hybrid search, in [0, 1]; by default that of the index.
+            hybrid_weight: weight of the vectors in a hybrid search, in [0, 1]; by default the index's.
             vectors: (n, d) vectors of the texts in ``queries``, if they are known already.
 
         Raises:
@@ -265,7 +265,7 @@ class Index:
             )
 
     def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> PreparedVectors:
-        """(n, d) vectors of queries or documents, prepared like those of the index (L2-normalised for the cosine).
+        """(n, d) vectors of queries or documents, prepared like the index's (L2-normalised for the cosine).
 
         Args:
             queries: texts, or (n, d) vectors, which are only prepared.
@@ -297,7 +297,7 @@ class Index:
             return np.array(snapshot.vectors[[positions[hit] for hit in hits]])
 
     def pairs(self, most: int = 100, *, progress: Progress | None = None) -> list[SimilarPair]:
-        """Finds the most similar pairs of rows, exactly; two passages of one document are no pair.
+        """Finds the most similar pairs of rows, exactly; two passages of one document are not a pair.
 
         Args:
             most: number of pairs.
@@ -410,7 +410,7 @@ class Index:
         """Deletes rows, all of them or, on a kill, none; returns their number.
 
         Args:
-            ids: of rows or documents.
+            ids: the ids of rows or documents.
             where: conditions on metadata, instead of ids; see `opencse.search.filters`.
             progress: shows the progress.
 

@@ -33,7 +33,7 @@ _COUNTING = 8
 
 
 def terms_of(text: str, stems: Stems) -> list[str]:
-    """The stems by which a text is found: those of its words, and of words with accents also without these.
+    """The stems by which a text is found: of its words, and of words with accents also without these.
 
     So ``cafe`` finds ``café``, and ``café`` finds first what is written so.
 
@@ -54,7 +54,7 @@ def _without_accents(word: str) -> str:
 class KeywordIndex:
     """Ranks texts by BM25 (Robertson and Zaragoza 2009) as Lucene does: k1 1.5, b 0.75.
 
-    Words of texts and queries are those of `terms_of`, reduced to their stems by Snowball's rules where the language is
+    Words of texts and queries are found by `terms_of`, reduced to their stems by Snowball's rules where the language is
     known; there are no stop words.
 
     Example:
@@ -177,7 +177,7 @@ def cached_keyword_index(
     """Opens the cached keyword index; counts the words and caches them where there is none.
 
     Args:
-        folder: of the index; where it cannot be written, nothing is cached.
+        folder: the folder of the index; where it cannot be written, nothing is cached.
         name: from `cache_name`.
         count: number of rows of the index.
         texts: reads the texts of all rows, in their order.

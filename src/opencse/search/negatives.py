@@ -41,7 +41,7 @@ class Mining(Settings):
     a candidate whose cosine to any positive of the query is at least ``same`` is left out, and so is a text that equals
     the query or one of its positives except for case and white space.
 
-    The similarity s is that of the index; a share of a negative similarity (a distance) is farther away by that factor,
+    The similarity s is the index's; a share of a negative similarity (a distance) is farther away by that factor,
     and ``same`` is always a cosine.
 
     Example:
@@ -55,7 +55,7 @@ class Mining(Settings):
         floor: lowest similarity to the query; None: any.
         same: cosine to a positive from which a candidate has the same content; None: no limit.
         pick: the hardest candidates, or a random choice among those that may be taken.
-        seed: of the random choice.
+        seed: the seed of the random choice.
     """
 
     count: int = 1
@@ -123,7 +123,7 @@ def mine(
     With a teacher the rows also have a ``margin``, which the recipe ``margin-mse`` reads.
 
     Args:
-        index: of the candidates, with its encoder.
+        index: the index of the candidates, with its encoder.
         pairs: queries, each with a text that answers it; a third column is not read.
         out: the file; replaced at the end in one step.
         how: which candidates are taken.

@@ -53,9 +53,9 @@ class Duplicates:
         ('3',)
 
     Attributes:
-        ids: of at least two rows or documents, in the order in which they were added; deleting all but the first leaves
-            one of each.
-        texts: of these; of a document in several passages the first one.
+        ids: the ids of at least two rows or documents, in the order in which they were added; deleting all but the
+            first leaves one of each.
+        texts: the texts of these; of a document in several passages the first one.
         score: the lowest similarity that connects one of them to the others; 1 for equal texts (cosine).
     """
 
@@ -80,7 +80,7 @@ def similar_pairs(
         vectors: (n, d) prepared.
         most: number of pairs, at least 1.
         similarity: the function that vectors are prepared for.
-        passages: whether rows with the same id are passages of one document, which are no pair.
+        passages: whether rows with the same id are passages of one document, which are not a pair.
         progress: shows the progress.
     """
     groups = None
@@ -142,7 +142,7 @@ def nearest_pairs(
         vectors: (n, d) prepared.
         most: number of pairs, at least 1.
         similarity: the function that vectors are prepared for.
-        groups: (n,) group numbers; two rows of one group are no pair.
+        groups: (n,) group numbers; two rows of one group are not a pair.
         progress: called with (rows done, n).
 
     Returns:
@@ -183,7 +183,7 @@ def duplicate_documents(
     """Groups documents whose texts are equal except for case and white space, or whose similarity reaches a threshold.
 
     Documents of several passages reach it if their first passages do, and each other passage of either of them does
-    with some passage of the other one. So documents that only share a passage are no duplicates. Documents are in one
+    with some passage of the other one. So documents that only share a passage are not duplicates. Documents are in one
     group if a chain of such pairs connects them.
 
     Example:
@@ -197,7 +197,7 @@ def duplicate_documents(
     Args:
         vectors: (n, d) prepared.
         texts: n texts.
-        documents: of each document the rows of its passages, in their order.
+        documents: the documents of each document the rows of its passages, in their order.
         threshold: lowest similarity; None: equal texts only.
         similarity: the function that vectors are prepared for.
         progress: called with (documents done, total).
@@ -207,7 +207,7 @@ def duplicate_documents(
         it, for equal texts the similarity of the first one to itself.
 
     Raises:
-        UserError: for a threshold that is no cosine above 0, or above 0 for a distance.
+        UserError: for a threshold that is not a cosine above 0, or above 0 for a distance.
     """
     if threshold is not None:
         _require_threshold(threshold, similarity)

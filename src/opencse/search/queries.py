@@ -37,7 +37,7 @@ def require_limits(k: int, threshold: float | None, hybrid_weight: float | None)
 
 
 def prepare_queries(vectors: NDArray[np.floating] | None, manifest: Manifest) -> PreparedVectors:
-    """Checks the vectors of queries and prepares them like those of the index; None gives (0, d).
+    """Checks the vectors of queries and prepares them like the index's; None gives (0, d).
 
     Of an index that keeps the first dimensions, vectors of all dimensions of the model are truncated.
     """
@@ -59,7 +59,7 @@ def distinct(snapshot: Snapshot, search: Callable[[int], list[list[Hit]]], k: in
     Documents in several passages are compared as a whole: a passage that two of them share does not make them equal.
 
     Args:
-        snapshot: of the index.
+        snapshot: the snapshot of the index.
         search: finds some number of hits, of any texts; fewer where there are no more.
         k: number of hits.
     """
@@ -86,7 +86,7 @@ def search_vectors(
     """Finds the k rows, or documents, with the most similar vectors for each query.
 
     Args:
-        snapshot: of the index.
+        snapshot: the snapshot of the index.
         queries: (n, d) prepared vectors.
         k: number of hits.
         threshold: lowest similarity; None: any.
@@ -126,7 +126,7 @@ def search_hybrid(
     the document's own passages in place of all documents.
 
     Args:
-        snapshot: of the index.
+        snapshot: the snapshot of the index.
         texts: n queries.
         queries: (n, d) their prepared vectors.
         k: number of hits.

@@ -19,10 +19,10 @@ class Hit:
         2020
 
     Attributes:
-        id: of the row, or of the document that the text is a passage of.
+        id: the id of the row, or of the document that the text is a passage of.
         score: similarity to the query by the model's function; in a hybrid search the weighted mean of both scaled
             scores, in [0, 1].
-        text: of the row; of a document its best passage.
+        text: the text of the row; of a document its best passage.
         metadata: by column; None where a row has no value.
         copies: ids of the next hits, which have the same text and are not shown again.
         similarity: to the query by the model's function, where ``score`` is another number: in a hybrid search.
@@ -65,13 +65,13 @@ class IndexInfo(Reading):
         kind: flat, hnsw or ivfpq.
         rows: number of texts; of documents their passages.
         documents: number of different ids.
-        dimension: of a vector.
+        dimension: the dimension of a vector.
         model: name or folder from which the encoder was loaded when the index was built.
-        fingerprint: of that encoder; only an encoder with the same one may be used for queries.
+        fingerprint: the fingerprint of that encoder; only an encoder with the same one may be used for queries.
         pooling: replaces the model's own pooling, or None.
         query_prompt: prefix of queries.
         document_prompt: prefix of the texts of the index.
-        columns: of metadata, each with the type of its values: number, text or mixed.
+        columns: the columns of metadata, each with the type of its values: number, text or mixed.
         max_length: tokens of the longest passage; None: texts are not split.
         overlap: tokens that two neighbouring passages of a document may share.
         version: number of changes.
@@ -79,7 +79,7 @@ class IndexInfo(Reading):
         language: whose word stems a hybrid search compares; None: no stemming.
         precision: in which the texts were encoded: float32 or bf16.
         hybrid: weight of the vectors in a hybrid search, and what it was fitted on.
-        encoded_dimension: of the model's vectors, whose first ``dimension`` the index keeps; None: all are kept.
+        encoded_dimension: the dimension of the model's vectors, whose first ``dimension`` are kept; None: all are.
         fields: names of the title and text that it was built with; None: the usual ones. `add` reads the same.
         ids: name of the id that it was built with; None: ``_id``, if there is one.
         keep_code: whether it was given when the index was built, as the further fields of `Reading`.

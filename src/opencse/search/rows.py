@@ -67,7 +67,7 @@ def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[Index
         [None, '7']
 
     Raises:
-        TypeError: for an object that is no row.
+        TypeError: for an object that is not a row.
         UserError: for an empty text or id, an id that occurs twice, or a value that cannot be stored, naming the row.
     """
     if isinstance(rows, str) or not is_list(rows):
@@ -381,10 +381,10 @@ def open_rows(
 
     Args:
         text: see `opencse.build_index`, as for the other arguments.
-        fields: of the title and text.
+        fields: the fields of the title and text.
         ids: column of the ids.
         metadata: columns to store.
-        split: of a data set.
+        split: the split of a data set.
         added_to: the index that the rows are added to. Without ``fields`` and ``ids`` they are read with those that it
             was built with, and without ``metadata`` its columns are stored where a file has them.
         **how: see `opencse.text.files.kinds.Reading`.
@@ -465,13 +465,13 @@ def _number(value: object) -> object:
 def require_same_texts(
     folder: str | Path, data: str, judged: Mapping[str, str], rows: Iterable[tuple[str, str]]
 ) -> None:
-    """Refuses judgements whose ids are those of other texts in the index, as row numbers of another file are.
+    """Refuses judgements whose ids belong to other texts in the index, as row numbers of another file are.
 
     Two texts are the same if the shorter one shares half of its words with the other: a title in one of them alone, or
     an index that keeps the beginning of a text, changes nothing.
 
     Args:
-        folder: of the index, for messages.
+        folder: the folder of the index, for messages.
         data: name of the data set, for messages.
         judged: the relevant documents by id, as the data set has them.
         rows: id and text of rows of the index; a document may have several, and ids may be missing in ``judged``.

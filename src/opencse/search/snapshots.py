@@ -62,7 +62,7 @@ class DatabaseReader:
     """An open database of an index, shared by the snapshots of several threads.
 
     Attributes:
-        folder: of the index.
+        folder: the folder of the index.
         name: file name of the database.
         verified: by vector file, the checksums of the pages that were verified.
     """
@@ -101,7 +101,7 @@ class Snapshot:
     Vectors and keyword index are loaded once per version of the index; later snapshots of that version share them.
 
     Attributes:
-        folder: of the index.
+        folder: the folder of the index.
         database: file name of its database.
         manifest: what the index consists of at this moment.
     """
@@ -233,7 +233,7 @@ class Snapshot:
         return [row for name in ids for row in by_id[name]]
 
     def rows_at(self, positions: Iterable[int]) -> dict[int, StoredRow]:
-        """Reads the rows at some positions and verifies their checksums and those of their vectors.
+        """Reads the rows at some positions and verifies the checksums of rows and vectors.
 
         Raises:
             OutdatedError: naming a damaged row.
@@ -308,8 +308,8 @@ class Snapshots:
     """Takes snapshots of the index in a folder, and follows it when another process replaces it; thread-safe.
 
     Attributes:
-        folder: of the index.
-        fingerprint: of the encoder that the index was built with when it was opened; empty before the first snapshot.
+        folder: the folder of the index.
+        fingerprint: the fingerprint of the index's encoder when it was opened; empty before the first snapshot.
 
     Raises:
         UserError: if the folder holds no index, or it is damaged.
@@ -359,7 +359,7 @@ class Snapshots:
         raise damage_error(self.folder, f"{Path(missing).name} is missing")
 
     def require_same(self, manifest: Manifest) -> None:
-        """Refuses an index whose vectors are of another encoder than those of the index that was opened.
+        """Refuses an index whose vectors are of another encoder than when it was opened.
 
         Raises:
             OutdatedError: naming the fix.
@@ -433,7 +433,7 @@ class IndexCheck:
         ()
 
     Attributes:
-        folder: of the index.
+        folder: the folder of the index.
         rows: number of rows that were read.
         faults: what is damaged, one sentence each; empty for an intact index.
     """

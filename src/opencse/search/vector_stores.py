@@ -39,7 +39,7 @@ class Exported:
     Attributes:
         to: qdrant, lancedb or pgvector.
         target: folder, URL or connection string, without passwords.
-        name: of the collection or table.
+        name: the name of the collection or table.
         rows: number of exported rows.
         how: how to query it, so that vectors are compared as the model does.
     """
@@ -58,7 +58,7 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
         index: to export.
         to: a key of `STORES`.
         target: folder, URL or connection string, as that store's client expects it.
-        name: of the new collection or table: letters, digits and underscores.
+        name: the name of the new collection or table: letters, digits and underscores.
 
     Raises:
         UserError: see `opencse.export_index`.
@@ -195,9 +195,9 @@ def statements(name: str, dimension: int, columns: dict[str, str]) -> tuple[str,
     """The SQL statements that create the table, and that insert a row.
 
     Args:
-        name: of the table.
-        dimension: of a vector.
-        columns: of metadata, each with the type of its values.
+        name: the name of the table.
+        dimension: the dimension of a vector.
+        columns: the columns of metadata, each with the type of its values.
     """
     kinds = {"number": "double precision"}
     more = "".join(f", {_quoted(column)} {kinds.get(kind, 'text')}" for column, kind in columns.items())

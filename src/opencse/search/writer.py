@@ -43,7 +43,7 @@ class Writer:
     """Changes an index in one transaction; nothing is visible to readers before `commit`.
 
     Args:
-        folder: of the index, locked by this process.
+        folder: the folder of the index, locked by this process.
         database: file name of its database.
     """
 
@@ -160,7 +160,7 @@ class Writer:
         self._first_new = 0
         for start in range(0, len(positions), _CHUNK):
             self._write(old[positions[start : start + _CHUNK]])
-        # In two steps, by way of negative places: a place may be that of another row until both have moved.
+        # In two steps, by way of negative places: a place may still be another row's.
         self._db.execute(
             "UPDATE rows SET place = -moved.number FROM (SELECT place, row_number() OVER (ORDER BY place) AS number "
             "FROM rows) AS moved WHERE rows.place = moved.place"

@@ -113,7 +113,7 @@ class Connections:
         """Whether ``connection`` may stay open; an idle one may be closed for it."""
         if len(self._open) >= self.most:
             self._note()
-            # The order is that of the last data, so the first one is idle for longest.
+            # They are in the order of their last data, so the first one is idle for longest.
             idle = next((one for one in self._open if not one.at_work), None)
             if idle is None:
                 return False

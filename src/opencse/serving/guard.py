@@ -66,7 +66,7 @@ class TokenGuard:
 
     Args:
         app: answers the request.
-        token: of this server.
+        token: the token of this server.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:

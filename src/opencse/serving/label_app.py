@@ -59,7 +59,7 @@ class QueryText(LabelBody):
 
 
 class Mark(LabelBody):
-    """The mark of a text for a query: 2 right, 1 partly, 0 not, null none; ``digest`` is that of the text shown."""
+    """The mark of a text for a query: 2 right, 1 partly, 0 not, null none; ``digest`` is of the text shown."""
 
     number: Number
     id: str
@@ -80,7 +80,7 @@ def create_label_app(session: LabelSession, *, indexes: Sequence[str], models: S
     Args:
         session: whose methods are called on one thread, one after the other.
         indexes: folders of the indexes, which the page names.
-        models: of each of them; empty where an index names none.
+        models: the models of each of them; empty where an index names none.
     """
     about = {"indexes": list(indexes), "models": list(models)}
     worker = Worker("opencse-label")

@@ -23,7 +23,7 @@ class Limits:
         held_bytes: size of all bodies in memory (beyond: 503).
         hits: results of one query.
         pairs: entries of one similarity matrix.
-        reranked: texts that the cross-encoder scores for one request, those of all its queries together (beyond: 400).
+        reranked: texts that the cross-encoder scores for one request, of all its queries together (beyond: 400).
         read_seconds: for the body of a request to arrive (beyond: 408).
         headers_seconds: for the headers of a request to arrive; then the connection is closed.
         write_seconds: in which a client takes nothing of its answer; then the connection is closed (on Linux).

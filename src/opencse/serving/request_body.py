@@ -56,7 +56,7 @@ async def read_body(request: Request, limits: Limits, hold: Callable[[int], None
 
     Args:
         request: whose body is read.
-        limits: of its size and time.
+        limits: the limits of its size and time.
         hold: counts the bytes as they arrive.
 
     Raises:

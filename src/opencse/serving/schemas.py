@@ -66,7 +66,7 @@ class Body(BaseModel):
 
 
 InputType = Literal["query", "document", "passage", "search_query", "search_document"]
-"""The names of queries and documents, including those of other servers."""
+"""The names of queries and documents, other servers' names included."""
 
 
 class EmbeddingsRequest(Body):

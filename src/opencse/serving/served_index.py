@@ -117,7 +117,7 @@ class IndexMap:
         'A cat sleeps.'
 
     Attributes:
-        method: of the projection.
+        method: the method of the projection.
         rows: number of texts in the index.
         points: the texts that are shown.
     """

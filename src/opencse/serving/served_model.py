@@ -74,7 +74,7 @@ class TokenizedTexts:
         3
 
     Attributes:
-        rows: token ids of each text, like those of `SentenceEncoder.encode`.
+        rows: token ids of each text, as `SentenceEncoder.encode` makes them.
         truncated: numbers of the texts that are longer than the model reads, from 0.
         unpooled: first tokens of each text that pooling leaves out.
     """
@@ -95,7 +95,7 @@ class ServedModel:
     Attributes:
         name: in requests.
         encoder: the model; only this object may use it.
-        fingerprint: of the model's weights and settings.
+        fingerprint: the fingerprint of the model's weights and settings.
     """
 
     def __init__(

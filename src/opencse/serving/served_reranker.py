@@ -22,7 +22,7 @@ class ServedReranker:
     """A cross-encoder with a thread; requests take turns after each query.
 
     Attributes:
-        name: of the model: a Hub id, or the last part of its folder, so that clients do not see where it is.
+        name: the name of the model: a Hub id, or the last part of its folder, so that clients do not see where it is.
         depth: hits of each query that are re-ranked unless a request says otherwise.
     """
 

@@ -116,7 +116,7 @@ class _Server(uvicorn.Server):
     """uvicorn's server with a longer queue of connections that wait to be accepted, and a time limit for reading.
 
     Args:
-        config: of uvicorn.
+        config: the config of uvicorn.
         write_seconds: in which a client takes nothing of its answer; then the system closes the connection, because
             answers that nobody reads would fill the memory. Only Linux has this option.
     """

@@ -31,7 +31,7 @@ class Service:
     Args:
         models: encoders by name.
         indexes: by the name of the model that searches them.
-        limits: of requests.
+        limits: the limits of requests.
         stage: the cross-encoder that re-ranks the hits of searches; None: they are not re-ranked.
         cut: truncate texts that are too long unless a request says otherwise; False: refuse them.
         precisions: arithmetic of models by name; ``float32`` for those that are not named.
@@ -101,7 +101,7 @@ class Service:
 
         Args:
             rerank: whether the request wants it; None: where there is one.
-            depth: of the request.
+            depth: the depth of the request.
 
         Raises:
             ApiError: for a request that wants one that is not served, or a depth without one.

@@ -163,6 +163,7 @@ def _unit_deviations(values: Floats) -> Floats | None:
     deviations: Floats = values - mean
     largest = np.abs(deviations).max()
     length = largest * np.linalg.norm(deviations / largest, axis=0)  # nothing overflows, and tiny deviations count
+    # scipy's own limit for deviations that are rounding alone.
     return None if length < np.finfo(np.float64).eps ** 0.75 * abs(mean) else deviations / length
 
 
@@ -176,6 +177,7 @@ def _constant(predicted: Floats, gold: Floats) -> bool:
 
 def _near_one(values: Floats, axis: int) -> Floats:
     """Multiplies values by the power of two that brings the largest along ``axis`` into [1, 2); zeros stay."""
+    # A power of two rounds nothing, and squares neither overflow nor vanish.
     _, exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True, initial=0.0))
     scaled: Floats = np.ldexp(values, 1 - exponents)
     return scaled

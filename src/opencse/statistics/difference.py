@@ -54,6 +54,7 @@ def quantile(df: int, level: float) -> float:
         (2.228, 12.71)
     """
     low, high = 0.0, math.pi / 2
+    # Sixty halvings of the angle reach float64's last bit.
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if _within(middle, df) < 1 - level else (low, middle)
@@ -182,6 +183,7 @@ def holm(p_values: Mapping[K, float | None]) -> dict[K, float]:
     adjusted: dict[K, float] = {}
     running = 0.0
     for position, name in enumerate(sorted(known, key=lambda name: known[name])):
+        # A larger p is never adjusted to a smaller one.
         running = max(running, (len(known) - position) * known[name])
         adjusted[name] = min(1.0, running)
     return {name: adjusted[name] for name in known}

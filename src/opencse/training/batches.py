@@ -118,6 +118,7 @@ class TokenBatchPlan:
 
     def _make_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
         shuffled = _permutation(self._seed, epoch, len(self.lengths))
+        # Stable after a shuffle: texts of one length meet others in each epoch.
         by_length = shuffled[np.argsort(self.lengths[shuffled], kind="stable")]
         batches = np.split(by_length, self._splits)
         order = np.random.default_rng([self._seed, Stream.BATCH, epoch]).permutation(len(batches))

@@ -64,6 +64,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         (new / _STATE).write_text(json.dumps(checkpoint.values), encoding="utf-8")
         for name in _CONTENT:
             files.sync(new / name)
+        # Last: only a complete folder has checksums.
         files.write_json(new / _SUMS, {name: files.hash_file(new / name) for name in _CONTENT})
         replace_folder(folder)
     except (OSError, SafetensorError) as error:

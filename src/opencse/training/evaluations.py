@@ -256,4 +256,5 @@ class Evaluations:
 
     def _weights(self) -> dict[str, Tensor]:
         """A copy of the encoder's weights."""
+        # On the CPU: the best weights and the averages of a large model would fill a GPU.
         return {name: tensor.detach().cpu().clone() for name, tensor in self.encoder.state_dict().items()}

@@ -124,6 +124,7 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:  # another C library
         return False
+    # No block by mmap and none trimmed: what is freed stays in the heap.
     return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, 2**31 - 1))
 
 
@@ -162,6 +163,7 @@ def choose_chunks(
     if rows <= fit * world.count:
         return Chunks(world=world), f"{reason}: all {rows:,} texts of a step fit"
     size = min(fit, _MOST.get(encoder.device.type, 256))
+    # Chunks whose graphs fit are kept, and not computed a second time.
     return Chunks(size, keep=max(1, fit // size), world=world), reason
 
 
@@ -177,6 +179,7 @@ def graph_bytes(encoder: SentenceEncoder, inputs: InputBuilder, precision: Preci
     not count. The random generator is left as it was.
     """
     ids = inputs.longest(_PROBED)
+    # The difference leaves out what does not grow with the texts.
     once, twice = (_bytes_kept(encoder, encoder.tokenizer.pad(some), precision) for some in (ids, ids * 2))
     return (twice - once) / len(ids)
 

@@ -34,7 +34,7 @@ def mixed_vectors(vectors: Tensor, shift: Tensor | int, share: float, *, normali
     Args:
         vectors: (N, d).
         shift: how far the other vector is; a number, or a tensor of one.
-        share: of the vector itself.
+        share: the share of the vector itself.
         normalised: whether both have length 1 first: the paper. The authors' code mixes them as they are.
 
     Returns:
@@ -314,7 +314,7 @@ class RewrittenTexts(NegativeSource):
             template: that the texts are put into; unset keeps the encoder's.
             change: ``negated`` negates the text by rule.
             side: which view's vector the columns are compared with.
-            weight: of each column.
+            weight: the weight of each column.
         """
 
         kind: Literal["rewritten"] = "rewritten"

@@ -309,7 +309,7 @@ class Vae(Fitted):
 class AutoEncoder(Distribution):
     """The weights of the auto-encoder, the state of its optimizer, and the scale of the points it was fitted on.
 
-    All weights are in one vector, a buffer: so they are no parameters, which the run's optimizer would train. The
+    All weights are in one vector, a buffer: so they are not parameters, which the run's optimizer would train. The
     state of its own optimizer is three more buffers.
 
     Args:

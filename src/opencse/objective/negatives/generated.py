@@ -29,7 +29,7 @@ class GeneratedSettings(PartSettings):
     Attributes:
         count: columns per anchor, as a multiple of the batch (1 = N, as in Table 5 of the thesis), rounded; 0 for none,
             which leaves the loss as it is without this source.
-        weight: of each column.
+        weight: the weight of each column.
         pool: how many vectors are drawn, as a multiple of the batch, of which the ``count`` times N hardest are
             columns: those with the highest cosine to an anchor (Park's thesis, sections 7.3 and 8, which leaves the
             measure open). Unset: as many as there are columns.
@@ -150,7 +150,7 @@ def nearest_of_each(anchors: Tensor, draw: DrawRows, pool: int, count: int) -> t
         count: how many each anchor has.
 
     Returns:
-        (pool, d), all of them, and which are no columns of which anchor; None if all are.
+        (pool, d), all of them, and which are not columns of which anchor; None if all are.
     """
     drawn, scores = [anchors[:0]], anchors[:, :0]
     for some in _chunks(anchors, draw, pool):

@@ -131,7 +131,7 @@ class CleanSides(Sides):
 class Mean(Sides):
     """Means of ``samples`` (K) fresh dropout draws of each view, less noise (SimCSE++, section 3.1, K = 10).
 
-    ``shared`` takes one mean on both sides, that of both views' draws (2K of them): the authors' code, which counts
+    ``shared`` takes one mean on both sides, of both views' draws (2K of them): the authors' code, which counts
     the two views themselves among its draws.
 
     Example:

@@ -40,7 +40,7 @@ class TeacherSettings(Settings):
 
     Attributes:
         model: ``start``, a copy of the encoder that training begins with; or the folder or Hub id of any encoder.
-        pooling: of its vectors, in place of the model's own.
+        pooling: the pooling of its vectors, in place of the model's own.
         dropout: whether its dropout is on, as where an authors' training mode reaches it.
         pooler: whether the pooler layer of the folder's weights (BERT's) comes after the pooling; not with ``start``.
     """
@@ -58,7 +58,7 @@ class TeacherSettings(Settings):
 
     @property
     def teacher(self) -> TeacherSettings:
-        """These settings alone, without those of a part that has more."""
+        """These settings alone, without what a part has beyond them."""
         return TeacherSettings.model_validate(self.model_dump(include=set(TeacherSettings.model_fields)))
 
 
@@ -75,7 +75,7 @@ class WeightedTeacherSettings(TeacherSettings):
 class Teacher(nn.Module):
     """An encoder that is never trained and gives vectors of the texts of a step, by default without dropout.
 
-    It reads the ids of the step where its vocabulary is that of the encoder in training, and it has no prompt or
+    It reads the ids of the step where its vocabulary is the one of the encoder in training, and it has no prompt or
     template that these lack. Otherwise the ids are decoded and tokenised again, as sentence-transformers'
     ``GISTEmbedLoss`` does, with its prompt or in its template: what the encoder's tokenizer drops (capital letters of
     an uncased one, what is beyond ``data.max_length``) the teacher does not see either. Where the encoder in training
@@ -291,7 +291,7 @@ class Panel(nn.Module):
     """The weighted mean of several teachers' cosines (RankCSE, Liu et al. 2023: .33 of one and .67 of another).
 
     Args:
-        settings: of each teacher.
+        settings: the settings of each teacher.
         reader: the part that needs them, for messages.
         of: the texts that they read.
     """
@@ -348,8 +348,8 @@ class GuideSettings(TeacherSettings):
     Attributes:
         strategy: what the teacher's similarity of anchor and column is compared with: the one of anchor and positive
             less the margin (``absolute``), less that share of it (``relative``), or ``limit`` (``fixed``).
-        margin: of the first two.
-        limit: of the third.
+        margin: the margin of the first two.
+        limit: the limit of the third.
         centred: subtract the batch's mean vector from the teacher's first: vectors of an encoder that was never trained
             on sentences have high cosines throughout.
         effect: the column is left out, or its logit is 0, as in DCLR's code, where its weight multiplies the logit;
@@ -373,7 +373,7 @@ class GuideSettings(TeacherSettings):
 class Guide(nn.Module):
     """Finds the false negatives of a source by a teacher's similarities.
 
-    With t the teacher's cosines, column k is no negative of anchor i where ``t(a_i, c_k) > limit_i``::
+    With t the teacher's cosines, column k is not a negative of anchor i where ``t(a_i, c_k) > limit_i``::
 
         absolute    limit_i = t(a_i, b_i) - margin                       GISTEmbed (Solatorio 2024, arXiv:2402.16829)
         relative    limit_i = t(a_i, b_i) - margin * |t(a_i, b_i)|       as sentence-transformers has it
@@ -419,7 +419,7 @@ class Guide(nn.Module):
         """Takes the false negatives out of ``columns``.
 
         Args:
-            columns: of a source.
+            columns: the columns of a source.
             taught: the teacher's vectors of the step.
             anchors: (N, t) the teacher's vectors of the texts on the left side.
             right: (K, t) the teacher's vectors of the columns' texts.

@@ -313,7 +313,7 @@ class BarlowTwins(Term):
         """Settings of `BarlowTwins`.
 
         Attributes:
-            weight: of the term. The paper gives none; the default is that of its other term, ``dcl``.
+            weight: the weight of the term. The paper gives none; the default is the one of its other term, ``dcl``.
             off_diagonal: lambda_BT. The paper gives none; the default is Zbontar et al.'s.
             artificial: rows appended (M).
             centre: whether the mean of each dimension is subtracted first.
@@ -408,7 +408,7 @@ def group_whitening(
         vectors: (N, d).
         order: (d,) the dimensions, in the order in which they are grouped.
         size: dimensions of a group.
-        epsilon: added to each variance, so that fewer rows than dimensions are no obstacle.
+        epsilon: added to each variance, so that fewer rows than dimensions do no harm.
         detached: whether the matrices ``C_g^(-1/2)`` take no gradient.
 
     Returns:
@@ -476,7 +476,7 @@ class WhitenedContrast(Term):
     The copies of a sentence are its anchor, its positive, and further dropout draws of the anchor. The N vectors of
     each copy are whitened by `opencse.objective.losses.group_whitening`, in groups of dimensions that are drawn again
     for each copy and step, and go through a layer of the term (linear, tanh), which is dropped after training. With
-    z_c the result of copy c, the loss is that of SimCSE between the first copy and each other one::
+    z_c the result of copy c, the loss is SimCSE's between the first copy and each other one::
 
         loss = sum over c = 2 ... copies of InfoNCE(z_1, z_c)
 

@@ -103,7 +103,7 @@ def shuffled_in_groups(teacher: Tensor, share: float, uniform: Tensor) -> Tensor
 
     Args:
         teacher: (N, K) similarities.
-        share: of the probability in each group, above 0 and at most 1.
+        share: the share of the probability in each group, above 0 and at most 1.
         uniform: (N, K) draws from 0 to 1.
 
     Returns:
@@ -251,7 +251,7 @@ def vector_distance(student: Tensor, teacher: Tensor, kind: Literal["cosine", "m
     Args:
         student: (N, d).
         teacher: (N, d).
-        kind: of distance.
+        kind: the kind of distance.
 
     Example:
         >>> vector_distance(torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 1.0]]), "cosine")
@@ -267,7 +267,7 @@ def vector_distance(student: Tensor, teacher: Tensor, kind: Literal["cosine", "m
 def margin_mse(positive: Tensor, negatives: Tensor, margins: Tensor) -> Tensor:
     """The mean squared difference of the margins of positives above negatives from given ones.
 
-    With p_i the similarity of anchor and positive, n_ih that of anchor and negative h, m_ih the given margin::
+    With p_i the similarity of anchor and positive, n_ih of anchor and negative h, m_ih the given margin::
 
         loss = mean over i and h of (p_i - n_ih - m_ih)^2
 
@@ -287,7 +287,7 @@ def margin_mse(positive: Tensor, negatives: Tensor, margins: Tensor) -> Tensor:
 
 
 def score_kl(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> Tensor:
-    """The divergence of the student's distribution over a row's candidates from that of given scores.
+    """The divergence of the student's distribution over a row's candidates from the one of given scores.
 
     With p_i and q_i the softmax over k of student_ik / T and teacher_ik / T::
 
@@ -312,7 +312,7 @@ def score_kl(student: Tensor, teacher: Tensor, *, temperature: float = 1.0) -> T
 
 
 class Distill(Term):
-    """Lets the cosines within a batch follow those of frozen teachers: their distribution, or their order.
+    """Lets the cosines within a batch follow the cosines of frozen teachers: their distribution, or their order.
 
     The student's are ``cos(a_i, a_j)`` with ``of = "anchors"`` (DistillCSE, Xu et al. 2023, arXiv:2310.13499), or
     ``cos(a_i, b_j)`` with ``"views"`` (RankCSE, Liu et al. 2023, arXiv:2305.16726); the teachers' are those of the same
@@ -571,9 +571,9 @@ class Margin(Term):
 
         Attributes:
             loss: ``mse`` or ``kl``.
-            similarity: of two vectors.
+            similarity: the similarity of two vectors.
             factor: multiplies the similarities.
-            temperature: of ``kl``.
+            temperature: the temperature of ``kl``.
         """
 
         kind: Literal["margin"] = "margin"
@@ -595,7 +595,7 @@ class Margin(Term):
         if context.hard is not None and context.hard != 1:
             raise UserError(
                 f"{context.source}: the {self.kind} term needs one hard negative in each row, and its rows hold "
-                f"{context.hard}; name three columns of texts and that of the margin last: "
+                f"{context.hard}; name three columns of texts, and the margin's last: "
                 "--columns query,positive,negative,margin"
             )
 

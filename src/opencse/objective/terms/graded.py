@@ -163,7 +163,7 @@ def pair_features(first: Tensor, second: Tensor, features: Sequence[PairFeature]
     Args:
         first: (N, d).
         second: (N, d).
-        features: each kind at most once; their order is always that of the list above.
+        features: each kind at most once; their order is always as in the list above.
 
     Returns:
         (N, features): 2 d for the vectors, d for each of the others.
@@ -307,7 +307,7 @@ class Cosent(_OfScores):
 class Angle(_OfScores):
     """AnglE: the order of graded pairs by their angles in complex space, which do not saturate as a cosine does.
 
-    The loss is that of the term ``cosent`` with `opencse.objective.losses.angle_similarity` in place of the cosine;
+    The loss is the term ``cosent``'s, with `opencse.objective.losses.angle_similarity` in place of the cosine;
     `opencse.objective.losses.angle` is the function of tensors, with its sources.
 
     Example:
@@ -365,7 +365,7 @@ class CosineRegression(_OfScores):
 class Softmax(Term):
     """A linear classifier of pairs over (u, v, |u - v|): SBERT's classification objective.
 
-    Its weights begin as those of torch's ``Linear`` do, drawn from the run's seed; they are trained at the run's rate
+    Its weights begin as in torch's ``Linear``, drawn from the run's seed; they are trained at the run's rate
     and are not part of the saved encoder. The data holds a class in each row, see `opencse.text.labels`; the number of
     classes is that of the data. The log has ``softmax_accuracy``, the share of the batch's pairs that are classified
     correctly.

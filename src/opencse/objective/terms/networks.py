@@ -224,8 +224,8 @@ class New(PartSettings):
     Attributes:
         layers: number of layers.
         heads: attention heads of a layer.
-        width: of the feed-forward layers.
-        dropout: of the layers.
+        width: the width of the feed-forward layers.
+        dropout: the dropout of the layers.
         noise: rate of the dropout on the embeddings that it reads, all at once; 0 lets it read the text so far.
 
     Example:
@@ -252,7 +252,7 @@ class CopiedDecoder(nn.Module):
 
     Args:
         encoder: gives the weights, and the masked-LM head.
-        seed: of the cross-attention's first weights.
+        seed: the seed of the cross-attention's first weights.
         tied: share the encoder's weights; false starts from a copy of them.
         reader: the part that needs it, for messages.
 
@@ -316,8 +316,8 @@ class NewDecoder(nn.Module):
 
     Args:
         encoder: gives the embeddings and the masked-LM head.
-        seed: of the first weights.
-        settings: of its layers, and the rate of the dropout on the embeddings; 0 for teacher forcing.
+        seed: the seed of the first weights.
+        settings: the settings of its layers, and the rate of the dropout on the embeddings; 0 for teacher forcing.
         reader: the part that needs it, for messages.
 
     Raises:
@@ -553,7 +553,7 @@ class _Convolutions(nn.Module):
 
     Attributes:
         backbone: the encoder's, whose weights it shares.
-        computation: of the backbone's states.
+        computation: the computation of the backbone's states.
         convolutions: one per window, newly initialised as torch does, without activation.
     """
 

@@ -23,7 +23,7 @@ from opencse.settings import AboveZero
 def contrastive_tension(first: Tensor, second: Tensor, labels: Tensor) -> Tensor:
     """Contrastive tension: whether two vectors are of one sentence (Carlsson et al. 2021, eq. 2).
 
-    With f the vectors of one encoder, g those of the other, and y = 1 for two vectors of one sentence, else 0::
+    With f the vectors of one encoder, g of the other, and y = 1 for two vectors of one sentence, else 0::
 
         loss = mean over pairs of -( y log s(f . g) + (1 - y) log(1 - s(f . g)) ),     s(x) = 1 / (1 + exp(-x))
 

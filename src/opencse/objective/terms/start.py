@@ -83,7 +83,7 @@ class NearStart(Term):
         Attributes:
             vectors: factor of the distance of vectors.
             weights: factor of the distance of weights.
-            distance: of two vectors.
+            distance: the distance of two vectors.
         """
 
         kind: Literal["near_start"] = "near_start"
@@ -151,7 +151,7 @@ class NearStart(Term):
 
     @property
     def _is_normalised(self) -> bool:
-        """Whether saved vectors have length 1: the start's have, those of training have not."""
+        """Whether saved vectors have length 1: the start's have, the ones in training have not."""
         return self.teacher.model.normalize
 
 
@@ -164,13 +164,13 @@ def self_guided(anchor: Tensor, layers: Tensor, *, temperature: float = 0.01, le
         Z_i  = sum over all layers l and all texts j != i of phi(c_i, h_jl)
         loss = mean over texts i and layers k of -log( phi(c_i, h_ik) / (phi(c_i, h_ik) + Z_i) )
 
-    So the other layers of the own text are no negatives, and neither are the other texts' trained vectors.
+    So the other layers of the own text are not negatives, and neither are the other texts' trained vectors.
 
     Args:
         anchor: (N, d) trained vectors.
         layers: (L, N, d) the frozen model's.
         temperature: tau, above 0; .01 in the authors' code.
-        left_out: (N, N) True where text j is no negative of text i, in addition to j = i; None for nowhere.
+        left_out: (N, N) True where text j is not a negative of text i, in addition to j = i; None for nowhere.
 
     Returns:
         Scalar.
@@ -218,7 +218,7 @@ class SelfGuided(Term):
 
         Attributes:
             temperature: tau.
-            pooling: of the copy's layers.
+            pooling: the pooling of the copy's layers.
             size: dimensions of the projection; 0 for none.
             dropout: whether the copy's dropout is on.
             mask_duplicates: whether equal texts are not each other's negatives.
@@ -245,8 +245,8 @@ class SelfGuided(Term):
                 f"the {self.kind} term pools layers one by one, and pooling {self.settings.pooling} averages several; "
                 f"set objective.terms.{self.kind}.pooling=mean"
             )
-        context.require_layers(f"the {self.kind} term compares vectors with those of its layers")
-        context.require_token_size(f"the {self.kind} term compares sentence vectors with those of the layers")
+        context.require_layers(f"the {self.kind} term compares vectors with its layers'")
+        context.require_token_size(f"the {self.kind} term compares sentence vectors with the layers'")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the encoder, and makes the projection."""

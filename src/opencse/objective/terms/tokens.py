@@ -102,7 +102,7 @@ class MaskedLM(Term):
             rate: share of the tokens that are chosen.
             tied: whether the head's decoder shares the token embeddings, where the model's configuration says so; false
                 gives it a separate copy.
-            texts: of both views (SimCSE), or the anchors' alone (DeCLUTR).
+            texts: the texts of both views (SimCSE), or the anchors' alone (DeCLUTR).
             masked_contrast: whether the vectors are of the masked texts too.
         """
 
@@ -287,12 +287,12 @@ class _Discriminator(nn.Module):
     Attributes:
         backbone: a copy of the encoder's, trained.
         classify: Linear(hidden, 2), with torch's own initialisation.
-        computation: of the backbone's states; ``packed`` ones mean nothing at padding.
+        computation: the computation of the backbone's states; ``packed`` ones mean nothing at padding.
 
     Args:
         encoder: gives the first weights.
         seed: the seed of the last layer's first weights.
-        computation: of the backbone's states.
+        computation: the computation of the backbone's states.
     """
 
     def __init__(self, encoder: SentenceEncoder, seed: int, computation: Computation) -> None:

@@ -2,7 +2,7 @@
 
 Gradient caching (Gao et al. 2021, arXiv:2101.06983): the vectors of all rows are made chunk by chunk without a graph,
 and the loss is taken of all of them. When its gradient reaches a chunk's vectors, the chunk is encoded again, under the
-same dropout masks, and backpropagated. The gradient is that of the plain step; the activations of one chunk at a time
+same dropout masks, and backpropagated. The gradient is the plain step's; the activations of one chunk at a time
 are in memory. Of several processes each encodes its share of the chunks, and all have all vectors.
 
 This happens inside the encoder's call, so neither an objective nor its parts know of it.
@@ -193,10 +193,10 @@ class _ChunkPass:
 
     Attributes:
         run: makes the pass.
-        seed: of the dropout masks; None without dropout.
+        seed: the seed of the dropout masks; None without dropout.
         encoder: the encoder that makes it.
         device: the encoder's device.
-        dtype: of autocast; None without autocast.
+        dtype: the dtype of autocast; None without autocast.
         no_rows: whether the process has no rows, so that only the shape of the result counts.
     """
 

@@ -179,7 +179,7 @@ def _encode(
     dropout: SideRates | None,
     disturb: RowDisturb | None,
 ) -> Encoded:
-    """All rows: those of the texts, then those that requests added."""
+    """All rows: first of the texts, then what requests added."""
     inputs, layers = forward.inputs, sorted(forward.layers)
     n, device, chunks = inputs.examples, inputs.keys.device, inputs.chunks
     if second is None and not shared_mask and dropout is None:

@@ -216,11 +216,11 @@ class LmHead(Request[None]):
 class Masked(Request[Tensor]):
     """(M,): the cross-entropy of the masked-LM head at each hidden position (float32 at least).
 
-    The positions are those of a copy of the texts of which ``rate`` of the tokens are chosen; M may be 0.
+    The positions are in a copy of the texts of which ``rate`` of the tokens are chosen; M may be 0.
 
     Attributes:
         rate: share of the tokens that are chosen.
-        texts: of both views, or the anchors'.
+        texts: the texts of both views, or the anchors'.
         read: whether the encoder reads the masked copy too, in place of the texts that it is a copy of.
     """
 

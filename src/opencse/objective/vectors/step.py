@@ -88,7 +88,7 @@ class Forward:
         encoder: the encoder that makes it.
         inputs: the step's texts.
         views: rows of the views at the beginning of ``inputs.tokens``: N, or (1 + P) N where positives have rows.
-        more: rows to encode after those of ``inputs.tokens``.
+        more: rows to encode after the rows of ``inputs.tokens``.
         layers: intermediate layers to pool.
         masked: the copy of which masked positions are predicted.
         pooled: whether the pooled vectors before the dense layers and the head are requested.

@@ -28,7 +28,7 @@ def follow_each_other(pairs: Integers, words: Callable[[int], Iterable[Hashable]
     Args:
         pairs: (M, 2) numbers of texts; of more than 2,000 pairs as many are drawn.
         words: the words (or token ids) of a text, by its number.
-        seed: of the draws.
+        seed: the seed of the draws.
 
     Returns:
         None for fewer than 200 pairs.

@@ -76,7 +76,7 @@ class OutputBernoulli(DerivesPositives, SentenceView):
 
 
 class OutputMask(DerivesPositives, SentenceView):
-    """``b = a`` with ``round(rate * d)`` of its dimensions 0: those of smallest, or of largest, absolute value.
+    """``b = a`` with ``round(rate * d)`` of its dimensions 0, of smallest or of largest absolute value.
 
     Published: 46.88 +- 2.65 without the smallest ("trivial"), 43.82 +- 1.20 without the largest ("significant").
 
@@ -254,7 +254,7 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
     """A change of the anchor and one of the positive (ConSERT, section 3.2).
 
     - ``shuffle``: the text's tokens in another order; special tokens stay where they are. ConSERT permutes the
-      positions in place of the tokens, which gives the same token vectors, and permutes those of [CLS] and [SEP] too.
+      positions in place of the tokens, which gives the same token vectors, and [CLS] and [SEP] with them.
     - ``span``: a run of tokens stays, a share 1 - ``rate`` of the text's (at least 1), special tokens included; all
       others are [PAD], which is attended to. So the authors' code has it, whose mask of them comes too late; the paper
       has no span. Shen et al. 2020 (arXiv:2009.13818) drop a span instead.
@@ -281,7 +281,7 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
         Attributes:
             anchor: the change of the anchor.
             positive: the change of the positive.
-            rate: of the cutoffs and of the tokens outside a span.
+            rate: the rate of the cutoffs and of the tokens outside a span.
         """
 
         kind: Literal["both_sides"] = "both_sides"
@@ -345,7 +345,7 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
 
 
 def _shuffled(text: TokenisedText, random: np.random.Generator) -> Ids:
-    """The ids with those of the words in another order."""
+    """The ids, with the words' ids in another order."""
     words = np.flatnonzero(word_numbers(text) >= 0)
     ids = text.ids.copy()
     ids[words] = text.ids[random.permutation(words)]

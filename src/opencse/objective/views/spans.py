@@ -153,8 +153,8 @@ class Spans(DrawsTexts):
         """Settings of `Spans`.
 
         Attributes:
-            anchors: of each document (A).
-            positives: of each anchor (P).
+            anchors: the anchors of each document (A).
+            positives: the positives of each anchor (P).
             shortest: shortest span in tokens, special tokens included; the longest is ``data.max_length``.
             near: where positives are: ``any`` place that touches the anchor, ``adjacent`` to it, or ``subsumed`` by it.
             gap: stretches of the longest span between two anchors.

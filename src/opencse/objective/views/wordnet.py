@@ -21,7 +21,7 @@ def read_synonyms(folder: Path) -> Synonyms:
     """Reads the synonyms of every word: all other lemmas of all its synsets, of any part of speech.
 
     Lemmas of one word of letters only ("dog", not "domestic dog" or "A-one"); the words looked up are in lower case,
-    their synonyms as WordNet writes them. Inflected forms ("dogs") are no lemmas.
+    their synonyms as WordNet writes them. Inflected forms ("dogs") are not lemmas.
 
     Args:
         folder: holds ``data.noun``, ``data.verb``, ``data.adj`` and ``data.adv`` in the format of wndb(5).

@@ -212,7 +212,7 @@ class _RepetitionSettings(PartSettings):
 
     Attributes:
         rate: ``dup_rate``, the largest share that is repeated (ESimCSE, Table 9: .32 was best).
-        rule: how many are repeated: the paper's, or that of the authors' code.
+        rule: how many are repeated: the paper's rule, or the authors' code's.
         redraw: at every step (``step``, the paper), or one draw per text that every epoch repeats (``once``).
     """
 
