@@ -36,30 +36,6 @@ def few_texts(folder: Path, count: int = 400) -> Path:
 
 
 @pytest.mark.slow
-def test_train_evaluate_encode_and_compare(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    code, stdout, stderr = opencse("train", few_texts(tmp_path), "--out", out, "--model", tiny_folder, *QUICK)
-    assert code == 0, stderr
-    assert stdout.strip() == str(out)
-    assert "negatives  7 per anchor" in stderr
-    assert "start" in stderr
-    assert (out / "modules.json").is_file()
-    assert (out / "last" / "modules.json").is_file()
-
-    texts, vectors = tmp_path / "texts.txt", tmp_path / "v.npy"
-    texts.write_text("".join(f"{line}\n" for line in Path(sample.TRAIN).read_text().splitlines() if line))
-    code, stdout, stderr = opencse("encode", out, texts, "--out", vectors, "--normalize")
-    assert code == 0, stderr
-    array = np.load(vectors)
-    assert array.shape == (3421, 32)
-    assert np.allclose(np.linalg.norm(array, axis=1), 1, atol=1e-5)
-
-    code, stdout, _ = opencse("similarity", out, "A cat sleeps.", "A cat sleeps.", "Rain is falling on the roof.")
-    assert code == 0
-    assert stdout.splitlines()[0] == "1.0000  A cat sleeps."
-
-
-@pytest.mark.slow
 def test_dry_run_prints_the_plan_and_writes_nothing(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
     code, stdout, _ = opencse("train", sample.TRAIN, "-o", tmp_path / "out", "-m", tiny_folder, *QUICK, "--dry-run")
     assert code == 0

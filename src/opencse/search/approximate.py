@@ -227,7 +227,8 @@ def empty_index(faiss: ModuleType, kind: str, vectors: PreparedVectors, similari
     lists = min(int(4 * math.sqrt(rows)), rows // _PER_CODE)
     # A byte for about 8 dimensions; the parts have to divide them.
     parts = next(size for size in range(max(1, dimension // 8), 0, -1) if dimension % size == 0)
-    inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8", _metric(faiss, similarity))
+    # np: no order of the codes for polysemous search, which nothing asks for and takes seconds.
+    inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8np", _metric(faiss, similarity))
     random = np.random.default_rng(0)
     # FAISS trains on at most 256 points for each centroid, and warns of more.
     most = min(rows, _CODES * max(lists, _CODES))

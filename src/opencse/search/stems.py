@@ -7,6 +7,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+from threading import Lock
 from typing import Any
 
 from opencse.errors import UserError, nearest
@@ -68,19 +70,21 @@ def language_named(name: str) -> str | None:
     return language
 
 
+@cache
 def stems_of(language: str | None) -> Stems:
     """The function that reduces words of a language to stems; without a language, words stay unchanged."""
     if language is None:
         return list
     import snowballstemmer
 
-    stem = snowballstemmer.stemmer(language).stemWord
-    known: dict[str, str] = {}
+    stemmer, alone = snowballstemmer.stemmer(language), Lock()
 
-    def stems(words: Sequence[str]) -> list[str]:
-        return [known[word] if word in known else known.setdefault(word, stem(word)) for word in words]
+    @lru_cache(2**17)
+    def stem(word: str) -> str:
+        with alone:  # it keeps the word that it is at
+            return str(stemmer.stemWord(word))
 
-    return stems
+    return lambda words: [stem(word) for word in words]
 
 
 def rules_version() -> str:
