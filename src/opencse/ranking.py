@@ -134,6 +134,7 @@ def nearest_prepared(
             if count == available:
                 break
             last = similarity.on_rough_scale(scores[pending, width - 1])
+            # Where float32's rounding could hide a better row, more candidates are taken.
             pending = pending[last <= rough.min(axis=1) + slack]
             count *= 4
     return nearest, scores
@@ -189,6 +190,7 @@ def _candidates(
         rows = np.arange(start, end) if among is None else among[start:end]
         scores = similarity.rough(queries, block)
         if best.shape[1] == count:
+            # Most columns of later blocks are below the worst candidate of every query.
             above = np.flatnonzero((scores > best.min(axis=1, keepdims=True)).any(axis=0))
             scores, rows = scores[:, above], rows[above]
         best = np.concatenate([best, scores], axis=1)
@@ -238,6 +240,7 @@ def answer_ranks(
         of_answer = scores[rows, answers[block]].copy()
         is_candidate = own_rows[block] >= 0
         scores[rows[is_candidate], own_rows[block][is_candidate]] = -np.inf
+        # >=: a tie counts against the answer.
         ranks[block] = (scores >= of_answer[:, None]).sum(axis=1)
     return ranks
 

@@ -69,6 +69,7 @@ def pairs_by_shared_words(
     rows: list[tuple[str, str]] = []
     for done, (owner, question) in enumerate(questions, 1):
         scores = words.scores(question)
+        # The own document would be found first.
         scores[owners == owner] = 0.0
         if len(scores) and scores.max() > 0:
             rows.append((question, passages[int(scores.argmax())][1]))
@@ -173,6 +174,7 @@ def rare_words_with_passages(passages: Sequence[Passage], most: int) -> PassageP
     pairs: PassagePairs = []
     for number, row in _drawn(rows, most):
         words = list(dict.fromkeys(word for word in search_words(passages[number].sentences[row]) if word in weights))
+        # Rarity times chance, so that not every sentence gives its rarest words.
         score = {word: weights[word] * (0.5 + draw.random()) for word in words}
         key_words = sorted(words, key=lambda word: (-score[word], word))[: draw.randint(*_KEY_WORDS)]
         if len(key_words) >= _KEY_WORDS[0]:
@@ -220,6 +222,7 @@ class DocumentSentences:
         self.owner = [number for number, document in enumerate(documents) for _ in document.sentences]
         self.only_titles = sum(document.only_title for document in documents)
         with_text = len(documents) - self.only_titles
+        # Order says something where most documents have several sentences.
         self.running = len(self.sentences) - self.only_titles > 1.5 * with_text
         self.titled = [
             number

@@ -141,6 +141,7 @@ def encode_in_batches(
     starts = range(0, len(texts), WINDOW)
     windows = (texts[start : start + WINDOW] for start in starts)
     tokenise = partial(encoder.tokenize, prompt=how.prompt)
+    # Next to a GPU a thread tokenises ahead; next to a CPU it would take the cores that compute.
     tokenised = prefetched(tokenise, windows, in_thread=encoder.device.type != "cpu")
     done, unpooled = 0, encoder.unpooled(how.prompt)
     with evaluating(encoder):
@@ -159,6 +160,7 @@ def encode_in_batches(
                 done += len(indices)
                 if progress is not None:
                     progress(done, len(texts))
+            # One copy for a window: each copy waits for the GPU.
             vectors[rows[:at]] = encoded[:at].cpu().numpy()
     return vectors
 
@@ -544,6 +546,7 @@ class EncoderNetwork(nn.Module):
         first: bool = False,
     ) -> Sequence[Tensor]:
         """Hidden states, of all layers or the last; of ``first`` tokens alone where ``computation`` is of our own."""
+        # A step of a fused optimizer may follow, which the weights' counts of changes do not show.
         if torch.is_grad_enabled():
             self.fast.forget()
         need_all = need_all or self._needs_all_layers()

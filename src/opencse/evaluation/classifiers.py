@@ -154,6 +154,7 @@ class StackedOptimizer:
     def __init__(self, name: Name, parameters: list[Tensor], l2: Tensor) -> None:
         """``parameters``: (groups, fits, rows, columns) each; ``l2``: (groups, fits)."""
         self.adam = name == "adam"
+        # torch's defaults of both, which SentEval takes.
         self.rate, self.beta2 = (1e-3, 0.999) if self.adam else (1e-2, 0.99)
         self.parameters = parameters
         self.decay = l2[:, :, None, None]
@@ -227,6 +228,7 @@ class Classifiers:
         self.classes = int(labels.max()) + 1 if classes is None else classes
         if labels.min() < 0 or labels.max() >= self.classes:
             raise ValueError(f"labels from {labels.min()} to {labels.max()} for {self.classes} classes")
+        # The bias is the weight of one more feature, so that a layer is one product.
         bias = np.ones((len(features), 1), dtype=features.dtype)
         self.features = torch.from_numpy(np.hstack([features, bias])).to(device=device, dtype=dtype)
         self.labels = torch.from_numpy(labels.astype(np.int64)).to(device)
@@ -289,6 +291,7 @@ class Classifiers:
         running = np.ones(l2.shape, dtype=bool)
         live = np.arange(len(folds))
         passes = 0
+        # <= as in SentEval's loop.
         while len(live) and passes <= settings.max_epoch:
             for _ in range(settings.epoch_size):
                 order = torch.from_numpy(random.permutation(train.shape[1])).to(device)

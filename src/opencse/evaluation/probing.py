@@ -285,6 +285,7 @@ def _without(lines: Sequence[LabelledLine], sentences: set[str]) -> list[Labelle
     return [line for line in lines if line.texts[0] not in sentences]
 
 
+# The grid of Conneau et al. 2018.
 HIDDEN = (50, 100, 200)
 DROPOUT = (0.0, 0.1, 0.2)
 

@@ -64,6 +64,7 @@ class TransferTask:
     f1: bool = False
 
 
+# Files have the names of the coarse classes, or numbers for them.
 TREC_LABELS = (("ABBR", "2"), ("DESC", "0"), ("ENTY", "1"), ("HUM", "3"), ("LOC", "4"), ("NUM", "5"))
 
 TRANSFER_TASKS: dict[str, TransferTask] = {
@@ -251,6 +252,7 @@ def _examples(lines: list[LabelledLine], written: tuple[tuple[str, ...], ...], *
     return Examples.of(lines, number, f"the classes are {', '.join('/'.join(names) for names in written)}")
 
 
+# SentEval's grids for scikit-learn: 2^-2 to 2^3, and 2^-1 to 2^5.
 C_SPLIT = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 C_KFOLD = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SMALLEST = 20  # of which 5 % is one sentence

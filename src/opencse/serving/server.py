@@ -45,6 +45,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError, OverflowError) as error:
         raise UserError(f"--host {host!r}: is not an address of this machine ({reason(error)})") from None
     try:
+        # A server that is started again need not wait for closed connections.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(_BACKLOG)
@@ -78,6 +79,7 @@ def server(app: FastAPI, *, grace: float, limits: Limits | None = None) -> uvico
         access_log=False,
         lifespan="on",
         ws="none",
+        # A client could name any address as its own.
         proxy_headers=False,
         server_header=False,
         backlog=ACCEPTED_TOGETHER,  # the number that asyncio accepts at a time; `bind` sets the system's queue

@@ -285,6 +285,7 @@ def _keep(facts: CorpusFacts, more: tuple[str, ...], unfinished: Path, folder: P
     """Moves the arrays in ``unfinished`` to ``folder`` in one step, and opens them there."""
     try:
         (unfinished / _FACTS).write_text(json.dumps(asdict(facts)), encoding="utf-8")
+        # Last: what has a checksum is whole.
         (unfinished / _CHECKSUM).write_text(_checksum(unfinished, more), encoding="utf-8")
         _move(unfinished, folder, more)
     except OSError as error:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 THRESHOLD = 0.8
 _PIECE = 5
+# Bands of 4 numbers: nearly every pair that overlaps by .8 shares one (1 - (1 - .8^4)^32).
 _NUMBERS, _BANDS = 128, 32
 _SEED = 1
 _AT_ONCE = 4_000_000
@@ -100,6 +101,7 @@ def count_duplicates(path: Path) -> int:
     with TemporaryDirectory(dir=path.parent, prefix="keys.") as folder:
         files = [Path(folder) / str(part) for part in range(parts)]
         for block in _blocks(path):
+            # Equal rows have equal keys, and so are in one part.
             part_of_row = block[:, 0] % parts
             for part in np.unique(part_of_row):
                 with files[part].open("ab") as stream:

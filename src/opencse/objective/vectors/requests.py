@@ -84,6 +84,7 @@ class Clean(Request[Tensor]):
         """Encodes the anchors in a pass after the one of all rows."""
 
         def clean(encoded: Encoded) -> Tensor:
+            # Without dropout the pass of all rows has these vectors already.
             if forward.plain and not forward.encoder.has_dropout:
                 return encoded.vectors[: forward.inputs.examples]
             with forward.encoder.without_dropout():

@@ -108,6 +108,7 @@ class ChangesInputs(View):
         """Makes one forward pass in which the views' input embeddings are changed."""
         changes_anchors = type(self).disturb_anchors is not ChangesInputs.disturb_anchors
         return passes.forward(
+            # A stream apart: where the anchors change too, the positives' draws stay.
             change_anchors=RowNoise(self.noise(passes.inputs, "anchors"), self.disturb_anchors)
             if changes_anchors
             else None,

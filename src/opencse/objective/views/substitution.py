@@ -229,6 +229,7 @@ class MlmSubstitute(ChangesTokens, SentenceView):
         picked = [
             np.flatnonzero((word_numbers(t) >= 0) & (random.random(len(t.ids)) < self.settings.rate)) for t in texts
         ]
+        # From the step's own draws, so that guesses are a function of (seed, step) too.
         seed = int(random.integers(2**63))
         tokens = self.frozen.tokenizer.pad(rows)
         positions = torch.zeros_like(tokens.input_ids, dtype=torch.bool)
