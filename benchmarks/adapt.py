@@ -48,16 +48,17 @@ def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, Any]:
     """
     model = quick(SentenceEncoder.load(folder))
     rows = rows_with_keywords([model], Retrieval(), load_retrieval(collection), KeywordRows(hybrid=True), print)
-    words, vectors, both = (next(iter(row.retrieval.values())) for row in rows.values())
-    average = Sts().evaluate(model, load_sts(sts)).record.sts.average
+    words, vectors, both = (row[row.tasks[0], "ndcg_at_10"] for row in rows.values())
+    record = next(row for row in rows.values() if row.model)
+    average = Sts().evaluate(model, load_sts(sts)).values().get("sts.average", 0.0)
     return {
-        "ndcg@10": vectors.ndcg_at_10,
-        "recall@100": vectors.recall_at_100,
-        "bm25": words.ndcg_at_10,
-        "hybrid": both.ndcg_at_10,
-        "sts": float(average or 0.0),
+        "ndcg@10": vectors.value,
+        "recall@100": record[vectors.task, "recall_at_100"].value,
+        "bm25": words.value,
+        "hybrid": both.value,
+        "sts": average,
         "by_query": {
-            name: [round(value, 2) for value in row.by_query.values()]
+            name: [round(value, 2) for value in row.extras["by_query"].values()]
             for name, row in (("bm25", words), ("ndcg@10", vectors), ("hybrid", both))
         },
     }

@@ -28,9 +28,7 @@ import torch
 
 from opencse import SentenceEncoder
 from opencse.environment import Environment
-from opencse.evaluation import TASKS, StsResult
-from opencse.evaluation.retrieval.score import RetrievalResult
-from opencse.evaluation.transfer import TransferResult
+from opencse.evaluation import TASKS, EvaluationRecord
 
 
 def opencse(*arguments: object) -> None:
@@ -80,12 +78,11 @@ class Judged:
             if not path.is_file():
                 fast = ["--fast"] if suite == "transfer" else []
                 opencse("evaluate", folder, "--data", data / suite, "--suite", suite, *fast, "--json", path)
-        sts = StsResult.read_json(told["sts"]).sts
-        transfer = TransferResult.read_json(told["transfer"]).transfer
-        retrieval = RetrievalResult.read_json(told["retrieval"]).retrieval
-        tasks = [float(sts.tasks[task].spearman.all) for task in TASKS]
-        rest = (sts.average, transfer.average_of_present, retrieval["scifact"].ndcg_at_10)
-        return cls((*tasks, *(float("nan") if score is None else score for score in rest)))
+        scores = {
+            name: one for path in told.values() for name, one in EvaluationRecord.read_json(path).values().items()
+        }
+        rest = ("sts.average", "transfer.average_of_present", "retrieval.scifact.ndcg_at_10")
+        return cls(tuple(scores.get(name, float("nan")) for name in (*(f"sts.{task}" for task in TASKS), *rest)))
 
 
 def line(label: str, dev: Sequence[float], judged: Sequence[Judged]) -> str:

@@ -315,7 +315,7 @@ def numbers(asked: argparse.Namespace) -> None:
 
         model = EmbeddingModel(asked.model, written)
         size = form.width(encoder.dimension) * form.stored.itemsize
-        found = sts.evaluate(model, pairs).record.values() | retrieval.evaluate(model, documents).record.values()
+        found = sts.evaluate(model, pairs).values() | retrieval.evaluate(model, documents).values()
         scores = found["sts.stsb"], found["retrieval.average"]
         dimensions = form.kept_dimensions(encoder.dimension)
         told = f"{form.numbers:>9} {dimensions:>10} {size:>6}  {scores[0]:>6.2f}  {scores[1]:>7.2f}"

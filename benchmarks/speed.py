@@ -131,7 +131,7 @@ def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name
         return sum(found) / len(found)
 
     def ours(precision: Precision, turn: int = 0) -> float:
-        return Sts().evaluate(opened[precision], data).record.values()["sts.average"]
+        return Sts().evaluate(opened[precision], data).values()["sts.average"]
 
     expected = theirs(0)
     return timed(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +29,6 @@ from opencse.progress import Silent
 from opencse.text import sample
 from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, TrainedTexts
 
-R = TypeVar("R", bound=EvaluationRecord)
 Run = Callable[..., tuple[int, str, str]]
 """The fixture ``opencse``: runs the command line with arguments, and gives its exit code, stdout and stderr."""
 
@@ -145,7 +144,7 @@ class Distance:
 
 
 def record_of(
-    suite: Callable[..., Suite[Any, Any, R]],
+    suite: Callable[..., Suite[Any]],
     encode: Encode,
     data: TaskData[Any],
     *,
@@ -154,9 +153,9 @@ def record_of(
     device: str | None = None,
     progress: Callable[[str], None] | None = None,
     **settings: Any,
-) -> R:
+) -> EvaluationRecord:
     """The record of a plain function of texts on a suite's data."""
-    return suite(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+    return suite(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress)
 
 
 def script(path: Path) -> ModuleType:

@@ -119,6 +119,7 @@ def test_the_command(
     assert "://" not in page.replace("http://www.w3.org/", "")
     told = json.loads((out / "report.json").read_text())
     assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "words.txt"]
+    out = tmp_path / "new"
     code, _, stderr = opencse("analyze", tiny_folder, tiny_folder, "--out", out)
     assert code == 2
     assert "named twice" in stderr

@@ -105,8 +105,8 @@ def test_from_labels_to_evaluate_and_adapt(
     scores = opencse.label_scores(index, out, device="cpu")
     assert (scores.queries, list(scores.systems)) == (40, ["vectors", "BM25", "hybrid"])
     result = opencse.evaluate(tiny_folder, suite="retrieval", data=out, device="cpu")
-    record = result.scores()["out"]
-    assert (record.queries, record.documents, record.without_relevant) == (20, 40, 0)
+    score = result["out", "ndcg_at_10"]
+    assert (score.n, score.extras["documents"], score.extras["without_relevant"]) == (20, 40, 0)
     tuned = opencse.tune_index(index, dev=out, device="cpu")
     assert tuned.questions == 20
     assert opencse.index_info(index).hybrid == tuned.weight

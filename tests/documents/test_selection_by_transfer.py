@@ -51,11 +51,11 @@ def test_the_score_is_the_mean_of_the_dev_accuracies(tasks: Path, tiny_folder: P
     score = selector.begin(encoder)
     suite = Transfer(mode="fast")
     model = EmbeddingModel("tiny", encoder.encode)
-    record = suite.evaluate(model, suite.load(tasks / "transfer")).record
-    accuracies = {key: one.dev_accuracy for key, one in record.transfer.tasks.items()}
+    record = suite.evaluate(model, suite.load(tasks / "transfer"))
+    accuracies = {key: record[key, "accuracy"].extras["dev_accuracy"] for key in record.tasks}
     assert score.parts == accuracies
     assert score.value == pytest.approx(np.mean([*accuracies.values()]), abs=1e-12)
-    assert score.value != pytest.approx(record.transfer.average_of_present), "not the test accuracy"
+    assert score.value != pytest.approx(record["average_of_present", "accuracy"].value), "not the test accuracy"
     assert score.record()["dev_mr"] == accuracies["mr"]
     assert selector.score(encoder) == score
 

@@ -16,7 +16,8 @@ from opencse.errors import UserError
 from opencse.evaluation import probing as probing_data
 from opencse.evaluation.classifiers import Classifiers
 from opencse.evaluation.cross_validation import MODES, Mode, split
-from opencse.evaluation.probing import Probing, ProbingData, ProbingExamples, ProbingResult, load_probing
+from opencse.evaluation.probing import Probing, ProbingData, ProbingExamples, load_probing
+from opencse.evaluation.record import EvaluationRecord
 from vectors_of_texts import HashedWords
 
 Lines = list[tuple[str, str]]  # sentence, label
@@ -222,11 +223,11 @@ def test_the_choice_and_the_accuracy_by_loops(folder: Path, key: str, mode: Mode
     linear = classifier == "softmax" or key == "word_content"
     data = load_probing(folder, [key])
     result = evaluate_probing(bag_of_words, data, mode=mode, classifier="softmax" if classifier == "softmax" else "mlp")
-    score = result.probing.tasks[key]
-    found = (score.accuracy, score.dev_accuracy, score.hidden, score.dropout, score.l2)
+    score = result[key, "accuracy"]
+    found = (score.value, *(score.extras[name] for name in ("dev_accuracy", "hidden", "dropout", "l2")))
     assert found == by_loops(data.tasks[key], mode, linear=linear)
-    assert (score.hidden == 0) == linear
-    assert 34 < score.accuracy < 100
+    assert (score.extras["hidden"] == 0) == linear
+    assert 34 < score.value < 100
 
 
 @pytest.mark.slow
@@ -234,15 +235,16 @@ def test_majority_and_counts(folder: Path, tmp_path: Path) -> None:
     data = load_probing(folder)
     result = evaluate_probing(bag_of_words, data, mode="fast", classifier="softmax")
     for key, task in data.tasks.items():
-        score = result.probing.tasks[key]
+        extras = result[key, "accuracy"].extras
         labels = task.parts["test"].labels.tolist()
-        assert score.majority == 100 * max(labels.count(label) for label in set(labels)) / len(labels)
-        assert score.examples == {name: len(part.first) for name, part in task.parts.items()}
-        assert (score.split, score.dropped, score.complete) == (task.split, task.dropped, False)
+        assert extras["majority"] == 100 * max(labels.count(label) for label in set(labels)) / len(labels)
+        assert extras["examples"] == {name: len(part.first) for name, part in task.parts.items()}
+        assert (extras["split"], extras["dropped"]) == (task.split, task.dropped)
+        assert result[key, "accuracy"].complete is False
     values = result.values()
     assert values.pop("probing.average") == pytest.approx(np.mean(list(values.values())))
     result.write_json(tmp_path / "result.json")
-    assert ProbingResult.read_json(tmp_path / "result.json") == result
+    assert EvaluationRecord.read_json(tmp_path / "result.json") == result
     turned = ProbingData(data.source, data.text, dict(reversed(data.tasks.items())))
     torch.manual_seed(5)
     again = evaluate_probing(bag_of_words, turned, mode="fast", classifier="softmax").values()

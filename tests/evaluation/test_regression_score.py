@@ -67,15 +67,15 @@ def test_each_task_by_a_fit_of_its_own(folder: Path) -> None:
             lambda r, d=x["dev"], g=y["dev"]: float(spearmanr(r.predict(d), g).statistic),  # type: ignore[misc]
         )
         grades = fitted.predict(x["test"])
-        score = result.sts_regressor[key]
-        assert score.spearman == pytest.approx(100 * spearmanr(grades, y["test"]).statistic)
-        assert score.pearson == pytest.approx(100 * pearsonr(grades, y["test"]).statistic)
-        assert score.dev_spearman == pytest.approx(100 * fitted.dev)
-        assert score.passes == fitted.passes
-        assert score.examples == {"train": 70, "dev": 40, "test": 50}
-        assert not score.complete
-        assert 50 < score.spearman < 99
-        assert score.spearman != score.pearson
+        score, linear = result[key, "spearman"], result[key, "pearson"]
+        assert score.value == pytest.approx(100 * spearmanr(grades, y["test"]).statistic)
+        assert linear.value == pytest.approx(100 * pearsonr(grades, y["test"]).statistic)
+        assert score.extras["dev_spearman"] == pytest.approx(100 * fitted.dev)
+        assert score.extras["passes"] == fitted.passes
+        assert (score.n, score.extras["examples"]) == (50, {"train": 70, "dev": 40, "test": 50})
+        assert score.complete is False
+        assert 50 < score.value < 99
+        assert score.value != linear.value
 
 
 def test_faults(folder: Path, tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from helpers import record_of, write_collection
 from opencse.documents.dev_choice import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.retrieval.data import Judgements, RetrievalData, RetrievalTask, load_retrieval, read_judgements
+from opencse.evaluation.record import EvaluationRecord
+from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval, read_judgements
 from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords
-from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
+from opencse.evaluation.retrieval.score import Retrieval
 from opencse.modules.similarity import Similarity
 from vectors_of_texts import Numbers, numbers
 
@@ -118,7 +119,7 @@ def test_folders_that_hold_no_such_data_set(tmp_path: Path) -> None:
 NAMES = ("queries.jsonl", "corpus.jsonl")
 
 
-def judgements(folder: Path, text: str) -> Judgements:
+def judgements(folder: Path, text: str) -> tuple[dict[str, dict[str, int]], dict[str, list[int]], tuple[str, ...]]:
     path = folder / "test.tsv"
     path.write_text(text, encoding="utf-8")
     return read_judgements(path, {"q1", "7"}, {"d1", "d2", "7"}, NAMES)
@@ -131,9 +132,7 @@ def test_the_forms_of_a_line(tmp_path: Path) -> None:
         "q1 0 d1 1\n7 0 7 2\n",  # TREC
         "Query Corpus Score\r\n q1 \td1\t1.0\r\n7\t 7\t2.0\r\n\r\n",
     ):
-        found = judgements(tmp_path, text)
-        assert found.levels == {"q1": {"d1": 1}, "7": {"7": 2}}, text
-        assert (found.missing, found.notes) == ({}, ())
+        assert judgements(tmp_path, text) == ({"q1": {"d1": 1}, "7": {"7": 2}}, {}, ()), text
 
 
 def test_what_is_no_judgement_is_refused(tmp_path: Path) -> None:
@@ -147,10 +146,10 @@ def test_what_is_no_judgement_is_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_ids_are_counted_and_named(tmp_path: Path) -> None:
-    found = judgements(tmp_path, "q1\td1\t1\nq1\td9\t2\nq1\tD2\t0\nq8\td1\t1\n0007\td1\t1\n7\td1\t1\n")
-    assert found.levels == {"q1": {"d1": 1}, "7": {"d1": 1}}
-    assert found.missing == {"q1": [2, 0]}
-    queries, documents = found.notes
+    levels, missing, notes = judgements(tmp_path, "q1\td1\t1\nq1\td9\t2\nq1\tD2\t0\nq8\td1\t1\n0007\td1\t1\n7\td1\t1\n")
+    assert levels == {"q1": {"d1": 1}, "7": {"d1": 1}}
+    assert missing == {"q1": [2, 0]}
+    queries, documents = notes
     assert queries == "test.tsv: 2 judgements name queries not in queries.jsonl (the first is 'q8'), and are not used"
     assert documents.startswith("test.tsv: 2 judgements name documents not in corpus.jsonl (the first is 'd9')")
 
@@ -164,15 +163,16 @@ def test_unknown_documents_and_negative_grades_score_as_in_trec_eval(tmp_path: P
     (task,) = data.tasks.values()
     assert task.missing == [[1], [3]]
     told: list[str] = []
-    (score,) = record_of(Retrieval, numbers, data, progress=told.append).retrieval.values()
+    record = record_of(Retrieval, numbers, data, progress=told.append)
+    (name,) = record.tasks
     assert "2 judgements name documents not in corpus.jsonl" in told[-1]
     run = {"q1": {"a": 1.0, "b": 0.9, "c": 0.8, "d": 0.0}, "q2": {"d": 1.0, "c": 0.3, "b": 0.1, "a": 0.0}}
     names = {"ndcg_cut_10": "ndcg_at_10", "map_cut_10": "map_at_10", "recall_1": "recall_at_1"}
     judge = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "map_cut.10", "recall.1"})
     values = judge.evaluate(run)
     for theirs, ours in names.items():
-        assert getattr(score, ours) == pytest.approx(100 * sum(one[theirs] for one in values.values()) / 2)
-    assert 0 < score.ndcg_at_10 < 100
+        assert record[name, ours].value == pytest.approx(100 * sum(one[theirs] for one in values.values()) / 2)
+    assert 0 < record[name, "ndcg_at_10"].value < 100
 
 
 evaluate_retrieval = partial(record_of, Retrieval)
@@ -182,13 +182,17 @@ evaluate_retrieval = partial(record_of, Retrieval)
 MEASURES = ("ndcg_at_10", "mrr_at_10", "map_at_10", "recall_at_1", "recall_at_10", "recall_at_100")
 
 
+def measures(record: EvaluationRecord, task: str) -> dict[str, float]:
+    return {one.measure: one.value for one in record.scores if one.task == task}
+
+
 def task_of(documents: dict[str, str], queries: dict[str, str], judged: list[dict[int, int]]) -> RetrievalTask:
     return RetrievalTask(
         "toy", list(documents), list(documents.values()), list(queries), list(queries.values()), judged, 0
     )
 
 
-def judge(*tasks: RetrievalTask, similarity: Similarity = Similarity.COSINE) -> RetrievalResult:
+def judge(*tasks: RetrievalTask, similarity: Similarity = Similarity.COSINE) -> EvaluationRecord:
     data = RetrievalData("here", "raw", {f"{task.name}{n or ''}": task for n, task in enumerate(tasks)})
     return evaluate_retrieval(numbers, data, similarity=similarity)
 
@@ -243,20 +247,21 @@ def naive(task: RetrievalTask, similarity: Similarity) -> dict[str, float]:
 @pytest.mark.parametrize(("similarity", "seed"), [(Similarity.COSINE, 0), (Similarity.DOT, 1)])
 def test_measures_equal_a_loop_over_all_documents(similarity: Similarity, seed: int) -> None:
     task = random_task(seed)
-    score = judge(task, similarity=similarity).retrieval["toy"]
+    record = judge(task, similarity=similarity)
     expected = naive(task, similarity)
-    assert score.measures() == pytest.approx(expected, abs=1e-9)
+    assert measures(record, "toy") == pytest.approx(expected, abs=1e-9)
     assert 0 < expected["ndcg_at_10"] < 100
     assert 0 < expected["recall_at_100"] < 100
-    assert (score.queries, score.documents, score.without_relevant) == (9, 130, 0)
+    score = record["toy", "ndcg_at_10"]
+    assert (score.n, score.extras["documents"], score.extras["without_relevant"]) == (9, 130, 0)
 
 
 def test_a_hundred_others_are_ranked_beside_the_own_document() -> None:
     angles = np.linspace(0, 1, 101)
     documents = {f"d{number}": f"{np.cos(a):.9f} {np.sin(a):.9f}" for number, a in enumerate(angles)}
     task = task_of(documents, {"q": "1 0"}, [{100: 1}])
-    assert judge(task).retrieval["toy"].recall_at_100 == 0
-    assert judge(replace(task, own_documents={"q": 0})).retrieval["toy"].recall_at_100 == 100
+    assert judge(task)["toy", "recall_at_100"].value == 0
+    assert judge(replace(task, own_documents={"q": 0}))["toy", "recall_at_100"].value == 100
 
 
 def rendered(table: Table) -> list[str]:
@@ -273,12 +278,12 @@ def test_hits_that_nobody_judged_are_reported_where_the_models_differ_in_them() 
     data = RetrievalData("here", "raw", {"toy": task})
     one = evaluate_retrieval(numbers, data)
     other = evaluate_retrieval(lambda texts: numbers(texts) * [1, -1] + [0, 2], data)
-    assert (one.retrieval["toy"].judged_at_10, other.retrieval["toy"].judged_at_10) == (1, 0)
+    assert [record["toy", "ndcg_at_10"].extras["judged_at_10"] for record in (one, other)] == [1, 0]
     lines = rendered(Retrieval.table({"one": one, "other": other}))
     shown = " ".join(" ".join(lines).split())
     assert "toy: judged of the first 10 hits: one 100%, other 0%" in shown
     assert "Retrieval (test; ranked by cosine), x 100" in lines[0]
-    values = one.retrieval["toy"].measures().values()
+    values = measures(one, "toy").values()
     assert all(f" {value:.2f}" in next(line for line in lines if "│ one" in line) for value in values)
     assert "judged of" not in " ".join(rendered(Retrieval.table({"one": one, "again": one})))
 
@@ -299,12 +304,12 @@ def test_a_document_that_is_the_query_is_left_out_unless_it_is_relevant(
     write_collection(tmp_path / "toy", {0: "1 0", 1: "0 1", 2: "1 1"}, {0: query}, judged)
     told: list[str] = []
     evaluate = partial(record_of, Retrieval, numbers, load_retrieval(tmp_path))
-    score = evaluate(progress=told.append, keep_identical_ids=keep).retrieval["toy"]
-    assert score.mrr_at_10 == pytest.approx(mrr)
-    assert score.identical_ids == (mrr == 50)
+    score = evaluate(progress=told.append, keep_identical_ids=keep)["toy", "ndcg_at_10"]
+    assert evaluate(keep_identical_ids=keep)["toy", "mrr_at_10"].value == pytest.approx(mrr)
+    assert score.extras["identical_ids"] == (mrr == 50)
     assert ("that is its query, by id and text, left out (--keep" in told[-1]) is (mrr == 50)
     by = UserQueries.read(tmp_path / "toy", None, keep)
-    assert by.values(Numbers()).mean() == pytest.approx(score.ndcg_at_10)  # type: ignore[arg-type]
+    assert by.values(Numbers()).mean() == pytest.approx(score.value)  # type: ignore[arg-type]
     assert ("left out" in by.size) is (mrr == 50)
     if query == "1 0":
         assert by.fingerprint() != UserQueries(by.task, keep_identical_ids=not keep).fingerprint()
@@ -319,6 +324,6 @@ def test_equal_texts_share_one_rank_whatever_their_order(tmp_path: Path) -> None
         judged = [(0, "b7", 2), (0, "b", 1), (0, "c3", 1)]
         write_collection(tmp_path / f"copies{number}", documents, {0: "2 0.1"}, judged)
     for suite in (Retrieval(), Retrieval(ranker=ByKeywords()), Retrieval(ranker=ByBoth(0.5))):
-        scores = suite.evaluate(EmbeddingModel("numbers", numbers), load_retrieval(tmp_path)).record.retrieval
-        assert [score.measures() for score in scores.values()] == [scores["plain"].measures()] * 3
-        assert scores["copies1"].copies == 36
+        record = suite.evaluate(EmbeddingModel("numbers", numbers), load_retrieval(tmp_path))
+        assert [measures(record, task) for task in record.tasks] == [measures(record, "plain")] * 3
+        assert record["copies1", "ndcg_at_10"].extras["copies"] == 36

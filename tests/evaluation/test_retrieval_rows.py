@@ -22,7 +22,7 @@ from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.rankers import ByBoth, ByVectors, TaskKeywords
 from opencse.evaluation.retrieval.rows import KeywordRows, rows_with_keywords
-from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
+from opencse.evaluation.retrieval.score import Retrieval
 from opencse.modules.similarity import HybridWeight
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
@@ -72,16 +72,16 @@ def test_rows_are_scored_and_compared_with_each_other(mini: EmbeddingModel, task
     rows = rows_with_keywords([model], Retrieval(), data, KeywordRows(hybrid=True), lines.append)
     assert list(rows) == ["BM25", "opencse-mini", "opencse-mini + BM25"]
     words, vectors, both = rows.values()
-    assert (words.model, words.similarity, words.ranked_by) == (None, None, "BM25")
-    assert both.ranked_by == "0.25 cosine + 0.75 BM25"
+    ranked_by = [row["toy", "ndcg_at_10"].extras["ranked_by"] for row in rows.values()]
+    assert ranked_by == ["BM25", "cosine", "0.25 cosine + 0.75 BM25"]
+    assert (words.model, words["toy", "ndcg_at_10"].extras["similarity"]) == (None, None)
     assert "opencse-mini + BM25: weight of the vectors 0.25 (five questions)" in lines
-    assert vectors.compared["toy"].than == "BM25"
-    better = max((words, vectors), key=lambda one: one.retrieval["toy"].ndcg_at_10)
-    difference = both.retrieval["toy"].ndcg_at_10 - better.retrieval["toy"].ndcg_at_10
-    assert both.compared["toy"].difference == pytest.approx(difference)
-    low, high = vectors.retrieval["toy"].intervals["ndcg_at_10"] or (0, 0)
-    assert low < vectors.retrieval["toy"].ndcg_at_10 < high
-    assert Retrieval().evaluate(mini, data).record.retrieval["toy"] == vectors.retrieval["toy"]
+    assert [(one.task, one.than) for one in vectors.compared] == [("toy", "BM25")]
+    values = [row["toy", "ndcg_at_10"].value for row in rows.values()]
+    assert both.compared[0].difference == pytest.approx(values[2] - max(values[:2]))
+    low, high = vectors["toy", "ndcg_at_10"].interval or (0, 0)
+    assert low < values[1] < high
+    assert Retrieval().evaluate(mini, data).scores == vectors.scores
 
 
 LINES = list(dict.fromkeys(sample.TRAIN.read_text(encoding="utf-8").splitlines()))[:240]
@@ -119,14 +119,13 @@ def test_the_passages_of_the_index_are_ranked(tmp_path: Path, collection: Path, 
     folder = build(tmp_path / "index", DOCUMENTS, kind=kind)
     ((_, records),) = opencse.evaluate_all([folder, "opencse-mini"], collection, ["retrieval"])
     of_index, of_model = records.values()
-    assert isinstance(of_index, RetrievalResult)
-    assert isinstance(of_model, RetrievalResult)
-    assert of_index.retrieval["answers"].ndcg_at_10 == pytest.approx(ndcg_by_hits(folder, hybrid=False))
-    assert of_index.retrieval["answers"].ndcg_at_10 != of_model.retrieval["answers"].ndcg_at_10
-    assert of_model.compared["answers"].than == str(folder)
-    assert of_index.ranked_by == ("cosine of passages" if kind == "flat" else "cosine (hnsw) of passages")
-    assert of_index.index is not None
-    assert (of_index.index.documents, of_index.index.kind, of_index.index.max_length) == (40, kind, 24)
+    score = of_index["answers", "ndcg_at_10"]
+    assert score.value == pytest.approx(ndcg_by_hits(folder, hybrid=False))
+    assert score.value != of_model["answers", "ndcg_at_10"].value
+    assert [one.than for one in of_model.compared] == [str(folder)]
+    assert score.extras["ranked_by"] == ("cosine of passages" if kind == "flat" else "cosine (hnsw) of passages")
+    index = of_index.settings["index"]
+    assert (index["documents"], index["kind"], index["max_length"]) == (40, kind, 24)
 
 
 def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, collection: Path) -> None:
@@ -141,14 +140,15 @@ def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, 
     assert code == 0, err
     assert "weight of the vectors 0.30 (twenty queries)" in err
     assert "index + BM25" in out
-    rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["ranked_by"] for row in rows] == [
+    scores = [row["scores"][0] for row in json.loads((tmp_path / "rows.json").read_text())]
+    assert [score["extras"]["ranked_by"] for score in scores] == [
         "BM25",
         "cosine of passages",
         "0.3 cosine of passages + 0.7 BM25",
     ]
-    assert [row["retrieval"]["answers"]["similarity"] for row in rows] == [None, "cosine", "cosine"]
-    assert rows[2]["retrieval"]["answers"]["ndcg_at_10"] == pytest.approx(ndcg_by_hits(folder, hybrid=True))
+    assert [score["extras"]["similarity"] for score in scores] == [None, "cosine", "cosine"]
+    assert (scores[2]["task"], scores[2]["measure"]) == ("answers", "ndcg_at_10")
+    assert scores[2]["value"] == pytest.approx(ndcg_by_hits(folder, hybrid=True))
 
 
 def test_documents_that_one_of_both_lacks_are_counted(opencse: Run, tmp_path: Path, collection: Path) -> None:
@@ -160,8 +160,9 @@ def test_documents_that_one_of_both_lacks_are_counted(opencse: Run, tmp_path: Pa
     assert code == 0, err
     assert "lacks 1 document of answers, which count as not found, and has 1 that answers lacks" in err
     row = json.loads((tmp_path / "row.json").read_text())
-    assert (row["index"]["absent"], row["index"]["others"]) == ({"answers": 1}, {"answers": 1})
-    assert row["retrieval"]["answers"]["by_query"]["q2"] == 0
+    index = row["settings"]["index"]
+    assert (index["absent"], index["others"]) == ({"answers": 1}, {"answers": 1})
+    assert row["scores"][0]["extras"]["by_query"]["q2"] == 0
 
 
 def test_an_index_of_other_documents_is_refused(opencse: Run, tmp_path: Path, collection: Path) -> None:
@@ -230,17 +231,17 @@ def test_rows_with_and_without_equal_an_independent_loop(data: Path, cross_encod
     options = {"rerank": cross_encoder, "rerank_depth": DEPTH, "device": "cpu"}
     ((_, rows),) = library.evaluate_all(["opencse-mini"], data, ["retrieval"], **options)  # type: ignore[arg-type]
     assert list(rows) == ["opencse-mini", "opencse-mini + my-cross-encoder"]
-    before, after = (row.retrieval["words"] for row in rows.values())  # type: ignore[attr-defined]
+    before, after = (row["words", "ndcg_at_10"] for row in rows.values())
     expected = expected_ndcg(data, cross_encoder)
-    assert after.by_query == pytest.approx(expected, abs=1e-9)
-    assert after.ndcg_at_10 == pytest.approx(np.mean([*expected.values()]))
-    assert before.by_query != after.by_query
-    assert before.recall_at_100 == after.recall_at_100
-    assert before.identical_ids == after.identical_ids == 1
-    assert after.ranked_by == "cosine, first 12 by my-cross-encoder"
-    compared = rows["opencse-mini + my-cross-encoder"].compared["words"]  # type: ignore[attr-defined]
+    assert after.extras["by_query"] == pytest.approx(expected, abs=1e-9)
+    assert after.value == pytest.approx(np.mean([*expected.values()]))
+    assert before.extras["by_query"] != after.extras["by_query"]
+    assert len({row["words", "recall_at_100"].value for row in rows.values()}) == 1
+    assert before.extras["identical_ids"] == after.extras["identical_ids"] == 1
+    assert after.extras["ranked_by"] == "cosine, first 12 by my-cross-encoder"
+    (compared,) = rows["opencse-mini + my-cross-encoder"].compared
     assert compared.than == "opencse-mini"
-    assert compared.difference == pytest.approx(after.ndcg_at_10 - before.ndcg_at_10)
+    assert compared.difference == pytest.approx(after.value - before.value)
 
 
 def test_what_cannot_be_reranked_is_refused_before_the_work(data: Path, tiny_folder: Path) -> None:

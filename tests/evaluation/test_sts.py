@@ -19,15 +19,15 @@ from opencse.errors import UserError
 from opencse.evaluation import (
     TASKS,
     EmbeddingModel,
+    EvaluationRecord,
     ScoredPairs,
     Sts,
     StsData,
-    StsResult,
     TaskPairs,
     load_sts,
     load_sts_hub,
 )
-from opencse.evaluation.sts import length_split
+from opencse.evaluation.sts import score_pairs
 from vectors_of_texts import HashedWords
 
 evaluate_sts = partial(record_of, Sts)
@@ -77,36 +77,32 @@ def test_all_mean_and_wmean_by_hand(folder: Path) -> None:
     values = []
     for key, task in TASKS.items():
         parts = [oracle(folder / key / f"{subset}.tsv") for subset in task.subsets]
-        score = result.sts.tasks[key]
         sizes = [len(gold) for _, gold in parts]
-        assert (score.n, list(score.subsets), score.complete) == (sum(sizes), list(task.subsets), False)
+        assert (result[key, "spearman"].n, result[key, "spearman"].complete) == (sum(sizes), False)
         cosines = [c for part in parts for c in part[0]]
         gold = [g for part in parts for g in part[1]]
         for name, correlate in (("spearman", spearmanr), ("pearson", pearsonr)):
             each = [100 * float(correlate(c, g).statistic) for c, g in parts]
-            got = score.spearman if name == "spearman" else score.pearson
-            assert got.all == pytest.approx(100 * float(correlate(cosines, gold).statistic), abs=1e-6)
-            assert got.mean == pytest.approx(sum(each) / len(each), abs=1e-6)
+            together, mean, wmean = (result[key, name + way].value for way in ("", ".mean", ".wmean"))
+            assert together == pytest.approx(100 * float(correlate(cosines, gold).statistic), abs=1e-6)
+            assert mean == pytest.approx(sum(each) / len(each), abs=1e-6)
             weighted = sum(n * r for n, r in zip(sizes, each, strict=True)) / sum(sizes)
-            assert got.wmean == pytest.approx(weighted, abs=1e-6)
+            assert wmean == pytest.approx(weighted, abs=1e-6)
             for subset, value, n in zip(task.subsets, each, sizes, strict=True):
-                part = score.subsets[subset]
-                assert (part.spearman if name == "spearman" else part.pearson) == pytest.approx(value, abs=1e-6)
+                part = result[key, f"{name}.{subset}"]
+                assert part.value == pytest.approx(value, abs=1e-6)
                 assert part.n == n
-        values.append(score.spearman.all)
-        if len(sizes) > 1:
-            assert len({round(v, 6) for v in (got.all, got.mean or 0, got.wmean or 0)}) == 3
-        else:
-            assert score.spearman.all == score.spearman.mean == score.spearman.wmean
-    assert result.sts.average == pytest.approx(sum(values) / 7)
+            assert len({round(v, 6) for v in (together, mean, wmean)}) == (3 if len(sizes) > 1 else 1)
+        values.append(result[key, "spearman"].value)
+    assert result.values()["sts.average"] == pytest.approx(sum(values) / 7)
 
 
 def test_collapsed_model_scores_zero_without_a_warning(folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = evaluate_sts(lambda texts: np.full((len(texts), 8), 0.3, dtype=np.float32), load_sts(folder))
-    assert result.sts.average == 0.0
-    assert result.sts.tasks["sts12"].pearson.wmean == 0.0
+    assert result.values()["sts.average"] == 0.0
+    assert result["sts12", "pearson.wmean"].value == 0.0
 
 
 def test_missing_file_missing_task_missing_folder(folder: Path) -> None:
@@ -135,8 +131,8 @@ def encode(texts: Sequence[str]) -> NDArray[np.float64]:
     )
 
 
-def scored(data: StsData) -> StsResult:
-    return Sts().evaluate(EmbeddingModel("words", encode), data).record
+def scored(data: StsData) -> EvaluationRecord:
+    return Sts().evaluate(EmbeddingModel("words", encode), data)
 
 
 def random_pairs(name: str, n: int, seed: int) -> ScoredPairs:
@@ -167,13 +163,13 @@ def naive(parts: Sequence[ScoredPairs]) -> dict[bool, tuple[float, int]]:
 def test_split_of_a_task_equals_a_loop_over_its_subsets() -> None:
     task = TASKS["sts13"]
     parts = tuple(random_pairs(name, 40, seed) for seed, name in enumerate(task.subsets))
-    score = scored(StsData("here", "raw", {"sts13": TaskPairs(task, parts)})).sts.tasks["sts13"]
-    assert score.by_length is not None
+    record = scored(StsData("here", "raw", {"sts13": TaskPairs(task, parts)}))
     expected = naive(parts)
-    for half, over in ((score.by_length.up_to_3, False), (score.by_length.over_3, True)):
-        assert half.spearman == pytest.approx(expected[over][0], abs=1e-9)
+    halves = [record["sts13", f"spearman.{half}"] for half in ("up_to_3", "over_3")]
+    for half, over in zip(halves, (False, True), strict=True):
+        assert half.value == pytest.approx(expected[over][0], abs=1e-9)
         assert half.n == expected[over][1] > 20
-    assert score.by_length.up_to_3.n + score.by_length.over_3.n == score.n == 120
+    assert sum(half.n for half in halves) == record["sts13", "spearman"].n == 120
 
 
 def test_three_words_are_similar_and_four_are_not_on_either_side() -> None:
@@ -181,26 +177,32 @@ def test_three_words_are_similar_and_four_are_not_on_either_side() -> None:
     second = ["a b c d", "a\tb\nc  d e", "a", "a", "a", "a"]
     cosines = np.array([0.1, 0.5, 0.2, 0.6, 0.3, 0.4])
     gold = np.array([1.0, 5.0, 2.0, 4.0, 3.0, 3.0])
-    split = length_split(cosines, gold, first, second)
-    assert split is not None
-    assert split.up_to_3.spearman == pytest.approx(100)
+    task = TaskPairs(TASKS["stsb"], (ScoredPairs("test", gold, first, second),))
+    split = {one.measure: one for one in score_pairs(task, [cosines], "sts", "stsb")}
+    assert split["spearman.up_to_3"].value == pytest.approx(100)
     # Left: cosines 0.5, 0.6, 0.4 for gold 5, 4, 3, that is ranks 2, 3, 1 for 3, 2, 1.
-    assert split.over_3.spearman == pytest.approx(50)
-    assert split.up_to_3.n == split.over_3.n == 3
+    assert split["spearman.over_3"].value == pytest.approx(50)
+    assert split["spearman.up_to_3"].n == split["spearman.over_3"].n == 3
 
 
-def test_results_written_before_are_still_read(tmp_path: Path) -> None:
+def test_a_record_is_read_again_and_one_of_before_is_refused(tmp_path: Path) -> None:
     parts = (random_pairs("test", 60, 5),)
     result = scored(StsData("here", "raw", {"stsb": TaskPairs(TASKS["stsb"], parts)}))
     result.write_json(tmp_path / "new.json")
-    assert StsResult.read_json(tmp_path / "new.json") == result
+    again = EvaluationRecord.read_json(tmp_path / "new.json")
+    assert again.to_dict() == result.to_dict()
+    assert not again.arrays()
+    assert set(result.arrays()) == {"stsb.gold", "stsb.cosine"}
     data = json.loads((tmp_path / "new.json").read_text(encoding="utf-8"))
-    del data["sts"]["stsb"]["by_length"]
-    (tmp_path / "old.json").write_text(json.dumps(data), encoding="utf-8")
-    assert StsResult.read_json(tmp_path / "old.json").sts.tasks["stsb"].by_length is None
-    (tmp_path / "later.json").write_text(json.dumps(data | {"schema_version": 2}), encoding="utf-8")
-    with pytest.raises(UserError, match="schema_version"):
-        StsResult.read_json(tmp_path / "later.json")
+    assert {"interval", "extras", "arrays"}.isdisjoint(data["scores"][0]), "what is not there is left out"
+    del data["scores"]
+    for version, message in (
+        (1, "old.json: written by an earlier version, .*; evaluate the model again"),
+        (3, "schema"),
+    ):
+        (tmp_path / "old.json").write_text(json.dumps(data | {"schema_version": version, "sts": {}}), encoding="utf-8")
+        with pytest.raises(UserError, match=message):
+            EvaluationRecord.read_json(tmp_path / "old.json")
 
 
 def hub_encode(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -235,11 +237,11 @@ def test_hub_gives_raw_text_and_no_subsets(space: Path, tmp_path: Path) -> None:
     data = load_sts_hub(root=space)
     assert data.text == "raw"
     assert [pairs.n for pairs in data.tasks.values()] == list(range(10, 17))
-    result = Sts().evaluate(EmbeddingModel("m", hub_encode), data).record
-    for key, score in result.sts.tasks.items():
-        assert list(score.subsets) == (["test"] if key in ("stsb", "sickr") else [])
-        assert (score.spearman.mean is None) is (key not in ("stsb", "sickr"))
-    assert result.sts.average is not None
+    result = Sts().evaluate(EmbeddingModel("m", hub_encode), data)
+    for key, of_one_file in ((key, key in ("stsb", "sickr")) for key in TASKS):
+        assert (result.find(key, "spearman.test") is not None) is of_one_file
+        assert (result.find(key, "spearman.mean") is not None) is of_one_file
+    assert "sts.average" in result.values()
     hub = load_sts_hub(["stsb"], root=space).tasks["stsb"]
     (tmp_path / "stsb").mkdir()
     lines = [f"{row['score']:g}\t{row['sentence1']}\t{row['sentence2']}\n" for row in hub_rows(hub.n)]

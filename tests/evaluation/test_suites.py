@@ -53,8 +53,8 @@ def test_the_development_pairs_are_scored_as_a_task_is(small_sts: Path, tmp_path
     model = EmbeddingModel("letters", hashed, "counted")
     found = SUITES["dev"].open(folder, Options(tasks=["stsb"])).evaluate(model, None)
     same = SUITES["sts"].open(small_sts, Options(tasks=["stsb"])).evaluate(model, None)
-    assert found.record.values() == {"dev.stsb": same.record.values()["sts.stsb"]}
-    assert np.array_equal(found.arrays["stsb.cosine"], same.arrays["stsb.cosine"])
+    assert found.values() == {"dev.stsb": same.values()["sts.stsb"]}
+    assert np.array_equal(found.arrays()["stsb.cosine"], same.arrays()["stsb.cosine"])
 
 
 LAYOUTS = {
@@ -97,8 +97,8 @@ def test_texts_are_encoded_together_or_apart() -> None:
         assert len(encoded) == calls
         assert encoded[0][:3] == ["a", "stsb", "b"]
         assert lines[:2] == ["STS: m on stsb, sickr from here, text unknown", "STS: sts12 not in here"]
-        assert Sts().score_names(data) == list(found.record.values())
-        assert found.arrays["stsb.gold"].tolist() == [1.0, 5.0]
+        assert Sts().score_names(data) == list(found.values())
+        assert found.arrays()["stsb.gold"].tolist() == [1.0, 5.0]
 
 
 def letters(texts: Sequence[str]) -> NDArray[np.float64]:

@@ -8,13 +8,13 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from opencse.evaluation import StsResult, sts_table
+from opencse.evaluation import EvaluationRecord, sts_table
 from opencse.evaluation.table import Cell, FittingTable, TableContent, TableRow, results_table
-from sts_results import all_tasks, sts_result
+from sts_results import all_tasks, sts_result, task_scores
 
 
 @pytest.fixture
-def full() -> StsResult:
+def full() -> EvaluationRecord:
     return all_tasks()
 
 
@@ -25,8 +25,8 @@ def rendered(table: Table) -> str:
     return capture.get()
 
 
-def test_table_has_a_row_a_model(full: StsResult) -> None:
-    some = sts_result({"stsb": full.sts.tasks["stsb"].model_copy(update={"complete": False})})
+def test_table_has_a_row_a_model(full: EvaluationRecord) -> None:
+    some = sts_result({"stsb": task_scores("stsb", 75.0, complete=False)})
     table = sts_table({"[bold]one": full, "two": some})
     assert [str(column.header) for column in table.columns] == [
         "Model", "STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg.",

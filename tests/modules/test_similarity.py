@@ -173,7 +173,7 @@ def test_retrieval_ranks_by_it(model: Path, tmp_path: Path) -> None:
     answer = TEXTS.index(expected_order(model, query)[0])
     write_collection(tmp_path / "retrieval" / "set", dict(enumerate(TEXTS)), {"q": query}, [("q", answer, 1)])
     result = opencse.evaluate(str(model), tmp_path, "retrieval")
-    assert result.similarity is read_similarity(model)
+    assert result["set", "ndcg_at_10"].extras["similarity"] is read_similarity(model)
     assert result.values()["retrieval.set.mrr_at_10"] == 100
 
 

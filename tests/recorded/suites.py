@@ -29,16 +29,14 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "probing, tiny, fast": ("probing", "tiny", {"fast": True}),
 }
 """The suite, the model and the arguments of each."""
-ENVELOPE = ("schema_version", "opencse", "created", "model", "pooling", "code", "data", "environment", "seconds")
-"""What a result says of its circumstances."""
 
 
 def record_suite(name: str, tiny: Path, data: Path) -> dict[str, float]:
-    """Every number of a result, by its dotted place."""
+    """Every number of a result, by task, measure and its dotted place."""
     suite, model, arguments = CASES[name]
     judged = tiny if model == "tiny" else model
     result = opencse.evaluate(judged, data / suite, suite, device="cpu", **arguments).to_dict()
-    return numbers({key: value for key, value in result.items() if key not in ENVELOPE})
+    return numbers({f"{one.pop('task')}.{one.pop('measure')}": one for one in result["scores"]})
 
 
 def numbers(value: object, place: str = "") -> dict[str, float]:

@@ -68,11 +68,10 @@ def test_an_evaluation_scores_what_the_index_delivers(tmp_path: Path, mini: Sent
     for name, dimensions in (("short", KEPT), ("full", None)):
         opencse.build_index(tmp_path / name, "opencse-mini", data / "corpus.jsonl", dimensions=dimensions, device="cpu")
         record = opencse.evaluate(tmp_path / name, data, "retrieval")
-        assert record.index is not None
-        assert record.index.dimensions == dimensions
-        scores.append(record.retrieval["data"].ndcg_at_10)
+        assert record.settings["index"]["dimensions"] == dimensions
+        scores.append(record["data", "ndcg_at_10"].value)
         opencse.tune_index(tmp_path / name, dev=data, device="cpu")
-    alone = opencse.evaluate("opencse-mini", data, "retrieval", dimensions=KEPT).retrieval["data"].ndcg_at_10
+    alone = opencse.evaluate("opencse-mini", data, "retrieval", dimensions=KEPT)["data", "ndcg_at_10"].value
     assert scores[0] == pytest.approx(alone, abs=0.1)
     assert scores[0] != scores[1]
 

@@ -27,9 +27,6 @@ def test_constant_side_is_zero_without_a_warning(correlate: Callable[[Floats, Fl
         assert correlate(np.full(3, 0.7), gold) == correlate(gold, np.full(3, 0.7)) == 0.0
         assert pearson(array([0.7, 0.7 + 1.2e-16, 0.7]), gold) == 0.0, "constant up to rounding"
     assert pearson(gold * 2.0**1000, gold[[2, 0, 1]] * 2.0**-1000) == pearson(gold, gold[[2, 0, 1]])
-    for x, y in (([1.0], [1.0]), ([1.0, 2.0], [1.0, 2.0, 3.0]), ([1.0, math.nan], [1.0, 2.0])):
-        with pytest.raises(ValueError, match=r"expected|undefined"):
-            correlate(array(x), array(y))
 
 
 def test_cosine_equals_the_naive_loop() -> None:

@@ -112,7 +112,6 @@ def random_pairs(vectors: Vectors, *, pairs: int = 100_000, seed: int = 0) -> Ra
 
     Raises:
         UserError: for fewer than 2 vectors, NaN or infinite values, or ``pairs`` below 1.
-        ValueError: if the array is not (n, d).
 
     Example:
         >>> cosines = random_pairs(np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
@@ -198,8 +197,6 @@ def best_f1(cosines: Vectors, similar: Flags, *, resamples: int = 1000, seed: in
 
     Raises:
         UserError: if no pair, or every pair, is labelled similar.
-        ValueError: for arrays that are not (n,) of one length, labels that are not bool, cosines that are not finite,
-            or ``resamples`` below 1.
 
     Example:
         >>> cosines = np.array([0.9, 0.8, 0.6, 0.5, 0.2])
@@ -236,7 +233,6 @@ def at_precision(
     Raises:
         UserError: if no threshold reaches that precision (the message has the highest one), the precision is not in
             (0, 1], or no pair, or every pair, is labelled similar.
-        ValueError: as ``best_f1``.
 
     Example:
         >>> cosines = np.array([0.9, 0.8, 0.6, 0.5, 0.2])
@@ -287,10 +283,6 @@ class _Labelled:
     @classmethod
     def of(cls, cosines: Vectors, similar: Flags) -> _Labelled:
         wide = np.asarray(cosines, dtype=np.float64)
-        if wide.ndim != 1 or wide.shape != similar.shape:
-            raise ValueError(f"two (n,) arrays of one length are expected, got {wide.shape} and {similar.shape}")
-        if similar.dtype != np.bool_ or not np.isfinite(wide).all():
-            raise ValueError(f"bool labels and finite cosines are expected, got labels of type {similar.dtype}")
         if not similar.any() or similar.all():
             raise UserError(
                 f"{int(similar.sum()):,} of {len(similar):,} labelled pairs are similar; a threshold needs both kinds"
@@ -332,8 +324,6 @@ class _Labelled:
         seed: int,
     ) -> Threshold:
         """Makes the record of ``best``, the cut that ``choose`` selects, with its interval."""
-        if resamples < 1:
-            raise ValueError(f"resamples is {resamples}, at least 1 is expected")
         n, generator = len(self.group), np.random.default_rng(seed)
         cuts = [self.cut(choose, generator.integers(0, n, size=n)) for _ in range(resamples)]
         thresholds = [math.inf if cut is None else cut[0] for cut in cuts]

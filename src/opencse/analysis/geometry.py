@@ -26,10 +26,7 @@ def require_vectors(vectors: Vectors, least: int = 1) -> None:
 
     Raises:
         UserError: for fewer than ``least`` vectors.
-        ValueError: for another shape or type.
     """
-    if vectors.ndim != 2 or not vectors.shape[1] or not np.issubdtype(vectors.dtype, np.floating):
-        raise ValueError(f"floating-point (n, d) vectors are expected, got {vectors.dtype} of shape {vectors.shape}")
     if len(vectors) < least:
         raise UserError(f"{len(vectors)} vector(s) where at least {least} are needed; give more sentences")
 
@@ -95,7 +92,6 @@ def alignment(first: Vectors, second: Vectors) -> float:
 
     Raises:
         UserError: for no pairs, a vector of zeros, or NaN or infinite values.
-        ValueError: if the shapes differ or are not (n, d).
 
     Example:
         >>> first, second = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 0.0], [1.0, 0.0]])
@@ -103,8 +99,6 @@ def alignment(first: Vectors, second: Vectors) -> float:
         1.0
     """
     require_vectors(first)
-    if first.shape != second.shape:
-        raise ValueError(f"two (n, d) arrays of one shape are expected, got {first.shape} and {second.shape}")
     sums = [np.square(unit(first, rows) - unit(second, rows)).sum() for rows in tiles(first)]
     return math.fsum(sums) / len(first)
 
@@ -121,21 +115,8 @@ def positive_sides(embedded: Embedded, pairs: ScoredPairs) -> tuple[Vectors, Vec
     return embedded.of(first), embedded.of(second)
 
 
-@dataclass(frozen=True)
-class PairStatistics:
-    """Statistics over all pairs i < j of a set of vectors.
-
-    Attributes:
-        uniformity: see ``uniformity``.
-        least: the lowest cosine.
-    """
-
-    uniformity: float
-    least: float
-
-
-def all_pairs(vectors: Vectors, t: float = 2.0) -> PairStatistics:
-    """Computes ``uniformity`` and the lowest cosine over all pairs; n^2 d operations, in some 50 MB of memory."""
+def all_pairs(vectors: Vectors, t: float = 2.0) -> tuple[float, float]:
+    """Computes ``uniformity`` and the lowest cosine over all pairs i < j; n^2 d operations, in some 50 MB of memory."""
     require_vectors(vectors, 2)
     if not 0 < t < math.inf:
         raise UserError(f"t of uniformity is a number above 0, not {t}")
@@ -148,7 +129,7 @@ def all_pairs(vectors: Vectors, t: float = 2.0) -> PairStatistics:
         cosines *= 2 * t
         inner = math.log(float(np.exp(cosines, out=cosines).sum()))
         total = float(np.logaddexp(total, 2 * t * (highest - 1) + inner))
-    return PairStatistics(uniformity=total - math.log(count), least=least)
+    return total - math.log(count), least
 
 
 def uniformity(vectors: Vectors, t: float = 2.0) -> float:
@@ -170,13 +151,12 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
 
     Raises:
         UserError: for fewer than 2 vectors, a vector of zeros, NaN or infinite values, or t not above 0.
-        ValueError: if the array is not (n, d).
 
     Example:
         >>> round(uniformity(np.array([[1.0, 0.0], [-1.0, 0.0]])), 6), round(abs(uniformity(np.ones((3, 2)))), 6)
         (-8.0, 0.0)
     """
-    return all_pairs(vectors, t).uniformity
+    return all_pairs(vectors, t)[0]
 
 
 _ROUNDING = float(np.finfo(np.float64).eps)
@@ -258,7 +238,6 @@ def moments(vectors: Vectors) -> Moments:
 
     Raises:
         UserError: for no vectors, a vector of zeros, or NaN or infinite values.
-        ValueError: if the array is not (n, d).
     """
     require_vectors(vectors)
     dimension = vectors.shape[1]
@@ -310,7 +289,6 @@ def correlation_rank(first: Vectors, second: Vectors) -> int:
 
     Raises:
         UserError: for no vectors.
-        ValueError: if the shapes differ or are not (N, D), or a value is not finite.
 
     Example:
         >>> vectors = np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
@@ -318,8 +296,6 @@ def correlation_rank(first: Vectors, second: Vectors) -> int:
         2
     """
     require_vectors(first)
-    if first.shape != second.shape:
-        raise ValueError(f"two (N, D) arrays of one shape are expected, got {first.shape} and {second.shape}")
     n, dimension = first.shape
     scales = _column_scale(first), _column_scale(second)
 
@@ -343,8 +319,6 @@ def _column_scale(vectors: Vectors) -> Floats:
     squares = np.zeros(vectors.shape[1])
     for rows in tiles(vectors):
         squares += np.square(vectors[rows].astype(np.float64)).sum(axis=0)
-    if not np.isfinite(squares).all():
-        raise ValueError("a correlation of NaN or infinite values is undefined")
     return np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
 
 
@@ -433,7 +407,6 @@ def geometry(
     Raises:
         UserError: for fewer than 2 vectors, no positive pair, a vector of zeros, NaN or infinite values, t not above
             0, or a limit below 2.
-        ValueError: if an array is not (n, d), or the sides of the positives differ in shape.
 
     Example:
         >>> shape = geometry(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
@@ -453,14 +426,14 @@ def geometry(
     sample = (
         vectors if n <= limit else vectors[np.sort(np.random.default_rng(seed).choice(n, size=limit, replace=False))]
     )
-    pairs = all_pairs(sample, t)
+    uniform, least = all_pairs(sample, t)
     return Geometry(
         n=n,
         dimension=vectors.shape[1],
-        uniformity=pairs.uniformity,
+        uniformity=uniform,
         t=t,
         uniformity_n=len(sample),
-        least_cosine=pairs.least,
+        least_cosine=least,
         seed=seed,
         mean_cosine=sums.mean_cosine(),
         sum_gram=sums.sum_of_gram(),

@@ -20,7 +20,7 @@ from opencse.environment import Environment, installed
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, SearchEncode, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
-from opencse.evaluation.sts import Sts, StsData, StsResult
+from opencse.evaluation.sts import Sts, StsData
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.settings import Settings
@@ -141,11 +141,7 @@ def inspect(
 
     Raises:
         UserError: if a model gives vectors that are not finite.
-        ValueError: for no subject, or two of one name.
     """
-    names = [subject.model.name for subject in subjects]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"subjects of different names are expected, got {names}")
     report = progress or silent
     generator = np.random.default_rng(seed)
     texts = _sample(material.texts, generator)
@@ -203,7 +199,9 @@ def _analyze(
         measured |= on_pairs
         cosines = {"pairs": of_pairs}
     if material.sts is not None:
-        measured["sts"] = _sts(subject, material.sts, cosines := {}, report).values()
+        record = Sts().evaluate(subject.model, material.sts, report)
+        cosines = {one.task: one.arrays["cosine"] for one in record.scores if one.arrays}
+        measured["sts"] = record.values()
     if of_texts is not None:
         vectors = of_texts.of(texts)
         known = vectors.any(axis=1)
@@ -237,12 +235,6 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Say) -> tuple[dict[s
         "densities": densities(cosines, pairs.scores, edges=edges),
         "bias": pair_bias(cosines, pairs),
     }, cosines
-
-
-def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], report: Say) -> StsResult:
-    evaluation = Sts().evaluate(subject.model, data, report)
-    cosines.update({key: evaluation.arrays[f"{key}.cosine"] for key in data.tasks})
-    return evaluation.record
 
 
 def _difference(

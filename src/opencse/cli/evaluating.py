@@ -65,7 +65,7 @@ def evaluate_all(
     ] = None,
 ) -> None:
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
-    from opencse.evaluation import StsResult, sts_table
+    from opencse.evaluation import Sts, sts_table
     from opencse.evaluation.sts import length_table
     from opencse.evaluation.suites import suite_named
     from opencse.records import save_json
@@ -82,13 +82,12 @@ def evaluate_all(
         records += [result.to_dict() for result in results.values()]
         if json_file is not None:
             save_json(json_file, records[0] if single else records)
-        sts = {model: result for model, result in results.items() if isinstance(result, StsResult)}
-        if not sts:
+        if one is not Sts:
             show(one.table(results))
         elif lengths:
-            show(length_table(sts))
+            show(length_table(results))
         else:
-            show(sts_table(sts, aggregation=aggregation, correlation=correlation, subsets=subsets))
+            show(sts_table(results, aggregation=aggregation, correlation=correlation, subsets=subsets))
 
 
 def analyze(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, overload
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import (
@@ -25,13 +25,9 @@ from opencse.numerals import whole_number
 from opencse.progress import Silent
 
 if TYPE_CHECKING:
-    from opencse.evaluation import EvaluationRecord, StsResult
+    from opencse.evaluation import EvaluationRecord
     from opencse.evaluation.embedding import EmbeddingModel
-    from opencse.evaluation.probing import ProbingResult
-    from opencse.evaluation.regression import RegressorResult
     from opencse.evaluation.retrieval.rows import SearchedIndex
-    from opencse.evaluation.retrieval.score import RetrievalResult
-    from opencse.evaluation.transfer import TransferResult
 
 
 Logistic = Annotated["bool", Typed("Transfer: scikit-learn's logistic regression instead of SentEval's classifier.")]
@@ -75,56 +71,7 @@ def _whole_numbers(typed: str, expected: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-@overload
-def evaluate(model: object, data: str | Path, suite: Literal["sts"] = "sts", **options: Any) -> StsResult: ...
-
-
-@overload
-def evaluate(
-    model: object,
-    data: str | Path,
-    suite: Literal["sts-regressor"],
-    **options: Any,
-) -> RegressorResult: ...
-
-
-@overload
-def evaluate(
-    model: object,
-    data: str | Path,
-    suite: Literal["transfer"],
-    **options: Any,
-) -> TransferResult: ...
-
-
-@overload
-def evaluate(
-    model: object,
-    data: str | Path,
-    suite: Literal["probing"],
-    **options: Any,
-) -> ProbingResult: ...
-
-
-@overload
-def evaluate(
-    model: object,
-    data: str | Path,
-    suite: Literal["retrieval"],
-    **options: Any,
-) -> RetrievalResult: ...
-
-
-@overload
-def evaluate(
-    model: object,
-    data: str | Path,
-    suite: str,
-    **options: Any,
-) -> EvaluationRecord: ...
-
-
-@command  # type: ignore[misc]  # the overloads take the options as they are
+@command
 def evaluate(
     model: object,
     data: Data,
@@ -198,8 +145,7 @@ def evaluate(
         return rows_of_index(searched, retrieval, opened_suite.data, None, progress.say)[searched.name]
     opened = how.opened(model, layer)
     scored = opened if dimensions is None else first_dimensions(opened, [dimensions])[0]
-    record: EvaluationRecord = opened_suite.evaluate(how.transformed(scored), progress.say).record
-    return record
+    return opened_suite.evaluate(how.transformed(scored), progress.say)
 
 
 @command
@@ -339,7 +285,7 @@ def evaluate_all(
                 searched.check(data_sets)
         if isinstance(retrieval, Retrieval) and (extra is not None or second is not None):
             encoders = (model for model in opened if isinstance(model, EmbeddingModel))
-            rows: dict[str, RetrievalResult] = {}
+            rows: dict[str, EvaluationRecord] = {}
             if extra is not None and len(indexes) < len(models):
                 rows = rows_with_keywords(encoders, retrieval, data_sets, extra, progress.say, second)
             elif second is not None:
@@ -351,7 +297,7 @@ def evaluate_all(
         records: dict[str, EvaluationRecord] = {}
         for model in opened:
             if not isinstance(model, SearchedIndex):
-                records[model.name] = opened_suite.evaluate(model, progress.say).record
+                records[model.name] = opened_suite.evaluate(model, progress.say)
             elif isinstance(retrieval, Retrieval):
                 records |= rows_of_index(model, retrieval, data_sets, None, progress.say)
         yield suite, compared_with_first(records) if one_row_each else records

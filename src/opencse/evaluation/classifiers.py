@@ -21,7 +21,6 @@ import torch
 from torch import Tensor, nn
 
 from opencse.arrays import Floats, Integers, Vectors
-from opencse.errors import UserError
 from opencse.evaluation.cross_validation import MODES, ClassifierSettings, Fold
 
 
@@ -222,12 +221,8 @@ class Classifiers:
             at_once: bytes of batches and weights held at a time, without the features; by default 4 MiB on a CPU, for
                 its cache, and 1 GiB elsewhere. Results do not depend on it but for rounding.
         """
-        if features.ndim != 2 or labels.shape != (len(features),) or not len(labels):
-            raise ValueError(f"features (n, d) and labels (n,) are expected, got {features.shape} and {labels.shape}")
         self.settings = settings
         self.classes = int(labels.max()) + 1 if classes is None else classes
-        if labels.min() < 0 or labels.max() >= self.classes:
-            raise ValueError(f"labels from {labels.min()} to {labels.max()} for {self.classes} classes")
         # The bias is the weight of one more feature, so that a layer is one product.
         bias = np.ones((len(features), 1), dtype=features.dtype)
         self.features = torch.from_numpy(np.hstack([features, bias])).to(device=device, dtype=dtype)
@@ -241,19 +236,10 @@ class Classifiers:
         """Fits all folds; folds of one size are trained together.
 
         Args:
-            folds: F training sets with their dev rows.
+            folds: F training sets with their dev rows; of at least 20 sentences where there are none.
             regularisation: l2, (F, R).
-
-        Raises:
-            UserError: for fewer than 20 sentences where dev rows are to be taken from them (5 % of them is none).
-            ValueError: for an empty set, or sizes that do not fit together.
         """
         l2 = torch.tensor(regularisation, dtype=self.features.dtype, device=self.features.device)
-        if not folds or l2.ndim != 2 or len(l2) != len(folds):
-            raise ValueError(f"{len(folds)} folds and regularisations {tuple(l2.shape)}; (folds, R) is expected")
-        for fold in folds:
-            if not len(fold.train) or (fold.dev is not None and not len(fold.dev)):
-                raise ValueError("a fold without rows to train on or to check by")
         accuracy = np.empty(l2.shape)
         parameters: list[tuple[Tensor, ...]] = [()] * len(folds)
         for chunk in self._chunks(folds, l2.shape[1]):
@@ -355,10 +341,6 @@ def _held_out(
     n = len(trains[0])
     order = random.permutation(n)
     count = int(HELD_OUT * n)
-    if count == 0:
-        raise UserError(
-            f"{n} sentences to train on are too few: 5 % of them are set apart to stop the fit by; give at least 20"
-        )
     return [(rows[order[count:]], rows[order[:count]]) for rows in trains]
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from opencse.arrays import Floats, Integers, Vectors
-from opencse.errors import UserError
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyped]
@@ -47,14 +46,6 @@ class ClassifierSettings:
     dropout: float = 0.0
     seed: int = 1111
 
-    def __post_init__(self) -> None:
-        if self.optimizer not in ("adam", "rmsprop"):
-            raise ValueError(f"optimizer {self.optimizer!r}; adam or rmsprop is expected")
-        if min(self.batch_size, self.epoch_size) < 1 or self.folds < 2 or min(self.tenacity, self.hidden) < 0:
-            raise ValueError(f"batch_size and epoch_size >= 1, folds >= 2, tenacity and hidden >= 0: got {self}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout {self.dropout}; a rate in [0, 1) is expected")
-
 
 MODES: dict[Mode, ClassifierSettings] = {
     "test": ClassifierSettings("adam", batch_size=64, tenacity=5, epoch_size=4, folds=10),
@@ -64,11 +55,6 @@ MODES: dict[Mode, ClassifierSettings] = {
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 """The values of l2 that are tried."""
-
-
-def mode_in_words(mode: Mode, classifier: str, usual: str) -> str:
-    """Names the mode, and the classifier unless it is the ``usual`` one."""
-    return mode if classifier == usual else f"{mode}, {classifier}"
 
 
 Scheme = Literal["nested", "kfold", "split"]
@@ -118,14 +104,12 @@ class TestOutcome:
             ``nested`` the mean over the outer folds.
         selected: the regularisation, one for each outer fold (``kfold`` and ``split``: one).
         predicted: the class (n,) of each test row; for ``nested`` of every row.
-        fits: number of classifiers fitted.
     """
 
     accuracy: float
     dev_accuracy: float
     selected: tuple[float, ...]
     predicted: Integers
-    fits: int
 
 
 def stratified_folds(labels: Integers, k: int, seed: int = SEED) -> list[tuple[Integers, Integers]]:
@@ -134,21 +118,12 @@ def stratified_folds(labels: Integers, k: int, seed: int = SEED) -> list[tuple[I
     The folds are those of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``, as in SentEval.
 
     Args:
-        labels: (n,).
+        labels: (n,), at least k of each class.
         k: number of folds, at least 2.
         seed: of the shuffle.
-
-    Raises:
-        UserError: for a class of fewer than k rows.
     """
     from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
-    classes, counts = np.unique(labels, return_counts=True)
-    if counts.min() < k:
-        raise UserError(
-            f"class {classes[counts.argmin()]} has {counts.min()} sentences, too few for {k} folds; "
-            "add some, or drop the class"
-        )
     folds: list[tuple[Integers, Integers]] = list(
         StratifiedKFold(k, shuffle=True, random_state=seed).split(labels, labels)
     )
@@ -170,8 +145,9 @@ def nested(fitter: Fitter, labels: Integers, k: int, grid: Sequence[float]) -> T
     outer = stratified_folds(labels, k)
     inner = [Fold(train[part], train[rest]) for train, _ in outer for part, rest in stratified_folds(labels[train], k)]
     accuracy = fitter.fit(inner, [grid] * len(inner)).accuracy.reshape(k, k, len(grid))
-    choices = [_choose(of_fold, grid) for of_fold in accuracy]
-    refits = fitter.fit([Fold(train, None) for train, _ in outer], [[choice.value] for choice in choices])
+    choices = [_choose(of_fold) for of_fold in accuracy]
+    selected = tuple(grid[position] for position, _ in choices)
+    refits = fitter.fit([Fold(train, None) for train, _ in outer], [[value] for value in selected])
     predicted = np.empty(len(labels), dtype=np.intp)
     shares = []
     for fold, (_, test) in enumerate(outer):
@@ -179,10 +155,9 @@ def nested(fitter: Fitter, labels: Integers, k: int, grid: Sequence[float]) -> T
         shares.append(_percent(predicted[test], labels[test]))
     return TestOutcome(
         accuracy=float(np.mean(shares)),
-        dev_accuracy=float(np.mean([choice.accuracy for choice in choices])),
-        selected=tuple(choice.value for choice in choices),
+        dev_accuracy=float(np.mean([best for _, best in choices])),
+        selected=selected,
         predicted=predicted,
-        fits=k * k * len(grid) + k,
     )
 
 
@@ -200,9 +175,9 @@ def kfold(
         grid: regularisations.
     """
     folds = [Fold(train[part], train[rest]) for part, rest in stratified_folds(labels[train], k)]
-    choice = _choose(fitter.fit(folds, [grid] * k).accuracy, grid)
-    refit = fitter.fit([Fold(train, None)], [[choice.value]])
-    return _tested(refit, 0, labels, test, choice, k * len(grid) + 1)
+    position, best = _choose(fitter.fit(folds, [grid] * k).accuracy)
+    predicted = fitter.fit([Fold(train, None)], [[grid[position]]]).predict(0, 0, test)
+    return TestOutcome(_percent(predicted, labels[test]), best, (grid[position],), predicted)
 
 
 def split(
@@ -222,27 +197,16 @@ def split(
         grid: regularisations.
     """
     fits = fitter.fit([Fold(train, dev)], [grid])
-    choice = _choose(fits.accuracy, grid)
-    return _tested(fits, choice.position, labels, test, choice, len(grid))
+    position, best = _choose(fits.accuracy)
+    predicted = fits.predict(0, position, test)
+    return TestOutcome(_percent(predicted, labels[test]), best, (grid[position],), predicted)
 
 
-@dataclass(frozen=True)
-class _Choice:
-    position: int
-    value: float
-    accuracy: float
-
-
-def _choose(shares: Floats, grid: Sequence[float]) -> _Choice:
-    """Selects from dev shares (folds, |grid|)."""
+def _choose(shares: Floats) -> tuple[int, float]:
+    """Selects from dev shares (folds, |grid|): the position in the grid, and its dev accuracy."""
     scores = [round(100 * float(np.mean(column)), 2) for column in shares.T]
     position = int(np.argmax(scores))
-    return _Choice(position, grid[position], scores[position])
-
-
-def _tested(fits: Fits, position: int, labels: Integers, test: Integers, choice: _Choice, count: int) -> TestOutcome:
-    predicted = fits.predict(0, position, test)
-    return TestOutcome(_percent(predicted, labels[test]), choice.accuracy, (choice.value,), predicted, count)
+    return position, scores[position]
 
 
 def _percent(predicted: Integers, gold: Integers) -> float:

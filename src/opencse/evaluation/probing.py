@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import time
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -16,18 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from pydantic import FiniteFloat
 
-from opencse.errors import UserError, nearest, require_known
-from opencse.evaluation.cross_validation import L2, MODES, SEED, Mode, TestOutcome, mode_in_words, split
+from opencse.errors import UserError, nearest
+from opencse.evaluation.cross_validation import L2, MODES, SEED, Mode, TestOutcome, split
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import Examples, Labelled, LabelledLine
-from opencse.evaluation.record import EvaluationRecord, SuiteScore
+from opencse.evaluation.record import AVERAGE, EvaluationRecord, Score
 from opencse.evaluation.suite import Options, Suite, TaskData
-from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
+from opencse.evaluation.table import scores_table
 from opencse.files import require_folder
 from opencse.numerals import number_of
-from opencse.settings import Settings
 from opencse.text.files.lines import read_lines
 
 if TYPE_CHECKING:
@@ -292,82 +289,14 @@ DROPOUT = (0.0, 0.1, 0.2)
 ProbingClassifier = Literal["mlp", "softmax"]
 
 
-class ProbingScore(SuiteScore):
-    """The scores of one probing task, in percent.
-
-    Attributes:
-        accuracy: of the test set.
-        dev_accuracy: the best of the grid, by which the settings were selected; never report it as the task's.
-        majority: what always predicting the test set's most frequent class would give.
-        hidden: selected units of the hidden layer; 0: softmax regression.
-        dropout: selected rate.
-        l2: selected.
-        classes: their number.
-        files: what it was fitted and tested on.
-        split: ``given`` by the files, or made from ``two_files`` or from ``one_file``; see ``load_probing``.
-        examples: their number by part.
-        dropped: lines left out, nearly all of train, because their sentence is also in the test set.
-        complete: whether these are the published parts; if not, do not compare with published values.
-        seconds: wall-clock time of the classifiers.
-    """
-
-    accuracy: FiniteFloat
-    dev_accuracy: FiniteFloat
-    majority: FiniteFloat
-    hidden: int
-    dropout: FiniteFloat
-    l2: FiniteFloat
-    classes: int
-    files: list[str]
-    split: Split
-    examples: dict[str, int]
-    dropped: int
-    complete: bool
-    seconds: FiniteFloat
-
-    def measures(self) -> dict[str, float]:
-        """The accuracy."""
-        return {"": self.accuracy}
-
-
-class ProbingScores(Settings):
-    """The scores by task and their plain mean.
-
-    Attributes:
-        tasks: by key.
-        average: over these tasks; compares only over the same ones.
-    """
-
-    tasks: dict[str, ProbingScore]
-    average: FiniteFloat
-
-
-class ProbingResult(EvaluationRecord):
-    """The record of a probing evaluation: ``probing.tasks.<task>.accuracy`` and so on, and ``probing.average``.
-
-    Attributes:
-        mode: ``test``, or ``fast``, whose values differ somewhat.
-        classifier: ``mlp`` (tuned on dev) or ``softmax``.
-        probing: the scores.
-    """
-
-    key = "probing"
-    mode: Mode
-    classifier: ProbingClassifier
-    probing: ProbingScores
-
-    def scores(self) -> Mapping[str, ProbingScore]:
-        """See ``EvaluationRecord``."""
-        return self.probing.tasks
-
-    def means(self) -> dict[str, float | None]:
-        """``average``: over the tasks present."""
-        return {"average": self.probing.average}
-
-
 @dataclass(frozen=True)
-class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
+class Probing(Suite[ProbingExamples]):
     r"""Scores each task by the accuracy of a classifier.
+
+    The extras of ``accuracy`` are ``dev_accuracy`` (the best of the grid, by which the settings were selected; never
+    report it as the task's), ``majority`` (what always predicting the test set's most frequent class would give), the
+    selected ``hidden`` units (0: softmax regression), ``dropout`` and ``l2``, the number of ``classes``, ``files``,
+    ``split`` and ``dropped`` lines (see ``load_probing``), ``examples`` by part, and ``seconds``.
 
     ``softmax`` is softmax regression on the sentence vector x (d,), float32, with l2 in 1e-5 ... 1e-2. ``mlp`` has a
     hidden layer before it, the layers in SentEval's order:
@@ -408,12 +337,7 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
         """See ``Suite``."""
         return [*super().score_names(data), "probing.average"]
 
-    def check(self, data: ProbingData) -> None:
-        """Raises an error for an unknown mode or classifier."""
-        require_known(self.mode, tuple(MODES), "mode")
-        require_known(self.classifier, typing.get_args(ProbingClassifier), "classifier")
-
-    def score(self, task: ProbingExamples, embedded: Embedded, device: str = "cpu") -> ProbingScore:
+    def score(self, name: str, task: ProbingExamples, embedded: Embedded, device: str = "cpu") -> list[Score]:
         """See ``Suite``."""
         from opencse.evaluation.classifiers import Classifiers
 
@@ -428,59 +352,66 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
             outcomes.append((outcome, hidden, dropout))
         outcome, hidden, dropout = max(outcomes, key=lambda one: one[0].dev_accuracy)
         test = labels[rows["test"]]
-        return ProbingScore(
-            accuracy=outcome.accuracy,
-            dev_accuracy=outcome.dev_accuracy,
-            majority=100 * float(np.bincount(test).max()) / len(test),
-            hidden=hidden,
-            dropout=dropout,
-            l2=outcome.selected[0],
-            classes=len(task.classes),
-            files=list(task.files),
-            split=task.split,
-            examples=task.counts,
-            dropped=task.dropped,
-            complete=task.complete,
-            seconds=time.perf_counter() - started,
-        )
+        extras = {
+            "dev_accuracy": outcome.dev_accuracy,
+            "majority": 100 * float(np.bincount(test).max()) / len(test),
+            "hidden": hidden,
+            "dropout": dropout,
+            "l2": outcome.selected[0],
+            "classes": len(task.classes),
+            "files": list(task.files),
+            "split": task.split,
+            "examples": task.counts,
+            "dropped": task.dropped,
+            "seconds": time.perf_counter() - started,
+        }
+        return [
+            Score(
+                suite=self.name,
+                task=name,
+                measure="accuracy",
+                value=outcome.accuracy,
+                n=len(test),
+                complete=task.complete,
+                extras=extras,
+            )
+        ]
 
-    def record(self, scores: dict[str, ProbingScore], common: Mapping[str, Any]) -> ProbingResult:
-        """See ``Suite``."""
-        average = sum(score.accuracy for score in scores.values()) / len(scores)
-        probing = ProbingScores(tasks=scores, average=average)
-        return ProbingResult(**common, mode=self.mode, classifier=self.classifier, probing=probing)
+    def averages(self, scores: Mapping[str, list[Score]]) -> list[Score]:
+        """Their plain mean; compares only over the same tasks."""
+        return [self.mean([one for (one,) in scores.values()], len(PROBING_TASKS))]
 
-    def line(self, task: ProbingExamples, score: ProbingScore) -> str:
+    def settings(self, scores: Mapping[str, list[Score]]) -> dict[str, Any]:
         """See ``Suite``."""
-        net = f"{score.hidden} units, dropout {score.dropout:g}" if score.hidden else "softmax"
-        line = f"{task.task.title}: accuracy {score.accuracy:.2f}, majority {score.majority:.2f} "
-        line += f"({net}, l2 {score.l2:g}; {task.counted()}; {score.seconds:.1f} s)"
-        if score.dropped:
-            line += f"; {number_of(score.dropped, 'line')} dropped, their sentences being in the test set"
-        if not score.complete:
+        return {"mode": self.mode, "classifier": self.classifier}
+
+    def line(self, task: ProbingExamples, scores: Sequence[Score]) -> str:
+        """See ``Suite``."""
+        extras = scores[0].extras
+        net = f"{extras['hidden']} units, dropout {extras['dropout']:g}" if extras["hidden"] else "softmax"
+        line = f"{task.task.title}: accuracy {scores[0].value:.2f}, majority {extras['majority']:.2f} "
+        line += f"({net}, l2 {extras['l2']:g}; {task.counted()}; {extras['seconds']:.1f} s)"
+        if task.dropped:
+            line += f"; {number_of(task.dropped, 'line')} dropped, their sentences being in the test set"
+        if not scores[0].complete:
             line += " (not the published parts, so this does not compare with published values)"
         return line
 
     @classmethod
-    def table(cls, results: Mapping[str, ProbingResult]) -> Table:
+    def table(cls, results: Mapping[str, EvaluationRecord]) -> Table:
         """Lays out test accuracies in percent, one row per model.
 
         ``*`` marks other parts than published, ``(k)`` a mean of only k of the ten tasks.
         """
-        rows: list[TableRow] = []
-        for label, result in results.items():
-            tasks = result.probing.tasks
-            by_task = [tasks.get(key) for key in PROBING_TASKS]
-            cells = [Cell(None) if score is None else Cell(score.accuracy, score.complete) for score in by_task]
-            average = Cell(
-                result.probing.average, suffix="" if len(tasks) == len(PROBING_TASKS) else f" ({len(tasks)})"
-            )
-            rows.append([label, mode_in_words(result.mode, result.classifier, "mlp"), *cells, average])
-        partial = any(len(result.probing.tasks) < len(PROBING_TASKS) for result in results.values())
-        fast = any(result.mode == "fast" for result in results.values())
+        partial = any(len(record.tasks) < len(PROBING_TASKS) for record in results.values())
+        fast = any(record.settings["mode"] == "fast" for record in results.values())
         notes = (
             "(k) the mean of only k of the ten tasks" if partial else None,
             "fast: larger batches, fewer passes" if fast else None,
         )
-        headers = [*(task.title for task in PROBING_TASKS.values()), "Avg."]
-        return results_table("Probing, test accuracy in %", [MODEL, "Mode"], headers, rows, notes, data="parts")
+        columns = [
+            *((task.title, key, "accuracy") for key, task in PROBING_TASKS.items()),
+            ("Avg.", AVERAGE, "accuracy"),
+        ]
+        title = "Probing, test accuracy in %"
+        return scores_table(title, results, columns, data="parts", notes=notes, usual="mlp")

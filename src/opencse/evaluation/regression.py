@@ -8,23 +8,22 @@ compare with scores of cosines.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import FiniteFloat
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import listed
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
-from opencse.evaluation.record import EvaluationRecord, SuiteScore
-from opencse.evaluation.sts import TASKS, StsTask, TaskPairs, load_sts
+from opencse.evaluation.record import EvaluationRecord, Score
+from opencse.evaluation.sts import TASKS, TaskPairs, load_sts
 from opencse.evaluation.suite import Options, Suite, TaskData
-from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
+from opencse.evaluation.table import scores_table
 from opencse.files import require_folder
 from opencse.statistics.correlation import pearson, spearman
 
@@ -41,33 +40,7 @@ PARTS = ("train", "dev", "test")
 HIGHEST = 5
 
 
-@dataclass(frozen=True)
-class GradedSplit:
-    """One STS task with its training set.
-
-    Attributes:
-        task: what is published about it.
-        parts: ``train``, ``dev`` and ``test`` pairs.
-    """
-
-    task: StsTask
-    parts: dict[str, ScoredPairs]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The number of pairs by part."""
-        return {name: len(pairs) for name, pairs in self.parts.items()}
-
-    def texts(self) -> Iterator[list[str]]:
-        """Yields both sides of each part."""
-        return TaskPairs(self.task, tuple(self.parts.values())).texts()
-
-    def sha256(self) -> str:
-        """See ``TaskPairs.sha256``."""
-        return TaskPairs(self.task, tuple(self.parts.values())).sha256()
-
-
-RegressorData = TaskData[GradedSplit]
+RegressorData = TaskData[TaskPairs]
 
 
 def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> RegressorData:
@@ -98,9 +71,7 @@ def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> Regr
             f"{folder}: no task for the regressor {which}; tasks with a training set: {' '.join(PUBLISHED)}"
         )
     tests = load_sts(folder, keys)
-    loaded = {
-        key: GradedSplit(TASKS[key], {part: _read(folder / key / f"{part}.tsv") for part in PARTS}) for key in keys
-    }
+    loaded = {key: TaskPairs(TASKS[key], tuple(_read(folder / key / f"{part}.tsv") for part in PARTS)) for key in keys}
     return RegressorData(str(folder), tests.text, loaded)
 
 
@@ -116,46 +87,12 @@ def _read(path: Path) -> ScoredPairs:
     return pairs
 
 
-class RegressorScore(SuiteScore):
-    """The scores of one task of STS by regression, correlations x 100.
-
-    Attributes:
-        spearman: of the test set.
-        pearson: of the test set.
-        dev_spearman: the best dev check, by which the fit was selected; never report it as the task's.
-        passes: over the training set.
-        examples: pairs by part.
-        complete: whether these are the published numbers; if not, do not compare with published values.
-        seconds: wall-clock time of the fit.
-    """
-
-    spearman: FiniteFloat
-    pearson: FiniteFloat
-    dev_spearman: FiniteFloat
-    passes: int
-    examples: dict[str, int]
-    complete: bool
-    seconds: FiniteFloat
-
-    def measures(self) -> dict[str, float]:
-        """Spearman of the test set."""
-        return {"": self.spearman}
-
-
-class RegressorResult(EvaluationRecord):
-    """The record of an evaluation by regression: ``sts_regressor.<task>.spearman`` and so on."""
-
-    key = "sts_regressor"
-    sts_regressor: dict[str, RegressorScore]
-
-    def scores(self) -> Mapping[str, RegressorScore]:
-        """See ``EvaluationRecord``."""
-        return self.sts_regressor
-
-
 @dataclass(frozen=True)
-class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
+class Regression(Suite[TaskPairs]):
     """Scores each task by a regressor that is fitted on train, selected by Spearman on dev, and tested once.
+
+    The extras of ``spearman`` are ``dev_spearman`` (the best dev check, by which the fit was selected; never report
+    it as the task's), ``passes`` over the training set, ``examples`` by part, and ``seconds``.
 
     Attributes:
         device: see ``Suite``.
@@ -175,7 +112,7 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
         """See ``load_sts_regressor``."""
         return load_sts_regressor(folder, tasks)
 
-    def score(self, task: GradedSplit, embedded: Embedded, device: str = "cpu") -> RegressorScore:
+    def score(self, name: str, task: TaskPairs, embedded: Embedded, device: str = "cpu") -> list[Score]:
         """See ``Suite``; a pair's features are [|u - v|, u * v] (2 d,), float32, see ``classifiers.regressor.fit``."""
         from opencse.evaluation.classifiers import Regressor, fit
 
@@ -186,48 +123,48 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
             return spearman(regressor.predict(of_dev), dev.scores)
 
         started = time.perf_counter()
-        train, dev, test = (_sorted_pairs(task.parts[part]) for part in PARTS)
+        train, dev, test = map(_sorted_pairs, task.parts)
         of_dev = features(dev)
         fitted = fit(features(train), train.scores, check, device=device)
         grades = fitted.predict(features(test))
-        return RegressorScore(
-            spearman=100 * spearman(grades, test.scores),
-            pearson=100 * pearson(grades, test.scores),
-            dev_spearman=100 * fitted.dev,
-            passes=fitted.passes,
-            examples=task.counts,
-            complete=task.counts == PUBLISHED[task.task.key],
-            seconds=time.perf_counter() - started,
-        )
+        values = {"spearman": 100 * spearman(grades, test.scores), "pearson": 100 * pearson(grades, test.scores)}
+        extras: dict[str, Any] = {
+            "dev_spearman": 100 * fitted.dev,
+            "passes": fitted.passes,
+            "examples": task.counts,
+            "seconds": time.perf_counter() - started,
+        }
+        complete, n = task.counts == PUBLISHED[task.task.key], len(test)
+        return [
+            Score(
+                suite=self.name,
+                task=name,
+                measure=measure,
+                value=value,
+                n=n,
+                complete=complete,
+                extras=extras if measure == "spearman" else {},
+            )
+            for measure, value in values.items()
+        ]
 
-    def record(self, scores: dict[str, RegressorScore], common: Mapping[str, Any]) -> RegressorResult:
+    def line(self, task: TaskPairs, scores: Sequence[Score]) -> str:
         """See ``Suite``."""
-        return RegressorResult(**common, sts_regressor=scores)
-
-    def line(self, task: GradedSplit, score: RegressorScore) -> str:
-        """See ``Suite``."""
-        line = f"{task.task.title}: Spearman {score.spearman:.2f}, Pearson {score.pearson:.2f}"
-        line += f" ({listed(score.examples)}; {score.passes:,} passes; {score.seconds:.1f} s)"
-        if not score.complete:
+        extras = scores[0].extras
+        line = f"{task.task.title}: Spearman {scores[0].value:.2f}, Pearson {scores[1].value:.2f}"
+        line += f" ({listed(task.counts)}; {extras['passes']:,} passes; {extras['seconds']:.1f} s)"
+        if not scores[0].complete:
             published = listed(PUBLISHED[task.task.key])
             line += f" (published: {published}, so this does not compare with published values)"
         return line
 
     @classmethod
-    def table(cls, results: Mapping[str, RegressorResult]) -> Table:
+    def table(cls, results: Mapping[str, EvaluationRecord]) -> Table:
         """Lays out Spearman and Pearson x 100, one row per model; ``*`` marks other numbers of pairs than published."""
-        headers = [f"{TASKS[key].title} {name}" for key in PUBLISHED for name in ("Spearman", "Pearson")]
-        rows: list[TableRow] = []
-        for label, result in results.items():
-            scores = [result.sts_regressor.get(key) for key in PUBLISHED]
-            cells = [
-                Cell(None) if score is None else Cell(value, score.complete)
-                for score in scores
-                for value in ((None, None) if score is None else (score.spearman, score.pearson))
-            ]
-            rows.append([label, *cells])
+        measures = ("spearman", "pearson")
+        columns = [(f"{TASKS[key].title} {one.capitalize()}", key, one) for key in PUBLISHED for one in measures]
         title = "STS by a fitted regressor, test correlations x 100"
-        return results_table(title, [MODEL], headers, rows, data="numbers of pairs")
+        return scores_table(title, results, columns, data="numbers of pairs")
 
 
 def _sorted_pairs(pairs: ScoredPairs) -> ScoredPairs:

@@ -8,17 +8,15 @@ concatenation of the subsets (``all``), in addition to ``mean`` and ``wmean``; t
 from __future__ import annotations
 
 import hashlib
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import FiniteFloat, model_serializer, model_validator
 
 from opencse.arrays import Floats
-from opencse.errors import UserError, nearest, require_known
+from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.pairs import (
     COLUMNS,
@@ -27,12 +25,11 @@ from opencse.evaluation.pairs import (
     read_scored_pairs,
     scored_pairs,
 )
-from opencse.evaluation.record import EvaluationRecord, SuiteScore, TextForm
-from opencse.evaluation.suite import Options, Suite, TaskData
-from opencse.evaluation.table import ABSENT, MODEL, Cell, TableRow, results_table
+from opencse.evaluation.record import AVERAGE, EvaluationRecord, Score, TextForm
+from opencse.evaluation.suite import Suite, TaskData
+from opencse.evaluation.table import ABSENT, MODEL, Cell, TableRow, results_table, scores_table
 from opencse.files import require_folder
 from opencse.numerals import number_of
-from opencse.settings import Settings
 from opencse.statistics.correlation import pearson, spearman
 from opencse.text.files.data_sets import load_data_set
 from opencse.text.files.formats import choose_columns
@@ -120,6 +117,11 @@ class TaskPairs:
     def n(self) -> int:
         """The number of pairs."""
         return sum(len(part) for part in self.parts)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of pairs by part."""
+        return {part.name: len(part) for part in self.parts}
 
     @property
     def gold(self) -> Floats:
@@ -253,150 +255,157 @@ Aggregation = Literal["all", "mean", "wmean"]
 Grouping = Literal["mean", "wmean", "up_to_3", "over_3"]
 """Other ways to score a task: by aggregation of its subsets, or of pairs by their difference in length."""
 Correlation = Literal["spearman", "pearson"]
+CORRELATIONS = {"spearman": spearman, "pearson": pearson}
+HALVES = {"up to 3": "spearman.up_to_3", "over 3": "spearman.over_3"}
+SAME_LENGTH = 3
+"""Words of difference up to which ESimCSE counts two sentences as of similar length."""
 
 
-class Score(Settings):
-    """Both correlations of one set of n pairs, each x 100."""
+class Sts(Suite[TaskPairs]):
+    """Scores every task and subset by Spearman's and Pearson's correlation, x 100; see `score_pairs`.
 
-    spearman: FiniteFloat
-    pearson: FiniteFloat
-    n: int
+    The arrays for tests over pairs are ``<task>.cosine`` and ``<task>.gold``, (n,), one subset after another.
 
-    def by(self, correlation: Correlation) -> float:
-        """Returns the correlation of that name."""
-        return self.spearman if correlation == "spearman" else self.pearson
-
-
-class Aggregates(Settings):
-    """The correlation of one task x 100, aggregated over its subsets in three ways (SimCSE, appendix B).
-
-    Attributes:
-        all: one correlation over the concatenation of all subsets; what papers report.
-        mean: unweighted mean of the subsets' correlations; None if the source does not separate subsets.
-        wmean: mean of the subsets' correlations weighted by their numbers of pairs; None likewise.
+    Example:
+        >>> from opencse.evaluation import TASKS, EmbeddingModel, ScoredPairs, StsData, TaskPairs
+        >>> from opencse.evaluation.models.words import BagOfWords
+        >>> pairs = ScoredPairs("test", np.array([0.0, 5.0, 3.0]), ["red", "a cat", "a cat"], ["cat", "a cat", "a dog"])
+        >>> data = StsData("three pairs", "unknown", {"stsb": TaskPairs(TASKS["stsb"], (pairs,))})
+        >>> record = Sts().evaluate(EmbeddingModel("bag of words", BagOfWords().encode), data)
+        >>> {name: round(value, 2) for name, value in record.values().items()}
+        {'sts.stsb': 100.0}
     """
 
-    all: FiniteFloat
-    mean: FiniteFloat | None
-    wmean: FiniteFloat | None
+    name = "sts"
+    title = "STS"
+    folder = "sts"
 
-    def by(self, aggregation: Aggregation) -> float | None:
-        """Returns the value of that name."""
-        return {"all": self.all, "mean": self.mean, "wmean": self.wmean}[aggregation]
+    def load(self, folder: Path, tasks: Sequence[str] | None = None) -> StsData:
+        """See ``load_sts``; ``hub`` instead of a folder: ``load_sts_hub``."""
+        return load_sts_hub(tasks) if str(folder) == HUB else load_sts(folder, tasks)
 
+    def score_names(self, data: StsData) -> list[str]:
+        """See ``Suite``."""
+        return [*super().score_names(data), *(["sts.average"] if TASKS.keys() <= data.tasks.keys() else [])]
 
-class LengthScore(Settings):
-    """Spearman x 100 over the n pairs of one half of a length split."""
+    def score(self, name: str, task: TaskPairs, embedded: Embedded, device: str = "cpu") -> list[Score]:
+        """See ``score_pairs``."""
+        del device
+        cosines = [embedded.cosines(part.first, part.second) for part in task.parts]
+        return score_pairs(task, cosines, self.name, name)
 
-    spearman: FiniteFloat
-    n: int
-
-
-class LengthSplit(Settings):
-    """The scores of one task's pairs by the difference of their lengths in words (ESimCSE, Tables 1 and 7).
-
-    Attributes:
-        up_to_3: pairs whose lengths differ by at most 3 words.
-        over_3: all others.
-    """
-
-    up_to_3: LengthScore
-    over_3: LengthScore
-
-
-class TaskScore(SuiteScore):
-    """The scores of one STS task.
-
-    Attributes:
-        spearman: x 100.
-        pearson: x 100.
-        subsets: by name in published order; empty if the source does not separate subsets.
-        n: pairs evaluated.
-        complete: whether n is the published number; if not, do not compare with published values.
-        by_length: Spearman by the difference in length; None where one half has no correlation (fewer than 2
-            pairs, or one gold score throughout), and in results written before it was measured.
-    """
-
-    spearman: Aggregates
-    pearson: Aggregates
-    subsets: dict[str, Score]
-    n: int
-    complete: bool
-    by_length: LengthSplit | None = None
-
-    def by(self, correlation: Correlation, aggregation: Aggregation) -> float | None:
-        """Returns the value of that correlation and aggregation."""
-        return {"spearman": self.spearman, "pearson": self.pearson}[correlation].by(aggregation)
-
-    def measures(self) -> dict[str, float]:
-        """Spearman ``all``."""
-        return {"": self.spearman.all}
-
-
-class StsScores(Settings):
-    """The scores by task; in JSON the tasks are keys next to ``average``."""
-
-    tasks: dict[str, TaskScore]
-    average: FiniteFloat | None
-
-    @classmethod
-    def of(cls, tasks: Mapping[str, TaskScore]) -> StsScores:
-        """Adds the ``average`` to the tasks' scores: of Spearman ``all``, None unless all seven are given."""
-        scores = cls(tasks=dict(tasks), average=None)
-        return cls(tasks=scores.tasks, average=scores.mean_over_tasks("spearman", "all"))
-
-    def also_by(self, grouping: Grouping) -> dict[str, float]:
-        """Spearman x 100 by ``sts_GROUPING.TASK``; of aggregations the average too, where all seven are given."""
-        if grouping == "up_to_3" or grouping == "over_3":
-            splits = {name: task.by_length for name, task in self.tasks.items() if task.by_length is not None}
-            halves = {name: one.up_to_3 if grouping == "up_to_3" else one.over_3 for name, one in splits.items()}
-            return {f"sts_{grouping}.{name}": half.spearman for name, half in halves.items()}
-        scores = {name: task.by("spearman", grouping) for name, task in self.tasks.items()}
-        scores["average"] = self.mean_over_tasks("spearman", grouping)
-        return {f"sts_{grouping}.{name}": score for name, score in scores.items() if score is not None}
-
-    def mean_over_tasks(self, correlation: Correlation, aggregation: Aggregation) -> float | None:
-        """Plain mean over the seven tasks, x 100; None unless all seven have that value.
+    def averages(self, scores: Mapping[str, list[Score]]) -> list[Score]:
+        """Plain means over the seven tasks; none unless all seven have the value.
 
         SimCSE's script rounds each task to two decimals first, so its Avg. may differ by up to 0.01.
         """
-        values = [task.by(correlation, aggregation) for task in self.tasks.values()]
-        known = [value for value in values if value is not None]
-        return sum(known) / len(known) if len(known) == len(values) == len(TASKS) else None
+        by_measure: dict[str, list[Score]] = {}
+        for one in (one for several in scores.values() for one in several):
+            if one.measure.rpartition(".")[2] in (*CORRELATIONS, "mean", "wmean"):
+                by_measure.setdefault(one.measure, []).append(one)
+        return [self.mean(several, len(TASKS)) for several in by_measure.values() if len(several) == len(TASKS)]
 
-    @model_serializer
-    def _flat(self) -> dict[str, Any]:
-        return {**{key: task.model_dump() for key, task in self.tasks.items()}, "average": self.average}
+    def line(self, task: TaskPairs, scores: Sequence[Score]) -> str:
+        """See ``Suite``."""
+        line = f"{task.task.title}: Spearman {scores[0].value:.2f} over {number_of(scores[0].n, 'pair')}"
+        if not task.complete:
+            line += f" (published: of {task.task.pairs:,} pairs, so this does not compare with published values)"
+        return line
 
-    @model_validator(mode="before")
     @classmethod
-    def _nested(cls, data: Any) -> Any:  # noqa: ANN401 - pydantic passes whatever is in the file
-        if isinstance(data, dict) and "tasks" not in data:
-            tasks = {key: data[key] for key in data if key != "average"}
-            return {"tasks": tasks, "average": data.get("average")}
-        return data
+    def table(cls, results: Mapping[str, EvaluationRecord]) -> Table:
+        """See ``sts_table``."""
+        return sts_table(results)
 
 
-class StsResult(EvaluationRecord):
-    """The record of an STS evaluation: ``sts.<task>.spearman.all`` and so on, and ``sts.average``."""
+class StsDev(Sts):
+    """Scores the development pairs of STS Benchmark, by which the papers select models and report their ablations.
 
-    key = "sts"
-    sts: StsScores
+    Where the same pairs also selected the model, as in those papers, the value is too high.
+    """
 
-    def scores(self) -> Mapping[str, TaskScore]:
-        """See ``EvaluationRecord``."""
-        return self.sts.tasks
+    name = "dev"
+    title = "STS-B dev"
+    task: ClassVar = StsTask("stsb", "STS-B dev", 1500, ("dev",), "stsbenchmark-sts")
 
-    def means(self) -> dict[str, float | None]:
-        """``average``: over the seven tasks."""
-        return {"average": self.sts.average}
+    def load(self, folder: Path, tasks: Sequence[str] | None = None) -> StsData:
+        """``stsb/dev.tsv`` of a local folder of STS data.
+
+        Raises:
+            UserError: for a file that is missing or at fault, or another task.
+        """
+        only = self.task.key
+        for key in tasks or ():
+            if key != only:
+                raise UserError(f"the dev suite has no task {key!r}{nearest(key, [only])}; its one task: {only}")
+        file = Path(folder) / only / "dev.tsv"
+        if not file.is_file():
+            raise UserError(f"{file}: missing; the dev suite reads the development pairs of STS Benchmark there")
+        loaded = {only: TaskPairs(self.task, (read_scored_pairs(file),))}
+        return StsData(str(folder), text_form(loaded), loaded)
+
+    @classmethod
+    def table(cls, results: Mapping[str, EvaluationRecord]) -> Table:
+        """Lays out correlations x 100, one row per model; ``*`` marks another number of pairs than published."""
+        columns = [(one.capitalize(), cls.task.key, one) for one in CORRELATIONS]
+        return scores_table("STS-B dev, correlations x 100", results, columns, data="number of pairs")
 
 
-HALVES = ("up to 3", "over 3")
+def score_pairs(pairs: TaskPairs, cosines: Sequence[Floats], suite: str, task: str) -> list[Score]:
+    r"""Scores one task over its subsets :math:`S_1 \dots S_K`, :math:`|S_k| = n_k` (SimCSE, app. B).
+
+    .. math:: \text{all} = \rho\Big(\bigcup_k S_k\Big), \quad
+              \text{mean} = \frac1K \sum_k \rho(S_k), \quad
+              \text{wmean} = \frac{\sum_k n_k\, \rho(S_k)}{\sum_k n_k}
+
+    These are the measures ``spearman``, ``spearman.mean`` and ``spearman.wmean``, and each subset's is called after it;
+    likewise of Pearson. A task of one file has one value for the three; where the source does not separate subsets,
+    there is only the first.
+
+    Spearman's is also taken over the pairs of similar length and over the others, as ``spearman.up_to_3`` and
+    ``spearman.over_3`` (ESimCSE, section 1 and Tables 1, 7), unless one is undefined: fewer than 2 pairs, or equal gold
+    scores.
+
+    .. math:: \rho\big(\{i : d_i \le 3\}\big), \quad \rho\big(\{i : d_i > 3\}\big), \quad
+              d_i = \big|\,|x_i| - |y_i|\,\big|
+
+    :math:`|x|` counts words between white space (the paper does not say what it counts). A task's subsets are
+    taken together.
+    """
+    scores: list[Score] = []
+    all_cosines, gold = np.concatenate(cosines), pairs.gold
+
+    def add(measure: str, value: float, n: int, **arrays: Floats) -> None:
+        complete = pairs.complete
+        scores.append(
+            Score(suite=suite, task=task, measure=measure, value=value, n=n, complete=complete, arrays=arrays)
+        )
+
+    for measure, correlation in CORRELATIONS.items():
+        overall = 100 * correlation(all_cosines, gold)
+        arrays = {} if scores else {"gold": gold, "cosine": all_cosines}
+        add(measure, overall, len(gold), **arrays)
+        if not pairs.has_subsets:
+            continue
+        sizes = [len(part) for part in pairs.parts]
+        values, wmean = [overall], overall
+        if len(sizes) > 1:
+            values = [100 * correlation(c, part.scores) for part, c in zip(pairs.parts, cosines, strict=True)]
+            wmean = float(np.average(values, weights=np.asarray(sizes, float)))
+        add(f"{measure}.mean", float(np.mean(values)), len(gold))
+        add(f"{measure}.wmean", wmean, len(gold))
+        for part, value in zip(pairs.parts, values, strict=True):
+            add(f"{measure}.{part.name}", value, len(part))
+    sides = (both for part in pairs.parts for both in zip(part.first, part.second, strict=True))
+    near = np.array([abs(len(one.split()) - len(two.split())) <= SAME_LENGTH for one, two in sides], dtype=bool)
+    if all(len(np.unique(gold[half])) > 1 for half in (near, ~near)):
+        for measure, half in zip(HALVES.values(), (near, ~near), strict=True):
+            add(measure, 100 * spearman(all_cosines[half], gold[half]), int(half.sum()))
+    return scores
 
 
 def sts_table(
-    results: Mapping[str, StsResult],
+    results: Mapping[str, EvaluationRecord],
     aggregation: Aggregation = "all",
     correlation: Correlation = "spearman",
     subsets: bool = False,
@@ -412,39 +421,34 @@ def sts_table(
 
     Returns:
         A table; ``*`` marks a value over another number of pairs than published.
-
-    Raises:
-        UserError: for an unknown aggregation or correlation.
     """
-    require_known(aggregation, typing.get_args(Aggregation), "aggregation")
-    require_known(correlation, typing.get_args(Correlation), "correlation")
     if subsets:
         return _by_subset(results, correlation)
-    rows: list[TableRow] = []
-    for label, result in results.items():
-        scores = [result.sts.tasks.get(key) for key in TASKS]
-        cells = [Cell(None) if one is None else Cell(one.by(correlation, aggregation), one.complete) for one in scores]
-        rows.append([label, *cells, Cell(result.sts.mean_over_tasks(correlation, aggregation))])
-    titles = [task.title for task in TASKS.values()]
+    measure = correlation if aggregation == "all" else f"{correlation}.{aggregation}"
+    columns = [(task.title, task.key, measure) for task in TASKS.values()]
     title = f"STS, {correlation.capitalize()} x 100, {aggregation}"
-    return results_table(title, [MODEL], [*titles, "Avg."], rows, data="number of pairs")
+    return scores_table(title, results, [*columns, ("Avg.", AVERAGE, measure)], data="number of pairs")
 
 
-def _by_subset(results: Mapping[str, StsResult], correlation: Correlation) -> Table:
+def _by_subset(results: Mapping[str, EvaluationRecord], correlation: Correlation) -> Table:
     rows: list[TableRow] = []
     for key, task in TASKS.items():
-        scores = [result.sts.tasks.get(key) for result in results.values()]
-        for name in task.subsets if any(scores) else ():
-            parts = [(score.complete, score.subsets.get(name)) if score else (True, None) for score in scores]
-            sizes = sorted({part.n for _, part in parts if part is not None})
-            cells = [Cell(None if part is None else part.by(correlation), complete) for complete, part in parts]
-            rows.append([task.title, name, "/".join(f"{n:,}" for n in sizes) or ABSENT, *cells])
+        for name in task.subsets if any(key in record.tasks for record in results.values()) else ():
+            measure = f"{correlation}.{name}"
+            cells = [Cell.of(record, key, measure) for record in results.values()]
+            rows.append([task.title, name, _sizes(results, key, measure), *cells])
     title = f"STS by subset, {correlation.capitalize()} x 100"
     headers = ["Pairs", *results]
     return results_table(title, ["Task", "Subset"], headers, rows, data="number of pairs", grouped=True)
 
 
-def length_table(results: Mapping[str, StsResult]) -> Table:
+def _sizes(results: Mapping[str, EvaluationRecord], task: str, measure: str) -> str:
+    """The numbers of pairs that a score is over, each once."""
+    found = (record.find(task, measure) for record in results.values())
+    return "/".join(f"{n:,}" for n in sorted({one.n for one in found if one is not None})) or ABSENT
+
+
+def length_table(results: Mapping[str, EvaluationRecord]) -> Table:
     """Lays out Spearman x 100 of pairs whose lengths differ by up to 3 words, and of the others (ESimCSE, Tables 1, 7).
 
     Args:
@@ -455,244 +459,15 @@ def length_table(results: Mapping[str, StsResult]) -> Table:
         tasks; ``-`` where there is no value, and in the mean if any of the model's tasks has none. The first two
         rows are the numbers of pairs.
     """
-    keys = [key for key in TASKS if any(key in result.sts.tasks for result in results.values())]
-    sizes: dict[str, dict[str, set[int]]] = {half: {key: set() for key in keys} for half in HALVES}
-    rows: list[TableRow] = []
-    for label, result in results.items():
-        splits = [result.sts.tasks[key].by_length if key in result.sts.tasks else None for key in keys]
-        means = mean_by_length(result.sts) or (None, None)
-        for number, half in enumerate(HALVES):
-            scores = [None if split is None else (split.up_to_3, split.over_3)[number] for split in splits]
-            for key, score in zip(keys, scores, strict=True):
-                sizes[half][key] |= set() if score is None else {score.n}
-            cells = [Cell(None if score is None else score.spearman) for score in scores]
-            rows.append([label, half, *cells, Cell(means[number])])
-    pairs: list[TableRow] = [
-        ["pairs", half, *("/".join(f"{n:,}" for n in sorted(counts)) or ABSENT for counts in by_key.values()), ABSENT]
-        for half, by_key in sizes.items()
+    keys = [key for key in TASKS if any(key in record.tasks for record in results.values())]
+    rows: list[TableRow] = [
+        ["pairs", half, *(_sizes(results, key, measure) for key in keys), ABSENT] for half, measure in HALVES.items()
     ]
+    for label, record in results.items():
+        for half, measure in HALVES.items():
+            values = {one.task: one.value for one in record.scores if one.measure == measure}
+            mean = sum(values.values()) / len(values) if len(values) == len(record.tasks) else None
+            rows.append([label, half, *(Cell(values.get(key)) for key in keys), Cell(mean)])
     titles = [TASKS[key].title for key in keys]
     title = "STS by difference in length (words), Spearman x 100"
-    return results_table(title, [MODEL, "Difference"], [*titles, "Avg."], pairs + rows, grouped=True)
-
-
-def mean_by_length(scores: StsScores) -> tuple[float, float] | None:
-    """Averages Spearman x 100 over the tasks: up to 3 words, over 3; None unless every task has both."""
-    splits = [task.by_length for task in scores.tasks.values()]
-    known = [split for split in splits if split is not None]
-    if not known or len(known) != len(splits):
-        return None
-    return (
-        sum(split.up_to_3.spearman for split in known) / len(known),
-        sum(split.over_3.spearman for split in known) / len(known),
-    )
-
-
-SAME_LENGTH = 3
-"""Words of difference up to which ESimCSE counts two sentences as of similar length."""
-
-
-@dataclass(frozen=True)
-class Sts(Suite[TaskPairs, TaskScore, StsResult]):
-    """Scores every task and subset by Spearman's and Pearson's correlation, x 100.
-
-    The arrays for tests over pairs are ``<task>.cosine`` and ``<task>.gold``, (n,), one subset after another.
-
-    Example:
-        >>> from opencse.evaluation import TASKS, EmbeddingModel, ScoredPairs, StsData, TaskPairs
-        >>> from opencse.evaluation.models.words import BagOfWords
-        >>> pairs = ScoredPairs("test", np.array([0.0, 5.0, 3.0]), ["red", "a cat", "a cat"], ["cat", "a cat", "a dog"])
-        >>> data = StsData("three pairs", "unknown", {"stsb": TaskPairs(TASKS["stsb"], (pairs,))})
-        >>> evaluation = Sts().evaluate(EmbeddingModel("bag of words", BagOfWords().encode), data)
-        >>> {name: round(value, 2) for name, value in evaluation.record.values().items()}
-        {'sts.stsb': 100.0}
-    """
-
-    name = "sts"
-    title = "STS"
-    folder = "sts"
-
-    @classmethod
-    def of(cls, options: Options) -> Self:
-        """See ``Suite``; this suite has no options."""
-        return cls()
-
-    def load(self, folder: Path, tasks: Sequence[str] | None = None) -> StsData:
-        """See ``load_sts``; ``hub`` instead of a folder: ``load_sts_hub``."""
-        return load_sts_hub(tasks) if str(folder) == HUB else load_sts(folder, tasks)
-
-    def score_names(self, data: StsData) -> list[str]:
-        """See ``Suite``."""
-        return [*super().score_names(data), *(["sts.average"] if TASKS.keys() <= data.tasks.keys() else [])]
-
-    def score(self, task: TaskPairs, embedded: Embedded, device: str = "cpu") -> TaskScore:
-        """See ``score_task``."""
-        return score_task(task, _cosines(task, embedded))
-
-    def arrays(self, name: str, task: TaskPairs, embedded: Embedded) -> dict[str, Floats]:
-        """See the class."""
-        return {f"{name}.gold": task.gold, f"{name}.cosine": np.concatenate(_cosines(task, embedded))}
-
-    def record(self, scores: dict[str, TaskScore], common: Mapping[str, Any]) -> StsResult:
-        """See ``Suite``."""
-        return StsResult(**common, sts=StsScores.of(scores))
-
-    def line(self, task: TaskPairs, score: TaskScore) -> str:
-        """See ``Suite``."""
-        line = f"{task.task.title}: Spearman {score.spearman.all:.2f} over {number_of(score.n, 'pair')}"
-        if not score.complete:
-            line += f" (published: of {task.task.pairs:,} pairs, so this does not compare with published values)"
-        return line
-
-    @classmethod
-    def table(cls, results: Mapping[str, StsResult]) -> Table:
-        """See ``sts_table``."""
-        return sts_table(results)
-
-
-def _cosines(task: TaskPairs, embedded: Embedded) -> list[Floats]:
-    """Returns the cosines of each part's pairs."""
-    return [embedded.cosines(part.first, part.second) for part in task.parts]
-
-
-def score_task(pairs: TaskPairs, cosines: Sequence[Floats]) -> TaskScore:
-    r"""Scores one task over its subsets :math:`S_1 \dots S_K`, :math:`|S_k| = n_k` (SimCSE, app. B).
-
-    .. math:: \text{all} = \rho\Big(\bigcup_k S_k\Big), \quad
-              \text{mean} = \frac1K \sum_k \rho(S_k), \quad
-              \text{wmean} = \frac{\sum_k n_k\, \rho(S_k)}{\sum_k n_k}
-
-    A task of one file has one value for the three; where the source does not separate subsets, the last two are None.
-    """
-    all_cosines, all_gold = np.concatenate(cosines), pairs.gold
-    overall = _score(all_cosines, all_gold)
-    parts: dict[str, Score] = {}
-    if pairs.has_subsets:
-        parts = {part.name: _score(c, part.scores) for part, c in zip(pairs.parts, cosines, strict=True)}
-    sizes = [score.n for score in parts.values()]
-    return TaskScore(
-        spearman=_aggregates(overall.spearman, [score.spearman for score in parts.values()], sizes),
-        pearson=_aggregates(overall.pearson, [score.pearson for score in parts.values()], sizes),
-        subsets=parts,
-        n=overall.n,
-        complete=pairs.complete,
-        by_length=length_split(
-            all_cosines,
-            all_gold,
-            [text for part in pairs.parts for text in part.first],
-            [text for part in pairs.parts for text in part.second],
-        ),
-    )
-
-
-def length_split(cosines: Floats, gold: Floats, first: Sequence[str], second: Sequence[str]) -> LengthSplit | None:
-    r"""Scores the pairs of similar length and the others, by Spearman (ESimCSE, section 1 and Tables 1, 7).
-
-    .. math:: \rho\big(\{i : d_i \le 3\}\big), \quad \rho\big(\{i : d_i > 3\}\big), \quad
-              d_i = \big|\,|x_i| - |y_i|\,\big|
-
-    :math:`|x|` counts words between white space (the paper does not say what it counts). A task's subsets are
-    taken together.
-
-    Args:
-        cosines: (n,).
-        gold: (n,).
-        first: n first sentences.
-        second: n second sentences.
-
-    Returns:
-        Both correlations x 100, or None if one is undefined: fewer than 2 pairs, or equal gold scores.
-    """
-    lengths = [(len(one.split()), len(two.split())) for one, two in zip(first, second, strict=True)]
-    near = np.array([abs(one - two) <= SAME_LENGTH for one, two in lengths], dtype=bool)
-    if any(len(np.unique(gold[half])) < 2 for half in (near, ~near)):
-        return None
-    up_to_3, over_3 = (
-        LengthScore(spearman=100 * spearman(cosines[half], gold[half]), n=int(half.sum())) for half in (near, ~near)
-    )
-    return LengthSplit(up_to_3=up_to_3, over_3=over_3)
-
-
-def _score(cosines: Floats, gold: Floats) -> Score:
-    return Score(spearman=100 * spearman(cosines, gold), pearson=100 * pearson(cosines, gold), n=len(gold))
-
-
-def _aggregates(overall: float, parts: Sequence[float], sizes: Sequence[int]) -> Aggregates:
-    if not parts:
-        return Aggregates(all=overall, mean=None, wmean=None)
-    if len(parts) == 1:
-        return Aggregates(all=overall, mean=overall, wmean=overall)
-    weighted = float(np.average(parts, weights=np.asarray(sizes, float)))
-    return Aggregates(all=overall, mean=float(np.mean(parts)), wmean=weighted)
-
-
-TASK = StsTask("stsb", "STS-B dev", 1500, ("dev",), "stsbenchmark-sts")
-
-
-class StsDevResult(EvaluationRecord):
-    """The record of an evaluation on development pairs: ``dev.stsb.spearman.all`` and so on."""
-
-    key = "dev"
-    dev: dict[str, TaskScore]
-
-    def scores(self) -> Mapping[str, TaskScore]:
-        """See ``EvaluationRecord``."""
-        return self.dev
-
-
-@dataclass(frozen=True)
-class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
-    """Scores the development pairs by Spearman's and Pearson's correlation, x 100; with the arrays of `Sts`."""
-
-    name = "dev"
-    title = "STS-B dev"
-    folder = "sts"
-
-    @classmethod
-    def of(cls, options: Options) -> Self:
-        """See ``Suite``; this suite has no options."""
-        return cls()
-
-    def load(self, folder: Path, tasks: Sequence[str] | None = None) -> StsData:
-        """``stsb/dev.tsv`` of a local folder of STS data.
-
-        Raises:
-            UserError: for a file that is missing or at fault, or another task.
-        """
-        for key in tasks or ():
-            if key != TASK.key:
-                raise UserError(
-                    f"the dev suite has no task {key!r}{nearest(key, [TASK.key])}; its one task: {TASK.key}"
-                )
-        file = Path(folder) / TASK.key / "dev.tsv"
-        if not file.is_file():
-            raise UserError(f"{file}: missing; the dev suite reads the development pairs of STS Benchmark there")
-        loaded = {TASK.key: TaskPairs(TASK, (read_scored_pairs(file),))}
-        return StsData(str(folder), text_form(loaded), loaded)
-
-    def score(self, task: TaskPairs, embedded: Embedded, device: str = "cpu") -> TaskScore:
-        """See ``score_task``."""
-        return Sts().score(task, embedded, device)
-
-    def arrays(self, name: str, task: TaskPairs, embedded: Embedded) -> dict[str, Floats]:
-        """See `Sts`."""
-        return Sts().arrays(name, task, embedded)
-
-    def record(self, scores: dict[str, TaskScore], common: Mapping[str, Any]) -> StsDevResult:
-        """See ``Suite``."""
-        return StsDevResult(**common, dev=scores)
-
-    def line(self, task: TaskPairs, score: TaskScore) -> str:
-        """See ``Suite``."""
-        return Sts().line(task, score)
-
-    @classmethod
-    def table(cls, results: Mapping[str, StsDevResult]) -> Table:
-        """Lays out correlations x 100, one row per model; ``*`` marks another number of pairs than published."""
-        rows: list[TableRow] = [
-            [label, Cell(score.spearman.all, score.complete), Cell(score.pearson.all, score.complete)]
-            for label, result in results.items()
-            for score in result.dev.values()
-        ]
-        headers = ["Spearman", "Pearson"]
-        return results_table("STS-B dev, correlations x 100", [MODEL], headers, rows, data="number of pairs")
+    return results_table(title, [MODEL, "Difference"], [*titles, "Avg."], rows, grouped=True)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
-from opencse.arrays import Floats
 from opencse.environment import Environment
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, distinct, embed, silent
-from opencse.evaluation.record import DataRecord, EvaluationRecord, SuiteScore, TextForm
+from opencse.evaluation.record import AVERAGE, DataRecord, EvaluationRecord, Score, TextForm
 from opencse.numerals import number_of
 from opencse.progress import Say
 
@@ -32,8 +31,6 @@ class Task(Protocol):
 
 
 T = TypeVar("T", bound=Task)  # one task's data
-S = TypeVar("S", bound=SuiteScore)  # one task's score
-R = TypeVar("R", bound=EvaluationRecord)
 
 
 @dataclass(frozen=True)
@@ -60,19 +57,6 @@ class TaskData(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Evaluation(Generic[R]):
-    """The scores of one model on a suite.
-
-    Attributes:
-        record: the scores and where they come from.
-        arrays: the values behind the scores, pair by pair, by name, for tests over pairs; empty for some suites.
-    """
-
-    record: R
-    arrays: dict[str, Floats] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Options:
     """The options of a suite.
 
@@ -93,7 +77,7 @@ class Options:
     keep_identical_ids: bool = False
 
 
-class Suite(ABC, Generic[T, S, R]):
+class Suite(ABC, Generic[T]):
     """A suite of tasks, with its options as fields.
 
     Attributes:
@@ -111,30 +95,38 @@ class Suite(ABC, Generic[T, S, R]):
     device: str | None = None
 
     @classmethod
-    @abstractmethod
     def of(cls, options: Options) -> Self:
         """Makes the suite with these options; the ones it does not have are ignored."""
+        del options
+        return cls()
 
     @abstractmethod
     def load(self, folder: Path, tasks: Sequence[str] | None = None) -> TaskData[T]:
         """Reads the tasks of a folder (None: all in it); a fault in the data is a ``UserError``."""
 
     @abstractmethod
-    def score(self, task: T, embedded: Embedded, device: str = "cpu") -> S:
-        """Scores one task from the vectors of its texts; a classifier, if there is one, is trained on ``device``."""
+    def score(self, name: str, task: T, embedded: Embedded, device: str = "cpu") -> list[Score]:
+        """Scores one task from the vectors of its texts; a classifier, if there is one, is trained on ``device``.
+
+        The first score is the one that is reported, and has what the suite knows of the task in its ``extras``.
+        """
 
     @abstractmethod
-    def record(self, scores: dict[str, S], common: Mapping[str, Any]) -> R:
-        """Makes the record of ``scores``; ``common`` are the fields that every record has."""
-
-    @abstractmethod
-    def line(self, task: T, score: S) -> str:
-        """Describes one task's score for the console."""
+    def line(self, task: T, scores: Sequence[Score]) -> str:
+        """Describes one task's scores for the console."""
 
     @classmethod
     @abstractmethod
-    def table(cls, results: Mapping[str, R]) -> Table:
+    def table(cls, results: Mapping[str, EvaluationRecord]) -> Table:
         """Lays out records by label as a table."""
+
+    def averages(self, scores: Mapping[str, list[Score]]) -> list[Score]:
+        """The means over the tasks, from their scores by name."""
+        return []
+
+    def settings(self, scores: Mapping[str, list[Score]]) -> dict[str, Any]:
+        """How the tasks were scored, for the record."""
+        return {}
 
     @classmethod
     def key(cls) -> str:
@@ -152,23 +144,23 @@ class Suite(ABC, Generic[T, S, R]):
     def check(self, data: TaskData[T]) -> None:
         """Raises a ``UserError`` for data that cannot be scored, before anything is encoded."""
 
-    def arrays(self, name: str, task: T, embedded: Embedded) -> dict[str, Floats]:
-        """Returns the values for tests over pairs, by name."""
-        return {}
+    def mean(self, scores: Sequence[Score], published: int | None = None, task: str = AVERAGE) -> Score:
+        """The mean of scores by one measure; ``published``: the number of tasks of published averages."""
+        value = sum(one.value for one in scores) / len(scores)
+        complete = None if published is None else len(scores) == published
+        measure, n = scores[0].measure, len(scores)
+        return Score(suite=self.name, task=task, measure=measure, value=value, n=n, complete=complete)
 
     def evaluate(
         self, model: EmbeddingModel, data: TaskData[T], progress: Say | None = None, *, apart: bool = False
-    ) -> Evaluation[R]:
-        """Evaluates a model.
+    ) -> EvaluationRecord:
+        """Evaluates a model; a task's score does not depend on the other tasks.
 
         Args:
             model: its ``encode`` is called once on the distinct texts of all tasks, or once per task (``by_task``).
             data: the tasks, see ``load``.
             progress: called with one line at each step.
             apart: see `Options`.
-
-        Returns:
-            The record, and the arrays; a task's score does not depend on the other tasks.
 
         Raises:
             UserError: for data that cannot be scored, or a vector that holds NaN or infinite values.
@@ -181,25 +173,24 @@ class Suite(ABC, Generic[T, S, R]):
         if data.absent:
             report(f"{self.title}: {', '.join(data.absent)} not in {data.source}")
         shared = None if self.by_task or apart else self._embed(model, data.tasks.values(), self.title, report)
-        scores: dict[str, S] = {}
-        arrays: dict[str, Floats] = {}
+        scores: dict[str, list[Score]] = {}
         for name, task in data.tasks.items():
             embedded = self._embed(model, [task], name, report) if shared is None else shared
-            scores[name] = self.score(task, embedded, self.device or model.device or "cpu")
-            arrays |= self.arrays(name, task, embedded)
+            scores[name] = self.score(name, task, embedded, self.device or model.device or "cpu")
             report(self.line(task, scores[name]))
-        common = {
-            "model": model.name,
-            "pooling": model.pooling,
-            "code": list(model.code) or None,
-            "data": data.record,
-            "environment": Environment.here(model.device),
-            "seconds": time.perf_counter() - started,
-        }
-        return Evaluation(self.record(scores, common), arrays)
+        return EvaluationRecord(
+            model=model.name,
+            pooling=model.pooling,
+            code=list(model.code) or None,
+            data=data.record,
+            environment=Environment.here(model.device),
+            seconds=time.perf_counter() - started,
+            settings=self.settings(scores),
+            scores=[*(one for several in scores.values() for one in several), *self.averages(scores)],
+        )
 
     @classmethod
-    def open(cls, folder: Path, options: Options) -> OpenSuite[R]:
+    def open(cls, folder: Path, options: Options) -> OpenSuite:
         """Loads the tasks of ``folder``.
 
         Raises:
@@ -216,7 +207,7 @@ class Suite(ABC, Generic[T, S, R]):
 
 
 @dataclass(frozen=True)
-class OpenSuite(Generic[R]):
+class OpenSuite:
     """A suite with its data, ready for models.
 
     Attributes:
@@ -225,7 +216,7 @@ class OpenSuite(Generic[R]):
         apart: see `Options`.
     """
 
-    suite: Suite[Any, Any, R]
+    suite: Suite[Any]
     data: TaskData[Any]
     apart: bool = False
 
@@ -234,6 +225,6 @@ class OpenSuite(Generic[R]):
         """See `Suite.score_names`."""
         return self.suite.score_names(self.data)
 
-    def evaluate(self, model: EmbeddingModel, progress: Say | None = None) -> Evaluation[R]:
+    def evaluate(self, model: EmbeddingModel, progress: Say | None = None) -> EvaluationRecord:
         """See `Suite.evaluate`."""
         return self.suite.evaluate(model, self.data, progress, apart=self.apart)

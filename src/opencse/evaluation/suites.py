@@ -18,13 +18,13 @@ from opencse.evaluation.suite import Suite
 from opencse.evaluation.transfer import TRANSFER_TASKS, Transfer
 from opencse.text.files.lines import COMPRESSED, suffix_of
 
-SUITES: dict[str, type[Suite[Any, Any, Any]]] = {
+SUITES: dict[str, type[Suite[Any]]] = {
     suite.name: suite for suite in (Sts, StsDev, Regression, Transfer, Probing, Retrieval)
 }
 """By name, in the order of the papers' tables."""
 
 
-def suite_named(name: str) -> type[Suite[Any, Any, Any]]:
+def suite_named(name: str) -> type[Suite[Any]]:
     """Returns the suite called ``name``.
 
     Raises:

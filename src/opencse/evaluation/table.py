@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
+
+from opencse.evaluation.record import AVERAGE, PARTIAL, EvaluationRecord
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -41,6 +43,15 @@ class Cell:
     value: float | None
     complete: bool = True
     suffix: str = ""
+
+    @classmethod
+    def of(cls, record: EvaluationRecord, task: str, measure: str) -> Self:
+        """The score of a task; of an average over fewer tasks than published with their number after it."""
+        score = record.find(task, measure)
+        if score is None:
+            return cls.of(record, PARTIAL, measure) if task == AVERAGE else cls(None)
+        partial = task in (AVERAGE, PARTIAL) and score.complete is False
+        return cls(score.value, score.complete is not False or partial, f" ({score.n})" if partial else "")
 
     def __str__(self) -> str:
         if self.value is None:
@@ -166,6 +177,36 @@ def results_table(
         title=title,
         caption="\n".join(note for note in (mark, *notes) if note) or None,
     )
+
+
+def scores_table(
+    title: str,
+    results: Mapping[str, EvaluationRecord],
+    columns: Sequence[tuple[str, str, str]],
+    *,
+    data: str,
+    notes: Iterable[str | None] = (),
+    usual: str | None = None,
+) -> Table:
+    """Lays out scores with one row per record, and ``-`` where it has none.
+
+    Args:
+        title: above the table.
+        results: records by label.
+        columns: header, task and measure of each.
+        data: what ``*`` is about, see `results_table`.
+        notes: below the table.
+        usual: the classifier that is not named next to a record's mode; None: there are no modes.
+    """
+    rows: list[TableRow] = []
+    for label, record in results.items():
+        row: list[str | Cell] = [label]
+        if usual is not None:
+            mode, classifier = record.settings["mode"], record.settings["classifier"]
+            row.append(mode if classifier == usual else f"{mode}, {classifier}")
+        rows.append([*row, *(Cell.of(record, task, measure) for _, task, measure in columns)])
+    labels = [MODEL] if usual is None else [MODEL, "Mode"]
+    return results_table(title, labels, [header for header, _, _ in columns], rows, notes, data=data)
 
 
 NARROW = 2

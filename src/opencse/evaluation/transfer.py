@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-import typing
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,18 +18,16 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import FiniteFloat
 
 from opencse.environment import require_packages
-from opencse.errors import UserError, nearest, require_known
-from opencse.evaluation.cross_validation import L2, MODES, Fitter, Mode, Scheme, kfold, mode_in_words, nested, split
+from opencse.errors import UserError, nearest
+from opencse.evaluation.cross_validation import L2, MODES, Fitter, Mode, Scheme, kfold, nested, split
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import Examples, Labelled, LabelledLine, listed
-from opencse.evaluation.record import EvaluationRecord, SuiteScore
+from opencse.evaluation.record import AVERAGE, PARTIAL, EvaluationRecord, Score
 from opencse.evaluation.suite import Options, Suite, TaskData
-from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
+from opencse.evaluation.table import scores_table
 from opencse.files import require_folder
-from opencse.settings import Settings
 from opencse.text.files.lines import read_lines
 
 if TYPE_CHECKING:
@@ -100,9 +97,9 @@ class TransferExamples(Labelled):
         return str(self.folder / self.files[0])
 
     @property
-    def complete(self) -> bool:
-        """Whether the numbers of examples are those published; if not, published scores do not compare."""
-        return self.counts == dict(self.task.published)
+    def complete(self) -> bool | None:
+        """Whether the numbers of examples are those published; None for your own tasks."""
+        return self.counts == dict(self.task.published) if self.task.published else None
 
     @property
     def repeated(self) -> int:
@@ -260,82 +257,15 @@ SMALLEST = 20  # of which 5 % is one sentence
 Classifier = Literal["softmax", "logistic"]
 
 
-class TransferScore(SuiteScore):
-    """The scores of one transfer task, in percent.
-
-    Attributes:
-        accuracy: of the test set; with ``nested`` the mean over the outer folds.
-        f1: of class 1 (MRPC), else None.
-        dev_accuracy: the best of the grid, by which the regularisation was selected; never report it as the task's.
-        scheme: ``nested``, ``kfold`` or ``split``.
-        regularisation: the selected l2 (logistic: C), one per outer fold.
-        files: what it was fitted and tested on.
-        examples: their number by part.
-        repeated: test rows that are also in the training or dev set (``nested``: rows that occur more than once, which
-            folds may share); the score may be too high by them.
-        complete: whether these are the published numbers; if not, do not compare with published values.
-        seconds: wall-clock time of the classifiers.
-    """
-
-    accuracy: FiniteFloat
-    f1: FiniteFloat | None
-    dev_accuracy: FiniteFloat
-    scheme: Scheme
-    regularisation: list[float]
-    files: list[str]
-    examples: dict[str, int]
-    repeated: int = 0
-    complete: bool
-    seconds: FiniteFloat
-
-    def measures(self) -> dict[str, float]:
-        """The accuracy, and ``f1`` where there is one."""
-        return {"": self.accuracy} | ({} if self.f1 is None else {"f1": self.f1})
-
-
-class TransferScores(Settings):
-    """The scores by task and their mean accuracy; your own tasks are not part of a mean.
-
-    Attributes:
-        tasks: by key.
-        average: over the seven tasks; None unless all are present.
-        average_of_present: over ``present`` where these are fewer than seven; does not compare with a published
-            average. None where ``average`` is given, or none of the seven is present.
-        present: which of the seven are present.
-    """
-
-    tasks: dict[str, TransferScore]
-    average: FiniteFloat | None
-    average_of_present: FiniteFloat | None
-    present: list[str]
-
-
-class TransferResult(EvaluationRecord):
-    """The record of a transfer evaluation: ``transfer.tasks.<task>.accuracy`` and so on, and ``transfer.average``.
-
-    Attributes:
-        mode: ``test``, or ``fast``, whose values differ from published ones by some tenths.
-        classifier: ``softmax`` (SentEval's own) or ``logistic``.
-        transfer: the scores.
-    """
-
-    key = "transfer"
-    mode: Mode
-    classifier: Classifier
-    transfer: TransferScores
-
-    def scores(self) -> Mapping[str, TransferScore]:
-        """See ``EvaluationRecord``."""
-        return self.transfer.tasks
-
-    def means(self) -> dict[str, float | None]:
-        """``average`` or ``average_of_present``."""
-        return {"average": self.transfer.average, "average_of_present": self.transfer.average_of_present}
-
-
 @dataclass(frozen=True)
-class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
-    """Scores each task by the accuracy of a classifier.
+class Transfer(Suite[TransferExamples]):
+    """Scores each task by the accuracy of a classifier, and MRPC by the F1 of class 1, too.
+
+    The extras of ``accuracy`` are ``dev_accuracy`` (the best of the grid, by which the regularisation was selected;
+    never report it as the task's), ``scheme`` (``nested``, ``kfold`` or ``split``), ``regularisation`` (the selected
+    l2, or C of logistic, one per outer fold), ``files``, ``examples`` by part, ``seconds``, and ``repeated``: test
+    rows that are also in the training or dev set (``nested``: rows that occur more than once, which folds may share);
+    the score may be too high by them.
 
     Attributes:
         mode: ``test`` (10 folds, Adam, batch 64), which papers report, or ``fast`` (5 folds, RMSprop, batch 128).
@@ -368,14 +298,12 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
         return [f"transfer.{name}" for name in (*names, *([average] if known else []))]
 
     def check(self, data: TransferData) -> None:
-        """Raises an error for an unknown mode or classifier, and for a task too small for the folds."""
-        require_known(self.mode, tuple(MODES), "mode")
-        require_known(self.classifier, typing.get_args(Classifier), "classifier")
+        """Raises an error for a task too small for the folds."""
         require_packages("the transfer suite", "train", "sklearn")
         for task in data.tasks.values():
             _require_large_enough(task, MODES[self.mode].folds)
 
-    def score(self, task: TransferExamples, embedded: Embedded, device: str = "cpu") -> TransferScore:
+    def score(self, name: str, task: TransferExamples, embedded: Embedded, device: str = "cpu") -> list[Score]:
         """See ``Suite``; what the classifier reads is ``Labelled.features``, float32."""
         from opencse.evaluation.classifiers import Classifiers
         from opencse.evaluation.cross_validation import Logistic
@@ -399,84 +327,68 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
             case "split":
                 outcome = split(fitter, labels, rows["train"], rows["dev"], rows["test"], grid)
         gold = labels[rows["all" if scheme == "nested" else "test"]]
-        return TransferScore(
-            accuracy=outcome.accuracy,
-            f1=f1(outcome.predicted, gold) if task.task.f1 else None,
-            dev_accuracy=outcome.dev_accuracy,
-            scheme=scheme,
-            regularisation=list(outcome.selected),
-            files=list(task.files),
-            examples=task.counts,
-            repeated=task.repeated,
+        extras = {
+            "dev_accuracy": outcome.dev_accuracy,
+            "scheme": scheme,
+            "regularisation": list(outcome.selected),
+            "files": list(task.files),
+            "examples": task.counts,
+            "repeated": task.repeated,
+            "seconds": time.perf_counter() - started,
+        }
+        one = Score(
+            suite=self.name,
+            task=name,
+            measure="accuracy",
+            value=outcome.accuracy,
+            n=len(gold),
             complete=task.complete,
-            seconds=time.perf_counter() - started,
+            extras=extras,
         )
+        if not task.task.f1:
+            return [one]
+        value = f1(outcome.predicted, gold)
+        return [one, one.model_copy(update={"measure": "f1", "value": value, "extras": {}})]
 
-    def record(self, scores: dict[str, TransferScore], common: Mapping[str, Any]) -> TransferResult:
-        """See ``Suite``."""
-        return TransferResult(**common, mode=self.mode, classifier=self.classifier, transfer=_averaged(scores))
+    def averages(self, scores: Mapping[str, list[Score]]) -> list[Score]:
+        """Their mean accuracy; your own tasks are not part of it, and of fewer than seven it has another name."""
+        known = [scores[key][0] for key in TRANSFER_TASKS if key in scores]
+        name = AVERAGE if len(known) == len(TRANSFER_TASKS) else PARTIAL
+        return [self.mean(known, len(TRANSFER_TASKS), name)] if known else []
 
-    def line(self, task: TransferExamples, score: TransferScore) -> str:
+    def settings(self, scores: Mapping[str, list[Score]]) -> dict[str, Any]:
         """See ``Suite``."""
-        line = f"{task.task.title}: accuracy {score.accuracy:.2f}"
-        if score.f1 is not None:
-            line += f", F1 {score.f1:.2f}"
-        line += f" ({score.scheme}; {task.counted()}; {score.seconds:.1f} s)"
-        if score.repeated:
-            where = "occur more than once" if score.scheme == "nested" else "are also in train or dev"
-            line += f"; {score.repeated:,} test rows {where}, so it may be too high"
-        if task.task.published and not score.complete:
+        return {"mode": self.mode, "classifier": self.classifier}
+
+    def line(self, task: TransferExamples, scores: Sequence[Score]) -> str:
+        """See ``Suite``."""
+        first, *others = scores
+        line = f"{task.task.title}: accuracy {first.value:.2f}" + "".join(f", F1 {one.value:.2f}" for one in others)
+        line += f" ({task.task.scheme}; {task.counted()}; {first.extras['seconds']:.1f} s)"
+        if repeated := first.extras["repeated"]:
+            where = "occur more than once" if task.task.scheme == "nested" else "are also in train or dev"
+            line += f"; {repeated:,} test rows {where}, so it may be too high"
+        if first.complete is False:
             line += f" (published: {listed(task.task.published)}, so this does not compare with published values)"
         return line
 
     @classmethod
-    def table(cls, results: Mapping[str, TransferResult]) -> Table:
+    def table(cls, results: Mapping[str, EvaluationRecord]) -> Table:
         """Lays out test accuracies in percent, one row per model.
 
         ``*`` marks another number of examples than published, ``(k)`` a mean of only k of the seven tasks.
         """
-        other = [key for result in results.values() for key in result.transfer.tasks if key not in TRANSFER_TASKS]
-        keys = [*TRANSFER_TASKS, *dict.fromkeys(other)]
-        rows: list[TableRow] = []
-        for label, result in results.items():
-            scores = result.transfer
-            average = Cell(scores.average)
-            if scores.average_of_present is not None:
-                average = Cell(scores.average_of_present, suffix=f" ({len(scores.present)})")
-            by_task = [scores.tasks.get(key) for key in keys]
-            cells = [
-                Cell(None) if score is None else Cell(score.accuracy, score.complete or key not in TRANSFER_TASKS)
-                for key, score in zip(keys, by_task, strict=True)
-            ]
-            rows.append([label, mode_in_words(result.mode, result.classifier, "softmax"), *cells, average])
-        partial = any(result.transfer.average_of_present is not None for result in results.values())
-        fast = any(result.mode == "fast" for result in results.values())
+        keys = dict.fromkeys([*TRANSFER_TASKS, *(task for record in results.values() for task in record.tasks)])
+        partial = any(record.find(PARTIAL, "accuracy") for record in results.values())
+        fast = any(record.settings["mode"] == "fast" for record in results.values())
         notes = (
             "(k) the mean of only k of the seven tasks: does not compare with a published average" if partial else None,
             "fast: fewer folds and passes than published values are taken with" if fast else None,
         )
-        titles = [TRANSFER_TASKS[key].title if key in TRANSFER_TASKS else key for key in keys]
-        return results_table(
-            "Transfer, test accuracy in %",
-            [MODEL, "Mode"],
-            [*titles, "Avg."],
-            rows,
-            notes,
-            data="number of examples",
-        )
-
-
-def _averaged(tasks: Mapping[str, TransferScore]) -> TransferScores:
-    """Adds the means to the tasks' scores."""
-    present = [key for key in TRANSFER_TASKS if key in tasks]
-    mean = sum(tasks[key].accuracy for key in present) / len(present) if present else None
-    complete = len(present) == len(TRANSFER_TASKS)
-    return TransferScores(
-        tasks=dict(tasks),
-        average=mean if complete else None,
-        average_of_present=None if complete else mean,
-        present=present,
-    )
+        columns = [(TRANSFER_TASKS[key].title if key in TRANSFER_TASKS else key, key, "accuracy") for key in keys]
+        columns.append(("Avg.", AVERAGE, "accuracy"))
+        title, data = "Transfer, test accuracy in %", "number of examples"
+        return scores_table(title, results, columns, data=data, notes=notes, usual="softmax")
 
 
 def f1(predicted: NDArray[np.intp], gold: NDArray[np.intp]) -> float:

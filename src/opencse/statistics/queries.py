@@ -74,17 +74,12 @@ def paired_queries(a: Floats, b: Floats) -> PairedQueries:
     Returns:
         The difference; without interval and p for a single query, or differences that do not vary.
 
-    Raises:
-        ValueError: for arrays of different lengths.
-
     Example:
         >>> a, b = np.array([60.0, 70.0, 80.0, 50.0] * 10), np.array([50.0, 70.0, 60.0, 50.0] * 10)
         >>> difference = paired_queries(a, b)
         >>> difference.difference, difference.direction(), difference.over()
         (7.5, 'better', '40 queries')
     """
-    if a.shape != b.shape or a.ndim != 1:
-        raise ValueError(f"two (n,) arrays of one length are expected, got {a.shape} and {b.shape}")
     statistics, p = tested(a - b, float(max(np.abs(a).max(), np.abs(b).max())))
     return PairedQueries(difference=statistics.mean, interval=statistics.interval, p=p, n=len(a))
 

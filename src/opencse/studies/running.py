@@ -21,7 +21,6 @@ from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.record import DataRecord
-from opencse.evaluation.sts import StsResult
 from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import SUITES, suite_named
 from opencse.evaluation.transforms import postprocessed, refitted_each_call
@@ -40,7 +39,7 @@ from opencse.studies.comparison import TUNING
 from opencse.studies.study import Contents, RunSpec, Study, StudyRecord, no_score
 from opencse.workers import cores, started
 
-Suites = Mapping[str, OpenSuite[Any]]
+Suites = Mapping[str, OpenSuite]
 """The suites of a study by name, their data loaded."""
 
 
@@ -237,15 +236,14 @@ def _evaluate(
     data: dict[str, DataRecord] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for name, suite in suites.items():
-        evaluated = suite.evaluate(model, progress.say)
-        if evaluated.arrays:
-            _write_arrays(folder / f"{name}.npz", evaluated.arrays)
-        save_json(folder / f"{name}.json", evaluated.record.to_dict())
-        results |= evaluated.record.values()
-        if isinstance(evaluated.record, StsResult):
-            for grouping in study.groupings:
-                results |= evaluated.record.sts.also_by(grouping)
-        data[name] = evaluated.record.data
+        record = suite.evaluate(model, progress.say)
+        if arrays := record.arrays():
+            _write_arrays(folder / f"{name}.npz", arrays)
+        save_json(folder / f"{name}.json", record.to_dict())
+        results |= record.values()
+        for grouping in study.groupings if name == "sts" else ():
+            results |= record.also_by(grouping)
+        data[name] = record.data
     return results, data, time.perf_counter() - started
 
 

@@ -540,7 +540,9 @@ class TransferSelector:
         tasks, suite = self.data.tasks, Transfer(mode="fast")
         embedded = embed(encoder.encode, distinct(group for task in tasks.values() for group in task.texts()))
         device = str(encoder.device)
-        accuracies = {key: suite.score(task, embedded, device).dev_accuracy for key, task in tasks.items()}
+        accuracies = {
+            key: suite.score(key, task, embedded, device)[0].extras["dev_accuracy"] for key, task in tasks.items()
+        }
         return DevScore(sum(accuracies.values()) / len(accuracies), parts=accuracies)
 
     def worse(self, trained: DevScore, start: DevScore) -> bool:

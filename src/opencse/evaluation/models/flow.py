@@ -159,10 +159,7 @@ class Flow:
 
         Raises:
             UserError: if there are fewer than 2 vectors, they are not finite, or the likelihood becomes so.
-            ValueError: if they are not (n, d).
         """
-        if vectors.ndim != 2:
-            raise ValueError(f"(n, d) vectors are expected, got {vectors.shape}")
         if len(vectors) < 2:
             raise UserError(f"a flow is fitted on at least 2 vectors, not {len(vectors)}; give more texts")
         data = _tensor(vectors)

@@ -91,7 +91,6 @@ class Whitening(LinearMap):
 
         Raises:
             UserError: if the vectors vary along fewer than k directions (or none), or are not finite.
-            ValueError: if they are not (n, d).
         """
         if dimension is not None and dimension < 1:
             raise UserError(f"whitening keeps at least 1 dimension, not {dimension}")
@@ -145,15 +144,12 @@ def principal_axes(vectors: Vectors, name: str) -> tuple[Floats, Floats, Floats]
 
     Raises:
         UserError: for vectors that are not finite.
-        ValueError: if they are not (n, d).
 
     Example:
         >>> mean, variances, axes = principal_axes(np.array([[0.0, 1.0], [4.0, 1.0]]), "whitening")
         >>> mean.tolist(), variances.tolist(), axes.tolist()
         ([2.0, 1.0], [8.0], [[1.0], [0.0]])
     """
-    if vectors.ndim != 2:
-        raise ValueError(f"(n, d) vectors are expected, got {vectors.shape}")
     n, d = vectors.shape
     if not np.isfinite(vectors).all():
         raise UserError(f"{name} is fitted on finite vectors, but some are NaN or infinite; try float32")
@@ -249,7 +245,6 @@ class AllButTheTop(LinearMap):
 
         Raises:
             UserError: if that would leave nothing that varies, or the vectors are not finite.
-            ValueError: if they are not (n, d).
         """
         if vectors.ndim == 2 and remove is None:
             remove = max(1, round(vectors.shape[1] / 100))

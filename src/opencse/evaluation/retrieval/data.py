@@ -181,23 +181,21 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
         written[form] = min(documents[key], written.get(form, documents[key]))
     positions = {form: position for position, form in enumerate(written)}
     position_of = {key: positions[form] for key, form in forms.items()}
-    judgements = read_judgements(qrels, set(texts), documents, (queries.name, corpus.name))
+    by_query, not_there, notes = read_judgements(qrels, set(texts), documents, (queries.name, corpus.name))
     judged: dict[str, dict[int, int]] = {}
-    for query, levels in judgements.levels.items():
+    for query, levels in by_query.items():
         of_query = judged.setdefault(query, {})
         for key, level in levels.items():
             of_query[position_of[key]] = max(level, of_query.get(position_of[key], level))
     answered = [
-        key
-        for key in texts
-        if any(level > 0 for level in (*judged.get(key, {}).values(), *judgements.missing.get(key, ())))
+        key for key in texts if any(level > 0 for level in (*judged.get(key, {}).values(), *not_there.get(key, ())))
     ]
     if not answered:
         raise UserError(
             f"{qrels}: no query has a relevant document (score above 0), so there is nothing to find; {remedy}"
         )
     ids = {position: key for key, position in reversed(position_of.items())}
-    missing = [judgements.missing.get(key, []) for key in answered]
+    missing = [not_there.get(key, []) for key in answered]
     return RetrievalTask(
         name=name,
         document_ids=[ids[position] for position in range(len(written))],
@@ -211,9 +209,9 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
         query_ids=answered,
         queries=[texts[key] for key in answered],
         judged=[judged.get(key, {}) for key in answered],
-        without_relevant=len({*judged, *judgements.missing}) - len(answered),
+        without_relevant=len({*judged, *not_there}) - len(answered),
         missing=missing if any(missing) else [],
-        notes=judgements.notes,
+        notes=notes,
     )
 
 
@@ -281,24 +279,9 @@ _COLUMNS = (("query", "qid"), ("corpus", "doc", "passage", "pid"), ("score", "re
 """Words that a header has in the name of each column."""
 
 
-@dataclass(frozen=True)
-class Judgements:
-    """The judgements of a file about known queries.
-
-    Attributes:
-        levels: query id -> document id -> relevance.
-        missing: query id -> relevance of the documents that are not in the corpus.
-        notes: ids that were judged but are unknown, one sentence each.
-    """
-
-    levels: dict[str, dict[str, int]]
-    missing: dict[str, list[int]]
-    notes: tuple[str, ...]
-
-
 def read_judgements(
     path: Path, queries: Collection[str], documents: Collection[str], names: tuple[str, str]
-) -> Judgements:
+) -> tuple[dict[str, dict[str, int]], dict[str, list[int]], tuple[str, ...]]:
     """Reads a file of judgements, and checks their ids against the known ones.
 
     Args:
@@ -307,6 +290,10 @@ def read_judgements(
         queries: ids of the queries.
         documents: ids of the documents.
         names: files of the queries and of the documents, for messages.
+
+    Returns:
+        The relevance by query and document; by query that of the documents that are not in the corpus; and the ids that
+        were judged but are unknown, one sentence each.
 
     Raises:
         UserError: naming file and line: a line of another form, judgements that contradict each other, or none of a
@@ -346,7 +333,7 @@ def read_judgements(
         )
         if lines
     ]
-    return Judgements(levels, {key: list(levels_of.values()) for key, levels_of in missing.items()}, tuple(notes))
+    return levels, {key: list(levels_of.values()) for key, levels_of in missing.items()}, tuple(notes)
 
 
 def _similar(key: str, known: Collection[str]) -> str:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Searching, remembering
+from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.rankers import ByBoth, ByKeywords, Ranker, TaskKeywords
-from opencse.evaluation.retrieval.score import EvaluatedIndex, Retrieval, RetrievalResult
-from opencse.evaluation.suite import Evaluation
+from opencse.evaluation.retrieval.score import MAIN, Retrieval, compared_with
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import HybridWeight, Similarity
 from opencse.numerals import number_of
@@ -86,8 +86,8 @@ class SecondRows:
     progress: Progress
 
     def of(
-        self, label: str, row: RetrievalResult, suite: Retrieval, model: EmbeddingModel, data: RetrievalData
-    ) -> dict[str, RetrievalResult]:
+        self, label: str, row: EvaluationRecord, suite: Retrieval, model: EmbeddingModel, data: RetrievalData
+    ) -> dict[str, EvaluationRecord]:
         """The row of ``suite``'s ranking with the second stage, compared with the row without it.
 
         Args:
@@ -98,25 +98,25 @@ class SecondRows:
             data: the tasks.
         """
         ranker = Reranked(suite.ranked, self.stage, suite.keep_identical_ids, self.progress)
-        record: RetrievalResult = replace(suite, ranker=ranker).evaluate(model, data, self.progress.say).record
+        record: EvaluationRecord = replace(suite, ranker=ranker).evaluate(model, data, self.progress.say)
         record = record.model_copy(update={"model": row.model})
         return {
-            f"{label} + {_short(self.stage.model.name)}": record.compared_with(dict.fromkeys(data.tasks, (label, row)))
+            f"{label} + {_short(self.stage.model.name)}": compared_with(record, dict.fromkeys(data.tasks, (label, row)))
         }
 
 
 def rows_with_reranking(
     models: Iterable[EmbeddingModel], suite: Retrieval, data: RetrievalData, second: SecondRows
-) -> dict[str, RetrievalResult]:
+) -> dict[str, EvaluationRecord]:
     """Scores each model's vectors, alone and with a second stage; a text is encoded once for both.
 
     Returns:
         The records by label: ``MODEL``, ``MODEL + CROSS-ENCODER``.
     """
-    rows: dict[str, RetrievalResult] = {}
+    rows: dict[str, EvaluationRecord] = {}
     for model in models:
         opened = remembering(model)
-        rows[model.name] = suite.evaluate(opened, data, second.progress.say).record
+        rows[model.name] = suite.evaluate(opened, data, second.progress.say)
         rows |= second.of(model.name, rows[model.name], suite, opened, data)
     return rows
 
@@ -127,7 +127,6 @@ def _short(name: str) -> str:
 
 
 BM25 = "BM25"
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ def rows_with_keywords(
     extra: KeywordRows,
     progress: Say,
     second: SecondRows | None = None,
-) -> dict[str, RetrievalResult]:
+) -> dict[str, EvaluationRecord]:
     """Scores BM25 once, and each model's vectors and, on request, both together.
 
     A row of vectors is compared with BM25, a row of both with the better of its two parts on that data set.
@@ -179,14 +178,14 @@ def rows_with_keywords(
     keywords = TaskKeywords(extra.language)
     nothing = EmbeddingModel(BM25, lambda texts: np.empty((len(texts), 0)))
     by_words = replace(suite, ranker=ByKeywords(keywords))
-    words = _record(by_words.evaluate(nothing, data, progress))
+    words = by_words.evaluate(nothing, data, progress)
     rows = {BM25: words.model_copy(update={"model": None})}
     if second is not None:
         rows |= second.of(BM25, rows[BM25], by_words, nothing, data)
     for model in models:
         opened = remembering(model) if extra.hybrid or second is not None else model
-        vectors = _record(suite.evaluate(opened, data, progress))
-        rows[model.name] = vectors.compared_with(dict.fromkeys(data.tasks, (BM25, words)))
+        vectors = suite.evaluate(opened, data, progress)
+        rows[model.name] = compared_with(vectors, dict.fromkeys(data.tasks, (BM25, words)))
         if second is not None:
             rows |= second.of(model.name, vectors, suite, opened, data)
         if not extra.hybrid:
@@ -195,45 +194,37 @@ def rows_with_keywords(
         weight = extra.weight_of(opened, languages.pop() if len(languages) == 1 else None)
         progress(f"{model.name} + BM25: weight of the vectors {weight}")
         by_both = replace(suite, ranker=ByBoth(weight.value, keywords, model.split))
-        both = _record(by_both.evaluate(opened, data, progress))
+        both = by_both.evaluate(opened, data, progress)
         better = {name: better_row(name, (BM25, words), (model.name, vectors)) for name in data.tasks}
-        rows[f"{model.name} + BM25"] = both.compared_with(better)
+        rows[f"{model.name} + BM25"] = compared_with(both, better)
         if second is not None:
             rows |= second.of(f"{model.name} + BM25", both, by_both, opened, data)
     return rows
 
 
-def compared_with_first(records: Mapping[str, R]) -> dict[str, R | RetrievalResult]:
+def compared_with_first(records: Mapping[str, EvaluationRecord]) -> dict[str, EvaluationRecord]:
     """The records with the differences of each model's rows from those of the first model, query by query.
 
     Args:
         records: of one suite and the same data, by label: a model's name, and what is added to its row. Retrieval
             results alone are compared.
     """
-    compared: dict[str, R | RetrievalResult] = {}
-    firsts: dict[str, tuple[str, RetrievalResult]] = {}
+    compared: dict[str, EvaluationRecord] = {}
+    firsts: dict[str, tuple[str, EvaluationRecord]] = {}
     for label, record in records.items():
         compared[label] = record
-        if isinstance(record, RetrievalResult) and record.model:
+        if record.scores[0].suite == Retrieval.name and record.model:
             first = firsts.setdefault(label.removeprefix(record.model), (label, record))
             if first[0] != label:
-                others, where = (
-                    dict.fromkeys(record.retrieval, first),
-                    "compared_first" if record.compared else "compared",
-                )
-                compared[label] = record.compared_with(others, where)
+                compared[label] = compared_with(record, dict.fromkeys(record.tasks, first))
     return compared
 
 
-def _record(evaluation: Evaluation[RetrievalResult]) -> RetrievalResult:
-    return evaluation.record
-
-
 def better_row(
-    task: str, one: tuple[str, RetrievalResult], other: tuple[str, RetrievalResult]
-) -> tuple[str, RetrievalResult]:
+    task: str, one: tuple[str, EvaluationRecord], other: tuple[str, EvaluationRecord]
+) -> tuple[str, EvaluationRecord]:
     """The row with the higher nDCG@10 on a task, with its label."""
-    return other if other[1].retrieval[task].ndcg_at_10 > one[1].retrieval[task].ndcg_at_10 else one
+    return max(one, other, key=lambda row: row[1][task, MAIN].value)
 
 
 _COMPARED = 1_000
@@ -261,8 +252,15 @@ class SearchedIndex:
             self._queries[task.name] = self.index.encode(task.queries, Role.QUERY)
         return self._queries[task.name]
 
-    def check(self, data: RetrievalData) -> EvaluatedIndex:
+    def check(self, data: RetrievalData) -> dict[str, Any]:
         """Compares the documents of the index with those of data sets, by id and by text.
+
+        Returns:
+            The index for a record: ``model`` that made its vectors, ``kind``, ``precision``, ``dimensions`` (how many
+            of the first ones of the model's vectors it keeps; None: all), ``documents``, ``passages``, ``max_length``
+            (tokens of the longest passage; None: texts are not split), ``overlap``, ``language`` of the word stems; by
+            data set ``absent``, how many of its documents with text the index lacks, which count as not found, and
+            ``others``, how many documents of the index it lacks, which count as not relevant.
 
         Raises:
             UserError: for a data set of which no relevant document is in the index, or most have another text there.
@@ -277,19 +275,13 @@ class SearchedIndex:
                 absent[name] = sum(row not in there for row, text in enumerate(task.documents) if text)
                 others[name] = len(ids.keys() - positions.keys())
         info = self.index.info()
-        return EvaluatedIndex(
-            model=info.model,
-            kind=info.kind,
-            precision=info.precision,
-            dimensions=None if info.encoded_dimension is None else info.dimension,
-            documents=info.documents,
-            passages=info.rows,
-            max_length=info.max_length,
-            overlap=info.overlap,
-            language=info.language,
-            absent=absent,
-            others=others,
-        )
+        copied = ("model", "kind", "precision", "documents", "max_length", "overlap", "language")
+        return {name: getattr(info, name) for name in copied} | {
+            "passages": info.rows,
+            "dimensions": None if info.encoded_dimension is None else info.dimension,
+            "absent": absent,
+            "others": others,
+        }
 
     def _require_same(self, snapshot: Snapshot, ids: dict[str, str], task: RetrievalTask) -> None:
         relevant = {position for levels in task.judged for position, level in levels.items() if level > 0}
@@ -364,7 +356,7 @@ class ByIndex:
 
 def rows_of_index(
     searched: SearchedIndex, suite: Retrieval, data: RetrievalData, extra: KeywordRows | None, progress: Say
-) -> dict[str, RetrievalResult]:
+) -> dict[str, EvaluationRecord]:
     """Scores the searches of an index: by its vectors, and on request by keywords and by both.
 
     Args:
@@ -382,41 +374,43 @@ def rows_of_index(
     """
     name, index = searched.name, searched.index
     with index.snapshot():
-        record = searched.check(data)
-        progress(_described(name, record))
+        described = searched.check(data)
+        progress(_described(name, described))
         for task in data.tasks:
-            if record.absent[task] or record.others[task]:
+            absent, others = described["absent"][task], described["others"][task]
+            if absent or others:
                 progress(
-                    f"{name}: lacks {number_of(record.absent[task], 'document')} of {task}, which count as not found, "
-                    f"and has {record.others[task]:,} that {task} lacks, which count as not relevant"
+                    f"{name}: lacks {number_of(absent, 'document')} of {task}, which count as not found, "
+                    f"and has {others:,} that {task} lacks, which count as not relevant"
                 )
 
-        def row(ranker: ByIndex) -> RetrievalResult:
+        def row(ranker: ByIndex) -> EvaluationRecord:
             model = EmbeddingModel(name, lambda texts: np.empty((len(texts), 0)), pooling=index.info().pooling)
-            scored: RetrievalResult = replace(suite, ranker=ranker).evaluate(model, data, progress).record
-            return scored.model_copy(update={"index": record})
+            record = replace(suite, ranker=ranker).evaluate(model, data, progress)
+            return record.model_copy(update={"settings": record.settings | {"index": described}})
 
         vectors = row(ByIndex(searched))
         if extra is None:
             return {name: vectors}
         words_label = f"{name}, BM25"
         words = row(ByIndex(searched, "keywords"))
-        rows = {words_label: words, name: vectors.compared_with(dict.fromkeys(data.tasks, (words_label, words)))}
+        rows = {words_label: words, name: compared_with(vectors, dict.fromkeys(data.tasks, (words_label, words)))}
         if extra.hybrid:
             weight = index.hybrid_weight if extra.weight is None else HybridWeight(extra.weight, "as requested")
             progress(f"{name} + BM25: weight of the vectors {weight}")
             both = row(ByIndex(searched, "both", weight.value))
             better = {task: better_row(task, (words_label, words), (name, vectors)) for task in data.tasks}
-            rows[f"{name} + BM25"] = both.compared_with(better)
+            rows[f"{name} + BM25"] = compared_with(both, better)
         return rows
 
 
-def _described(name: str, record: EvaluatedIndex) -> str:
-    passages = "" if record.passages == record.documents else f" in {number_of(record.passages, 'passage')}"
-    dimensions = "" if record.dimensions is None else f", the first {record.dimensions} dimensions"
+def _described(name: str, index: dict[str, Any]) -> str:
+    documents, passages, dimensions = index["documents"], index["passages"], index["dimensions"]
+    split = "" if passages == documents else f" in {number_of(passages, 'passage')}"
+    first = "" if dimensions is None else f", the first {dimensions} dimensions"
     return (
-        f"{name}: index of {number_of(record.documents, 'document')}{passages} by {record.model or 'a loaded model'}, "
-        f"{record.kind}, {record.precision}{dimensions}"
+        f"{name}: index of {number_of(documents, 'document')}{split} by {index['model'] or 'a loaded model'}, "
+        f"{index['kind']}, {index['precision']}{first}"
     )
 
 

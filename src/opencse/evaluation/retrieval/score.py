@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from pydantic import Field, FiniteFloat
 
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
-from opencse.evaluation.record import EvaluationRecord, SuiteScore
+from opencse.evaluation.record import AVERAGE, Compared, EvaluationRecord, Score
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankers import ByVectors, Ranked, Ranker, rankings
 from opencse.evaluation.suite import Options, Suite
@@ -29,9 +27,8 @@ from opencse.evaluation.table import MODEL, Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
 from opencse.numerals import number_of
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
-from opencse.settings import Settings
 from opencse.statistics.difference import Interval, verdict
-from opencse.statistics.queries import PairedQueries, intervals_of_means, paired_queries
+from opencse.statistics.queries import intervals_of_means, paired_queries
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -50,147 +47,22 @@ MEASURES: dict[str, Callable[[Ranked], float]] = {
     "recall_at_100": lambda one: recall(one.levels, one.judged, 100),
 }
 """The measures of one query's ranking, in [0, 1], by name."""
-
-
-class ComparedRows(PairedQueries):
-    """The difference of nDCG@10 between two rows of a table, over the same queries.
-
-    Attributes:
-        than: name of the other row.
-    """
-
-    than: str
-
-
-class RetrievalScore(SuiteScore):
-    """Measures of one retrieval data set x 100, each the mean over its queries; see ``opencse.ranking``.
-
-    Attributes:
-        ndcg_at_10: what BEIR and MTEB report.
-        mrr_at_10: of the first relevant document.
-        map_at_10: trec_eval's ``map_cut_10``.
-        recall_at_1: part of the relevant documents among the first 1; likewise for 10 and 100.
-        recall_at_10: see ``recall_at_1``.
-        recall_at_100: see ``recall_at_1``.
-        queries: queries in the means: those with a relevant document.
-        without_relevant: judged queries left out, since no document is relevant to them.
-        documents: documents searched.
-        copies: of these, documents with the text of another one; they share its rank.
-        identical_ids: documents that are a query, by id and text, and were left out of its ranking.
-        similarity: the function that vectors were compared by; None: no vectors were.
-        ranked_by: the scores that ranked the documents, with their weights.
-        intervals: 95% interval of each measure, by its name: Student's t over the queries. None for a single query, or
-            where all have the same value.
-        by_query: nDCG@10 x 100 of each query by its id, for paired tests.
-        judged_at_10: share of the first 10 documents that have a judgement; None where only relevant documents are
-            judged. The others count as not relevant, so a model whose hits nobody judged scores too low.
-    """
-
-    ndcg_at_10: FiniteFloat
-    mrr_at_10: FiniteFloat
-    map_at_10: FiniteFloat
-    recall_at_1: FiniteFloat
-    recall_at_10: FiniteFloat
-    recall_at_100: FiniteFloat
-    queries: int
-    without_relevant: int
-    documents: int
-    copies: int = 0
-    identical_ids: int = 0
-    similarity: Similarity | None = Similarity.COSINE
-    ranked_by: str = Similarity.COSINE.value
-    intervals: dict[str, Interval | None] = Field(default_factory=dict)
-    by_query: dict[str, FiniteFloat] = Field(default_factory=dict, repr=False)
-    judged_at_10: FiniteFloat | None = None
-
-    def measures(self) -> dict[str, float]:
-        """The measures by name, without the counts."""
-        return self.model_dump(include=set(MEASURES))
-
-
-class EvaluatedIndex(Settings):
-    """The index whose searches were scored, in place of a model that encodes whole documents.
-
-    Attributes:
-        model: that made its vectors.
-        kind: flat, hnsw or ivfpq.
-        precision: in which its texts were encoded.
-        dimensions: how many of the first dimensions of the model's vectors it keeps; None: all.
-        documents: number of its documents.
-        passages: number of its rows, into which long documents are split.
-        max_length: tokens of the longest passage; None: texts are not split.
-        overlap: tokens that two neighbouring passages may share.
-        language: whose word stems a hybrid search compares; None: no stemming.
-        absent: by data set, how many of its documents with text the index lacks; they count as not found.
-        others: by data set, how many documents of the index it lacks; they count as not relevant.
-    """
-
-    model: str
-    kind: str
-    precision: str
-    dimensions: int | None = None
-    documents: int
-    passages: int
-    max_length: int | None
-    overlap: int
-    language: str | None
-    absent: dict[str, int] = Field(default_factory=dict)
-    others: dict[str, int] = Field(default_factory=dict)
-
-
-class RetrievalResult(EvaluationRecord):
-    """The record of a retrieval evaluation: ``retrieval.<data set>.ndcg_at_10`` and so on.
-
-    Attributes:
-        similarity: the function that vectors were compared by; None: no vectors were.
-        ranked_by: the scores that ranked the documents, with their weights.
-        split: which judgements were used.
-        retrieval: scores by data set.
-        average: plain mean of nDCG@10 over these data sets; compares only over the same ones.
-        compared: by data set, the difference of nDCG@10 from another row; see `rows_with_keywords`
-            and `compared_with_first`.
-        compared_first: the difference from the row of the first model that is ranked likewise, if ``compared`` is
-            another one.
-        index: the index that was searched; None: a model's vectors of whole documents were ranked.
-    """
-
-    key = "retrieval"
-    similarity: Similarity | None
-    ranked_by: str = Similarity.COSINE.value
-    split: str
-    retrieval: dict[str, RetrievalScore]
-    average: FiniteFloat
-    compared: dict[str, ComparedRows] = Field(default_factory=dict)
-    compared_first: dict[str, ComparedRows] = Field(default_factory=dict)
-    index: EvaluatedIndex | None = None
-
-    def scores(self) -> Mapping[str, RetrievalScore]:
-        """See ``EvaluationRecord``."""
-        return self.retrieval
-
-    def means(self) -> dict[str, float | None]:
-        """``average``: of nDCG@10 over the data sets."""
-        return {"average": self.average}
-
-    def compared_with(
-        self, others: Mapping[str, tuple[str, RetrievalResult]], where: str = "compared"
-    ) -> RetrievalResult:
-        """This record with its differences from other rows, query by query.
-
-        Args:
-            others: by data set, the label of another row and its record.
-            where: the attribute that holds the differences.
-        """
-        compared = {}
-        for name, (label, other) in others.items():
-            ours, theirs = (np.array([*one.retrieval[name].by_query.values()]) for one in (self, other))
-            compared[name] = ComparedRows(**paired_queries(ours, theirs).model_dump(), than=label)
-        return self.model_copy(update={where: compared})
+MAIN = "ndcg_at_10"
 
 
 @dataclass(frozen=True)
-class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
+class Retrieval(Suite[RetrievalTask]):
     """Scores each data set by measures that are means over its queries, x 100.
+
+    ``ndcg_at_10`` is what BEIR and MTEB report, ``map_at_10`` trec_eval's ``map_cut_10``; see `opencse.ranking`. Each
+    has a 95% interval, Student's t over the queries; none for a single query, or where all have the same value. The
+    extras of ``ndcg_at_10`` are ``without_relevant`` (judged queries left out, since no document is relevant to
+    them), ``documents``, ``copies`` (of these, documents with the text of another one; they share its rank),
+    ``ranked_by`` (the scores that ranked them, with their weights), ``similarity`` (the function that vectors were
+    compared by, if any were), ``identical_ids`` (documents that are a query, by id and text, and were left out of its
+    ranking), ``by_query`` (nDCG@10 x 100 of each query by its id, for paired tests), and ``judged_at_10``: the share
+    of the first 10 documents that have a judgement, unless only relevant documents are judged. The others count as
+    not relevant, so a model whose hits nobody judged scores too low.
 
     The texts are encoded one data set after another; their vectors are held in memory, the similarities in blocks.
 
@@ -233,42 +105,50 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         searches = [(task.queries, texts) for task in tasks if (texts := self.ranked.texts(task))]
         return embed_for_search(model, searches) if searches else Embedded([], np.empty((0, 0)))
 
-    def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
+    def score(self, name: str, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> list[Score]:
         """See ``Suite``."""
+        del device
         left_out = task.left_out(self.keep_identical_ids)
         ranked = list(rankings(task, embedded, DEPTH, left_out, self.ranked))
-        values = {name: 100 * np.array([measure(one) for one in ranked]) for name, measure in MEASURES.items()}
-        return RetrievalScore(
-            **{name: math.fsum(of_each) / len(of_each) for name, of_each in values.items()},
-            intervals=intervals_of_means(values),
-            by_query=dict(zip(task.query_ids, values["ndcg_at_10"].tolist(), strict=True)),
-            queries=len(task.queries),
-            without_relevant=task.without_relevant,
-            documents=len(task.documents) + len(task.copies),
-            copies=len(task.copies),
-            identical_ids=len(left_out) - left_out.count(None),
-            similarity=self.ranked.compares_by(embedded.similarity),
-            ranked_by=self.ranked.name(embedded.similarity),
-            judged_at_10=_judged_share(task, ranked),
-        )
+        values = {one: 100 * np.array([measure(query) for query in ranked]) for one, measure in MEASURES.items()}
+        intervals = intervals_of_means(values)
+        extras = {
+            "without_relevant": task.without_relevant,
+            "documents": len(task.documents) + len(task.copies),
+            "copies": len(task.copies),
+            "identical_ids": len(left_out) - left_out.count(None),
+            "similarity": self.ranked.compares_by(embedded.similarity),
+            "ranked_by": self.ranked.name(embedded.similarity),
+            "judged_at_10": _judged_share(task, ranked),
+            "by_query": dict(zip(task.query_ids, values["ndcg_at_10"].tolist(), strict=True)),
+        }
+        return [
+            Score(
+                suite=self.name,
+                task=name,
+                measure=measure,
+                value=math.fsum(of_each) / len(of_each),
+                n=len(of_each),
+                interval=intervals[measure],
+                extras=extras if measure == MAIN else {},
+            )
+            for measure, of_each in values.items()
+        ]
 
-    def record(self, scores: dict[str, RetrievalScore], common: Mapping[str, Any]) -> RetrievalResult:
-        """See ``Suite``."""
-        return RetrievalResult(
-            **common,
-            similarity=next(iter(scores.values())).similarity,
-            ranked_by=next(iter(scores.values())).ranked_by,
-            split=self.split,
-            retrieval=scores,
-            average=math.fsum(score.ndcg_at_10 for score in scores.values()) / len(scores),
-        )
+    def averages(self, scores: Mapping[str, list[Score]]) -> list[Score]:
+        """The plain mean of nDCG@10 over these data sets; compares only over the same ones."""
+        return [self.mean([several[0] for several in scores.values()])]
 
-    def line(self, task: RetrievalTask, score: RetrievalScore) -> str:
+    def settings(self, scores: Mapping[str, list[Score]]) -> dict[str, Any]:
+        """The name of the judgements."""
+        return {"split": self.split}
+
+    def line(self, task: RetrievalTask, scores: Sequence[Score]) -> str:
         """See ``Suite``."""
-        low_high = score.intervals.get("ndcg_at_10")
+        first, low_high = scores[0], scores[0].interval
         interval = "" if low_high is None else f" (95% interval {low_high[0]:.2f} to {low_high[1]:.2f})"
-        line = f"{task.name}: nDCG@10 {score.ndcg_at_10:.2f}{interval}, recall@100 {score.recall_at_100:.2f} over "
-        line += f"{number_of(score.queries, 'query')}, {task.described(self.keep_identical_ids)}"
+        line = f"{task.name}: nDCG@10 {first.value:.2f}{interval}, recall@100 {scores[-1].value:.2f} over "
+        line += f"{number_of(first.n, 'query')}, {task.described(self.keep_identical_ids)}"
         if task.without_relevant:
             without = "more query has no relevant document and is", "more queries have no relevant document and are"
             line += f"; {number_of(task.without_relevant, *without)} left out"
@@ -276,37 +156,57 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         return line + (f"; {number_of(empty, 'document is empty', 'documents are empty')}" if empty else "")
 
     @classmethod
-    def table(cls, results: Mapping[str, RetrievalResult]) -> Table:
+    def table(cls, results: Mapping[str, EvaluationRecord]) -> Table:
         """Lays out measures x 100, and half the interval of nDCG@10: one row per model and data set.
 
         Where there are several data sets, one more row has the average. Notes below the table compare rows.
         """
-        splits = dict.fromkeys(result.split for result in results.values())
-        rankers = dict.fromkeys(result.ranked_by for result in results.values())
+        splits = dict.fromkeys(record.settings["split"] for record in results.values())
         rows: list[TableRow] = []
         notes: dict[str, None] = {}
-        for label, result in results.items():
-            for name, score in result.retrieval.items():
-                _, *others = map(Cell, score.measures().values())
-                first = Cell(score.ndcg_at_10, suffix=_half(score.intervals.get("ndcg_at_10")))
-                rows.append([label, name, first, *others])
-                note = f"{name}: {number_of(score.queries, 'query')}, {number_of(score.documents, 'document')}"
-                note += f"; {number_of(score.copies, 'copy shares', 'copies share')} a rank" if score.copies else ""
-                note += f"; {score.identical_ids:,} that are their query left out" if score.identical_ids else ""
+        rankers: dict[str, None] = {}
+        shares: dict[str, dict[str, float]] = {}
+        for label, record in results.items():
+            for name in record.tasks:
+                first, *others = (Cell.of(record, name, measure) for measure in MEASURES)
+                score = record[name, MAIN]
+                rows.append([label, name, replace(first, suffix=_half(score.interval)), *others])
+                extras = score.extras
+                note = f"{name}: {number_of(score.n, 'query')}, {number_of(extras['documents'], 'document')}"
+                note += (
+                    f"; {number_of(extras['copies'], 'copy shares', 'copies share')} a rank" if extras["copies"] else ""
+                )
+                note += (
+                    f"; {extras['identical_ids']:,} that are their query left out" if extras["identical_ids"] else ""
+                )
                 notes[note] = None
-            if len(result.retrieval) > 1:
-                rows.append([label, "average", Cell(result.average), *[Cell(None)] * 5])
-        for name in dict.fromkeys(name for result in results.values() for name in result.retrieval):
-            scores = {label: result.retrieval[name] for label, result in results.items() if name in result.retrieval}
-            if note := _judged_note(name, scores):
-                notes[note] = None
-        for label, result in results.items():
-            for name, difference in chain(result.compared.items(), result.compared_first.items()):
-                notes[f"{name}, {label} against {difference.than}: {verdict(difference)}"] = None
+                rankers[extras["ranked_by"]] = None
+                if extras["judged_at_10"] is not None:
+                    shares.setdefault(name, {})[label] = extras["judged_at_10"]
+            if len(record.tasks) > 1:
+                rows.append([label, "average", Cell.of(record, AVERAGE, MAIN), *[Cell(None)] * 5])
+        notes |= dict.fromkeys(filter(None, (_judged_note(name, one) for name, one in shares.items())))
+        for label, record in results.items():
+            for difference in record.compared:
+                notes[f"{difference.task}, {label} against {difference.than}: {verdict(difference)}"] = None
         headers = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")
         title = f"Retrieval ({', '.join(splits)}; ranked by {', '.join(rankers)}), x 100; "
         title += "R is recall, ± half of the 95% interval over queries"
         return results_table(title, [MODEL, "Data set"], headers, rows, notes, grouped=True)
+
+
+def compared_with(record: EvaluationRecord, others: Mapping[str, tuple[str, EvaluationRecord]]) -> EvaluationRecord:
+    """The record with its differences of nDCG@10 from other rows, query by query, after those that it has.
+
+    Args:
+        record: of a row.
+        others: by data set, the label of another row and its record.
+    """
+    compared = [*record.compared]
+    for name, (label, other) in others.items():
+        ours, theirs = (np.array([*one[name, MAIN].extras["by_query"].values()]) for one in (record, other))
+        compared.append(Compared(**paired_queries(ours, theirs).model_dump(), task=name, than=label))
+    return record.model_copy(update={"compared": compared})
 
 
 def _judged_share(task: RetrievalTask, ranked: Sequence[Ranked]) -> float | None:
@@ -316,10 +216,9 @@ def _judged_share(task: RetrievalTask, ranked: Sequence[Ranked]) -> float | None
     return sum(first) / max(1, len(first))
 
 
-def _judged_note(name: str, scores: Mapping[str, RetrievalScore]) -> str:
+def _judged_note(name: str, shares: Mapping[str, float]) -> str:
     """Warns where the hits of one row were judged less than those of another; empty where they were not."""
-    shares = {label: score.judged_at_10 for label, score in scores.items() if score.judged_at_10 is not None}
-    if not shares or max(shares.values()) - min(shares.values()) < _UNEVEN:
+    if max(shares.values()) - min(shares.values()) < _UNEVEN:
         return ""
     listed = ", ".join(f"{label} {math.floor(100 * share)}%" for label, share in shares.items())
     return (
