@@ -392,8 +392,8 @@ def index_info(
         >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
         >>> _ = opencse.build_index("described", "opencse-mini", texts, device="cpu")
         >>> info = opencse.index_info("described")
-        >>> info.rows, info.kind, info.similarity, info.model
-        (3, 'flat', 'cosine', 'opencse-mini')
+        >>> print(info.rows, info.kind, info.similarity, info.model)
+        3 flat cosine opencse-mini
 
     Args:
         folder: of the index.
