@@ -3,7 +3,7 @@ r"""Measures training, encoding and the loss on a GPU, next to sentence-transfor
     python benchmarks/gpu.py train kernels encode loss --text wiki100k.txt --tokenizer FOLDER --json gpu.json
 
 ``train``: steps of SimCSE on a BERT of base shape with random weights (pairs of a text with itself, batch 64, at most
-32 ids, [CLS] with the head of training, AdamW, gradients clipped, bf16), by `opencse.runs.run.TrainJob` as `opencse
+32 ids, [CLS] with the head of training, AdamW, gradients clipped, bf16), by `opencse.runs.run.Run` as `opencse
 train` does, in four ways: by transformers' layers, by ours, with recorded steps whose layers are torch's kernels, and
 with recorded steps as they are (fused layers); and by sentence-transformers' loss with torch's AdamW under bf16
 autocast, texts tokenised before. ``--epoch`` makes all steps of an epoch of a million sentences the last way.
@@ -38,7 +38,7 @@ from opencse.objective.vectors.step import Representations
 from opencse.objective.views.plain import Dropout
 from opencse.progress import Silent
 from opencse.runs import start
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text.readers import Source
 
 EPOCH = 1_000_000 // BATCH
@@ -106,9 +106,9 @@ def recorded_run(model: str, text: str, steps: int, settings: tuple[str, ...], o
         "training.epochs=99",
     )
     kept = ("training.checkpoint_every=1000000", "training.log_every=10", "training.precision=bf16")
-    job = TrainJob(text=Source(text), recipe="simcse", model=model, settings=(*asked, *kept, *settings), dev=None)
+    job = Run(text=Source(text), recipe="simcse", model=model, settings=(*asked, *kept, *settings), dev=None)
     began = time.perf_counter()
-    job.run(out, progress=clock)
+    job.train(out, progress=clock)
     return time.perf_counter() - began
 
 

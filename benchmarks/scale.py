@@ -54,7 +54,7 @@ from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
 from opencse.progress import Silent
-from opencse.runs.run import Prepared, TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
@@ -74,19 +74,19 @@ def generated(count: int, path: Path) -> Path:
     return path
 
 
-def prepared(model: str, text: Path, batch: int, *more: str) -> Prepared:
+def prepared(model: str, text: Path, batch: int, *more: str) -> Run:
     """The recipe simcse at ``batch`` examples."""
     settings = (f"training.batch_size={batch}", "training.precision=float32", "encoder.pooling=cls", *more)
-    return TrainJob(
-        text=Source(str(text)), recipe="simcse", model=model, settings=settings, dev=None, device="cpu"
-    ).prepare(Silent())
+    return Run(text=Source(str(text)), recipe="simcse", model=model, settings=settings, dev=None, device="cpu").open(
+        Silent()
+    )
 
 
-def step_of(run: Prepared, chunks: Chunks) -> Callable[[int], None]:
+def step_of(run: Run, chunks: Chunks) -> Callable[[int], None]:
     """Makes a whole optimizer step by its number."""
-    encoder, training = run.encoder.train(), run.plan.recipe.training
+    encoder, training = run.encoder.train(), run.start.recipe.training
     optimizer = build_optimizer([*encoder.parameters()], training)
-    step = Step(encoder, run.objective, run.plan.precision)
+    step = Step(encoder, run.objective, run.precision)
 
     def make(number: int) -> None:
         step.gradients(step_inputs(run.inputs, run.batches, number, 1, encoder, chunks))
@@ -172,7 +172,7 @@ def cost(asked: argparse.Namespace) -> None:
                 if number:
                     taken[name].append(time.process_time() - started)
     plain = taken["all rows at once"]
-    print(f"{asked.model}, batch {asked.batch}, {run.plan.precision.name}, attention {run.plan.attention}")
+    print(f"{asked.model}, batch {asked.batch}, {run.precision.name}, attention {run.attention}")
     for name, seconds in taken.items():
         ratios = [b / a for a, b in zip(plain, seconds, strict=True)]
         spread = f"({min(ratios):.2f} to {max(ratios):.2f})"

@@ -41,7 +41,7 @@ from opencse.evaluation.pairs import ScoredPairs
 from opencse.kernels.precision import choose_precision
 from opencse.model_folder.locate import BUILTIN
 from opencse.progress import Silent
-from opencse.runs.run import Prepared, TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.optimizer import build_optimizer
@@ -194,12 +194,10 @@ def our_step(model: str, text: str, precision: str, way: str, length: int = LENG
         "encoder.pooling=cls",
         "encoder.head.kind=none",
     )
-    prepared: Prepared = TrainJob(text=Source(text), recipe="simcse", model=model, settings=settings, dev=None).prepare(
-        Silent()
-    )
-    encoder, training = prepared.encoder, prepared.plan.recipe.training
+    prepared: Run = Run(text=Source(text), recipe="simcse", model=model, settings=settings, dev=None).open(Silent())
+    encoder, training = prepared.encoder, prepared.start.recipe.training
     optimizer = build_optimizer([*encoder.parameters()], training)
-    made = Step(encoder, prepared.objective, prepared.plan.precision)
+    made = Step(encoder, prepared.objective, prepared.precision)
     encoder.train()
 
     def make(number: int) -> None:

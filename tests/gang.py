@@ -20,7 +20,8 @@ import transformers.models.bert.modeling_bert  # noqa: F401
 from joined import in_processes
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
-from opencse.runs.run import Prepared, device_of_process
+from opencse.runs.run import Run
+from opencse.runs.setup import device_of_process
 from opencse.text import sample
 from steps import gap, gradients, layers_of, prepared
 
@@ -29,7 +30,7 @@ ONE = 100
 """A chunk that holds all rows of a step, so that the other processes have none; tried by more than two."""
 
 
-def compare(runs: dict[str, Prepared], out: str) -> None:
+def compare(runs: dict[str, Run], out: str) -> None:
     """Gaps by name: of chunks with dropout; of more than two processes also in equal shares, and in one chunk."""
     found: dict[str, list[float]] = {}
     with joined(device_of_process(None) or "") as world:

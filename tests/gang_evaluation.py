@@ -21,7 +21,7 @@ from opencse.documents.dev_choice import load_selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.network import evaluate_together
 from opencse.processes import joined
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.given import open_texts
 from opencse.text.readers import Source
@@ -66,10 +66,10 @@ def run(model: str, out: Path) -> None:
     settings = [f"training.{one}" for one in ("batch_size=8", "max_steps=4", "evaluate_every=2", "chunk=4")]
     settings += ["training.learning_rate=1e-3", "training.average_with_start=[0.5]", "training.precision=float32"]
     texts = open_texts(Source(str(sample.TRAIN)).read().rows[:60])
-    TrainJob(
+    Run(
         text=texts, model=model, settings=(*settings, "encoder.pooling=mean", "data.max_length=24"), dev="sample",
         device="cpu",
-    ).run(out)  # fmt: skip
+    ).train(out)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
 from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.plan import GivenSet
-from opencse.runs.run import Prepared, TrainJob
+from opencse.runs.run import Run
+from opencse.runs.setup import GivenSet
 from opencse.text.given import open_texts
 from opencse.text.readers import Source
 from opencse.training.step import Step, WorstCase, step_inputs
@@ -157,7 +157,7 @@ def also_for(recipe: str, sentences: list[str]) -> tuple[GivenSet, ...]:
     return tuple((text, None) for _ in load_recipe(recipe).datasets or ())
 
 
-def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:
+def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Run:
     """A recipe or variant, ready for steps in float64 on a little text."""
     recipe = "simcse" if name in VARIANTS else name
     longest = 60 if load_recipe(recipe).encoder.template else 32
@@ -172,7 +172,7 @@ def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: 
     source = text_for(recipe, folder, sentences)
     if load_recipe(recipe).objective.view.kind == "spans":
         settings.append("objective.view.shortest=6")
-    job = TrainJob(
+    job = Run(
         text=source,
         recipe=recipe,
         model=str(model),
@@ -180,13 +180,13 @@ def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: 
         dev=None,
         also=also_for(recipe, sentences),
     )
-    made = job.prepare(Silent())
+    made = job.open(Silent())
     made.encoder.double()
     made.objective.double()
     return made
 
 
-def gradients(run: Prepared, chunks: Chunks, *, dropout: bool) -> list[dict[str, Tensor]]:
+def gradients(run: Run, chunks: Chunks, *, dropout: bool) -> list[dict[str, Tensor]]:
     """The gradients of the first steps, the weights standing still, and the parts' state after them.
 
     ``run`` is left as it is.
@@ -203,9 +203,9 @@ def gradients(run: Prepared, chunks: Chunks, *, dropout: bool) -> list[dict[str,
     modules = {"encoder": encoder, "objective": objective}
     named = {f"{name}.{k}": p for name, module in modules.items() for k, p in module.named_parameters()}
     trained = {name: p for name, p in named.items() if p.requires_grad}
-    training = run.plan.recipe.training
+    training = run.start.recipe.training
     worst_case = None if training.worst_case is None else WorstCase(training.worst_case, list(trained.values()))
-    step = Step(encoder, objective, run.plan.precision, worst_case=worst_case)
+    step = Step(encoder, objective, run.precision, worst_case=worst_case)
     torch.manual_seed(3)
     found = []
     for number in range(STEPS):

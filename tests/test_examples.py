@@ -16,7 +16,7 @@ from helpers import Stopped
 from opencse.errors import InterruptedRunError
 from opencse.objective.registry import find
 from opencse.recipes.recipe import load_recipe, to_toml
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 
@@ -45,21 +45,21 @@ def installed(site: Path) -> Iterator[Path]:
     importlib.invalidate_caches()
 
 
-def job(model: Path, recipe: str = str(EXAMPLE / "between.toml")) -> TrainJob:
-    return TrainJob(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
+def job(model: Path, recipe: str = str(EXAMPLE / "between.toml")) -> Run:
+    return Run(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
 
 
 def test_parts_of_an_installed_package_train_and_resume(installed: Path, tiny_folder: Path, tmp_path: Path) -> None:
     assert find("negatives", "between").__module__ == "more_parts"
     assert str(installed) in str(sys.modules["more_parts"].__file__)
-    job(tiny_folder).run(tmp_path / "whole")
+    job(tiny_folder).train(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job(tiny_folder).run(tmp_path / "broken", progress=Stopped(6))
-    job(tiny_folder).run(tmp_path / "broken", resume=True)
+        job(tiny_folder).train(tmp_path / "broken", progress=Stopped(6))
+    job(tiny_folder).train(tmp_path / "broken", resume=True)
     whole, broken = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
     assert all(torch.equal(whole[name], broken[name]) for name in whole)
     plain = tmp_path / "plain"
-    job(tiny_folder, "simcse").run(plain)
+    job(tiny_folder, "simcse").train(plain)
     assert any(not torch.equal(whole[k], w) for k, w in load_file(plain / "model.safetensors").items() if k in whole)
     assert '"loss_uniformity"' in (tmp_path / "whole" / "metrics.jsonl").read_text()
 

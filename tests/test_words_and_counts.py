@@ -11,12 +11,13 @@ import pytest
 
 from helpers import script
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.environment import Environment
 from opencse.errors import masked
 from opencse.markdown import as_text, public_name, without_home
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.finish import model_card
+from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text import sample
-from opencse.text.corpus import CorpusFacts
 
 ROOT = Path(__file__).parent.parent
 counts, words = (script(ROOT / "tools" / f"{name}.py") for name in ("counts", "words"))
@@ -93,21 +94,14 @@ HOSTILE = "m | x |\n\n---\nlicense: other\n# Title\n<script>alert(1)</script> [a
 
 
 def test_a_card_shows_names_as_they_are(encoder: SentenceEncoder) -> None:
-    facts = CorpusFacts(
-        source=HOSTILE,
-        fingerprint="0" * 64,
-        rows=2,
-        width=1,
-        tokens=9,
-        documents=0,
-        duplicates=0,
-        at_limit=0,
-        max_length=32,
-    )
+    def record(model: str) -> RunRecord:
+        identity = Identity(recipe={}, model=model, text="0" * 64, precision="float32", dev=None)
+        counts = TextCounts(rows=2, tokens=9, duplicates=0)
+        return RunRecord(identity=identity, source=HOSTILE, corpus=counts, steps=1, environment=Environment.here("cpu"))
+
     recipe = load_recipe("simcse").model_copy(update={"name": HOSTILE, "title": HOSTILE, "paper": HOSTILE})
-    told = {"which": "last", "scores": "none"}
-    card = model_card(recipe, HOSTILE, facts, encoder, verdict=f"best on {HOSTILE}", **told)
-    plain = model_card(load_recipe("simcse"), "m", facts, encoder, verdict="v", **told)
+    card = model_card(recipe, record(HOSTILE), encoder, which="last", verdict=f"best on {HOSTILE}", scores={})
+    plain = model_card(load_recipe("simcse"), record("m"), encoder, which="last", verdict="v", scores={})
     assert len(card.splitlines()) == len(plain.splitlines())
     assert card.count("\n---\n") == plain.count("\n---\n")
     cells = [[line.count("|") for line in text.splitlines()] for text in (card, plain)]

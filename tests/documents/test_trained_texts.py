@@ -9,7 +9,7 @@ import pytest
 from helpers import Heard, write_collection
 from opencse import UserError
 from opencse.documents.dev_choice import UserQueries, load_selector, without_trained
-from opencse.runs.run import Prepared, TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.given import GivenTexts
 from opencse.text.readers import Source
@@ -30,14 +30,14 @@ def test_letter_case_and_punctuation_do_not_count() -> None:
     assert [pairs.pair("b", "A"), pairs.pair("C", "b"), pairs.pair("a", "d")] == [True, True, False]
 
 
-def prepared(text: GivenTexts | Source, model: Path) -> tuple[Prepared, QuestionSelector, list[str]]:
+def prepared(text: GivenTexts | Source, model: Path) -> tuple[Run, QuestionSelector, list[str]]:
     """A run chosen by questions from its text."""
     lines = Heard()
     settings = ("training.max_steps=1", "training.batch_size=4", "training.precision=float32")
     recipe = "simcse-supervised" if text.read().width > 1 else "simcse"
-    made = TrainJob(text=text, recipe=recipe, model=str(model), settings=settings, dev="text").prepare(lines)
-    assert isinstance(made.plan.dev, QuestionSelector)
-    return made, made.plan.dev, lines.said
+    made = Run(text=text, recipe=recipe, model=str(model), settings=settings, dev="text").open(lines)
+    assert isinstance(made.selector, QuestionSelector)
+    return made, made.selector, lines.said
 
 
 def test_a_few_general_questions_that_are_trained_on_are_not_asked(tiny_folder: Path) -> None:

@@ -21,7 +21,7 @@ from opencse.kernels import cpu
 from opencse.kernels.gpu import MULTIPLE, padded_states
 from opencse.kernels.packed import InferenceForward, Masks, pack
 from opencse.kernels.states import ON_GPU, inference_computation
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokens
@@ -199,19 +199,17 @@ def test_other_backbones_are_refused() -> None:
         pack(changed)
 
 
-def job(model: Path, recipe: str = "simcse", *settings: str) -> TrainJob:
+def job(model: Path, recipe: str = "simcse", *settings: str) -> Run:
     short = ("training.max_steps=12", "training.batch_size=8", "training.checkpoint_every=4", "training.packed=true")
-    return TrainJob(
-        text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*short, *settings), dev=None
-    )
+    return Run(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*short, *settings), dev=None)
 
 
 @pytest.mark.slow
 def test_a_packed_run_is_resumed_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
-    job(tiny_folder).run(tmp_path / "whole")
+    job(tiny_folder).train(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job(tiny_folder).run(tmp_path / "broken", progress=Stopped(6))
-    job(tiny_folder).run(tmp_path / "broken", resume=True)
+        job(tiny_folder).train(tmp_path / "broken", progress=Stopped(6))
+    job(tiny_folder).train(tmp_path / "broken", resume=True)
     whole, broken = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
     assert all(torch.equal(whole[name], broken[name]) for name in whole)
 
@@ -219,8 +217,8 @@ def test_a_packed_run_is_resumed_bit_for_bit(tiny_folder: Path, tmp_path: Path) 
 @pytest.mark.slow
 def test_without_dropout_a_packed_run_is_the_plain_one(tiny_folder: Path, tmp_path: Path) -> None:
     same = ("encoder.dropout=0", "training.precision=float32", "training.learning_rate=1e-4")
-    job(tiny_folder, "simcse", *same).run(tmp_path / "packed")
-    job(tiny_folder, "simcse", *same, "training.packed=false").run(tmp_path / "plain")
+    job(tiny_folder, "simcse", *same).train(tmp_path / "packed")
+    job(tiny_folder, "simcse", *same, "training.packed=false").train(tmp_path / "plain")
     packed, plain = (load_file(tmp_path / name / "model.safetensors") for name in ("packed", "plain"))
     start = SentenceEncoder.load(tiny_folder).backbone.state_dict()
     for name in plain:
@@ -244,9 +242,9 @@ def other_folder(tiny_folder: Path, folder: Path) -> Path:
 def test_other_backbones_take_the_plain_way(tiny_folder: Path, tmp_path: Path) -> None:
     folder = other_folder(tiny_folder, tmp_path / "model")
     settings = ("training.packed=auto", "encoder.pooling=last_token", "training.max_steps=3")
-    result = job(folder, "simcse", *settings).run(tmp_path / "run")
-    assert result.plan is not None
-    assert result.plan.attention.endswith("of BERT's shape (bert, roberta, xlm-roberta, mpnet, with gelu))")
+    result = job(folder, "simcse", *settings).train(tmp_path / "run")
+    (compute,) = (line for line in result.plan.lines() if line.startswith("compute "))
+    assert compute.endswith("of BERT's shape (bert, roberta, xlm-roberta, mpnet, with gelu))")
     encoder = SentenceEncoder.load(tmp_path / "run", device="cpu")
     texts = ["one small text", "another text that is rather longer than the first"]
     for text, vector in zip(texts, encoder.encode(texts), strict=True):

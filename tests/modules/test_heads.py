@@ -19,7 +19,7 @@ from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.dense import Dense, HeadSettings, Projection, as_saved, new_head
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.runs.finish import TrainResult
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -33,10 +33,8 @@ def seeded(seed: int = 3) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def job(model: Path, *settings: str, dev: str | None = None) -> TrainJob:
-    return TrainJob(
-        text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=dev, device="cpu"
-    )
+def job(model: Path, *settings: str, dev: str | None = None) -> Run:
+    return Run(text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=dev, device="cpu")
 
 
 @pytest.mark.parametrize(("features", "size"), [(32, 5), (6, 9)])
@@ -92,7 +90,7 @@ def same_vectors(folder: Path, dimension: int, texts: list[str]) -> None:
 def reduced(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainResult:
     folder = tmp_path_factory.mktemp("reduced") / "run"
     head = 'encoder.head={ kind = "linear", size = 5, keep = true }'
-    return job(tiny_folder, head, "encoder.pooling=mean", "training.learning_rate=1e-3").run(folder)
+    return job(tiny_folder, head, "encoder.pooling=mean", "training.learning_rate=1e-3").train(folder)
 
 
 @pytest.mark.slow
@@ -111,7 +109,7 @@ def test_a_kept_reduction_is_in_the_folder(reduced: TrainResult, sentences: list
 def test_a_kept_head_on_a_model_with_dense_layers(reduced: TrainResult, tmp_path: Path, sentences: list[str]) -> None:
     """The new layer is put on top of those that are there."""
     head = 'encoder.head={ kind = "mlp", size = 4, keep = true }'
-    job(reduced.folder, head, "encoder.pooling=mean").run(tmp_path / "run")
+    job(reduced.folder, head, "encoder.pooling=mean").train(tmp_path / "run")
     assert dense_of(tmp_path / "run") == [(32, 5, "Identity"), (5, 4, "Tanh")]
     same_vectors(tmp_path / "run", 4, sentences[:9])
 
@@ -139,7 +137,7 @@ def test_where_the_start_is_kept_it_has_the_dimension_asked_for(
     falling: list[NDArray[np.float32]],
 ) -> None:
     wanted = f'encoder.head={{ kind = "{kind}", size = 6, keep = true }}'
-    result = job(tiny_folder, wanted, "encoder.pooling=mean", dev="sample").run(tmp_path / "run")
+    result = job(tiny_folder, wanted, "encoder.pooling=mean", dev="sample").train(tmp_path / "run")
     assert result.kept == "start"
     plain = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
     untrained = new_head(HeadSettings(kind=kind, size=6), 32, seeded(42))
@@ -231,11 +229,11 @@ def test_a_kept_head_resumes_bit_for_bit_and_is_two_dense_layers(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=SETTINGS, dev=None, device="cpu")
-    job.run(tmp_path / "whole")
+    job = Run(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=SETTINGS, dev=None, device="cpu")
+    job.train(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "broken", progress=Broken(5))
-    job.run(tmp_path / "broken", resume=True)
+        job.train(tmp_path / "broken", progress=Broken(5))
+    job.train(tmp_path / "broken", resume=True)
     files = [
         {file.relative_to(folder): file.read_bytes() for file in sorted(folder.rglob("*.safetensors"))}
         for folder in (tmp_path / "whole", tmp_path / "broken")

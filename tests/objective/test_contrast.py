@@ -25,7 +25,7 @@ from opencse.objective.similarity import standard_normal
 from opencse.objective.teachers.teacher import TaughtVectors, TeacherVectors
 from opencse.objective.vectors.requests import Clean, Layer, Scores
 from opencse.objective.vectors.step import Representations
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.settings import validate
 from opencse.text.readers import Source
 
@@ -370,7 +370,7 @@ def test_a_head_that_is_dropped_is_refused(
     monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "a.txt"
     path.write_text("\n".join(sentences[:32]))
-    job = TrainJob(
+    job = Run(
         text=Source(str(path)),
         recipe="simcse",
         model=str(tiny_folder),
@@ -379,7 +379,7 @@ def test_a_head_that_is_dropped_is_refused(
         device="cpu",
     )
     with pytest.raises(UserError, match=r"--set encoder\.head\.kind=none"):
-        job.prepare(Heard())
+        job.open(Heard())
 
 
 def directed(**settings: Any) -> Objective:

@@ -21,7 +21,7 @@ from opencse.objective.vectors.requests import Clean, Layer, Masked
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.progress import Silent
 from opencse.recipes.recipe import Recipe
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -203,15 +203,15 @@ def test_which_of_the_two_may_be_saved(encoder: SentenceEncoder) -> None:
 
 
 def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer:
-    job = TrainJob(
+    job = Run(
         text=Source(str(sample.TRAIN)),
         model=str(model),
         settings=(*DUAL, *settings),
         dev=None,
     )
-    prepared = job.prepare(Silent())
+    prepared = job.open(Silent())
     folder.mkdir(parents=True, exist_ok=True)
-    return prepared.trainer(folder, Stopped(stop), dev=None, start=None)
+    return prepared.trainer(folder, Stopped(stop))
 
 
 def second_of(trainer: Trainer) -> SentenceEncoder:

@@ -26,7 +26,7 @@ from opencse.objective.vectors.requests import Draws, Margins
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.objective.views.plain import Dropout, Pair
 from opencse.progress import Silent
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.settings import validate
 from opencse.streams import seed_of
 from opencse.text.given import open_texts
@@ -392,9 +392,9 @@ def test_rows_without_one_hard_negative_are_refused() -> None:
 
 def test_data_without_hard_negatives_is_refused(tiny_folder: Path) -> None:
     pairs = open_texts([("A cat.", "A kitten."), ("Rain.", "A train.")])
-    job = TrainJob(text=pairs, recipe="triplet", model=str(tiny_folder), settings=("data.max_length=32",), dev=None)
+    job = Run(text=pairs, recipe="triplet", model=str(tiny_folder), settings=("data.max_length=32",), dev=None)
     with pytest.raises(UserError, match="the triplet term needs a hard negative in each row"):
-        job.prepare(Silent())
+        job.open(Silent())
     with pytest.raises(UserError, match="above 2, the largest cosine distance"):
         Objective(Pair(), terms=[Triplet(Triplet.Settings(distance="cosine", margin=2.5))])
 

@@ -32,7 +32,7 @@ from opencse.objective.vectors.requests import AnchorTexts, Masked, MaskedViews,
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.plain import Dropout
 from opencse.progress import Silent
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
@@ -266,7 +266,7 @@ def test_the_log_counts_what_is_found(sharp: SentenceEncoder, tokens: Tokens) ->
 # Runs
 
 
-def job(model: Path, *settings: str) -> TrainJob:
+def job(model: Path, *settings: str) -> Run:
     asked = (
         "training.max_steps=3",
         "training.batch_size=4",
@@ -274,7 +274,7 @@ def job(model: Path, *settings: str) -> TrainJob:
         "training.learning_rate=1e-3",
         *settings,
     )
-    return TrainJob(
+    return Run(
         text=Source(str(sample.TRAIN)),
         recipe="diffcse:reference",
         model=str(model),
@@ -292,9 +292,9 @@ def headless(model: Path) -> Path:
     return folder
 
 
-REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
+REFUSED: dict[str, tuple[Callable[[Path], Run], str]] = {
     "no layers": (
-        lambda model: TrainJob(text=Source(str(sample.TRAIN)), recipe="diffcse", dev=None, device="cpu"),
+        lambda model: Run(text=Source(str(sample.TRAIN)), recipe="diffcse", dev=None, device="cpu"),
         r"opencse-mini: has no layers, and the replaced_tokens term needs a discriminator",
     ),
     "size": (
@@ -326,7 +326,7 @@ REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
 def test_what_it_cannot_be_combined_with_is_reported_in_one_line(case: str, sharp_folder: Path) -> None:
     made, words = REFUSED[case]
     with pytest.raises(UserError, match=words) as caught:
-        made(sharp_folder).prepare(Silent())
+        made(sharp_folder).open(Silent())
     assert "\n" not in str(caught.value)
 
 

@@ -13,7 +13,7 @@ from opencse.model_folder.locate import BUILTIN
 from opencse.recipes.files import DataSettings, data_settings, recipe_names, split_name
 from opencse.recipes.recipe import EncoderSettings, Recipe, load_recipe, resolve_recipe, to_toml
 from opencse.recipes.summary import differences
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text.readers import Source
 
 MINE = """
@@ -94,7 +94,7 @@ class TestPresets:
 
 class TestJob:
     def resolve(self, recipe: str, model: str, preset: str | None = None) -> tuple[float, str | None, str | None]:
-        asked = TrainJob(text=Source("x.txt"), recipe=recipe, model=model, preset=preset).resolved
+        asked = Run(text=Source("x.txt"), recipe=recipe, model=model, preset=preset).resolved
         return asked.recipe.training.epochs, asked.model, asked.preset
 
     def test_the_models_preset_is_applied_by_itself(self, mine: str) -> None:
@@ -106,7 +106,7 @@ class TestJob:
 
     def test_what_set_puts_in_the_place_of_a_preset_is_told(self, mine: str) -> None:
         def replaced(*settings: str) -> tuple[str, ...]:
-            return TrainJob(
+            return Run(
                 text=Source("x.txt"), recipe=f"{mine}:small", model="some/small", settings=settings
             ).resolved.replaced
 

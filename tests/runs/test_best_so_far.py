@@ -20,7 +20,7 @@ from opencse.runs import folder as folders
 from opencse.runs.finish import TrainResult, choose_so_far
 from opencse.runs.folder import FolderState, RunFolder
 from opencse.runs.record import Identity, RunRecord, TextCounts
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run as TrainRun
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.checkpoint import load_checkpoint
@@ -43,15 +43,15 @@ TEXTS = ["A dog barks.", "It rains in the hills."]
 
 
 @pytest.fixture
-def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> TrainJob:
+def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> TrainRun:
     (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
     text = Source(str(tmp_path / "text.txt"))
-    return TrainJob(text=text, model=str(tiny_folder), settings=SETTINGS, dev="sample", device="cpu")
+    return TrainRun(text=text, model=str(tiny_folder), settings=SETTINGS, dev="sample", device="cpu")
 
 
-def stopped(job: TrainJob, out: Path, step: int) -> str:
+def stopped(job: TrainRun, out: Path, step: int) -> str:
     with pytest.raises(InterruptedRunError) as caught:
-        job.run(out, progress=Stopped(step))
+        job.train(out, progress=Stopped(step))
     return str(caught.value)
 
 
@@ -83,14 +83,14 @@ def record(*, dev: str | None = "sample", given: OwnPoolingScore | None = None) 
 def test_what_is_kept(scores: dict[int, float], given: OwnPoolingScore | None, kept: str, step: int | None) -> None:
     history = History({at: DevScore(value) for at, value in scores.items()})
     chosen = choose_so_far(record(given=given), history, 7)
-    assert (chosen.kept, chosen.step, chosen.reached) == (kept, step, 7)
+    assert (chosen.kept, chosen.step, chosen.steps) == (kept, step, 7)
     assert chosen.verdict.startswith("stopped after step 7 of 10; ")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 5])
-def test_a_stopped_run_leaves_a_model_and_still_continues_bit_for_bit(job: TrainJob, tmp_path: Path, step: int) -> None:
-    job.run(tmp_path / "whole")
+def test_a_stopped_run_leaves_a_model_and_still_continues_bit_for_bit(job: TrainRun, tmp_path: Path, step: int) -> None:
+    job.train(tmp_path / "whole")
     told = stopped(job, tmp_path / "run", step)
     assert told.startswith(f"stopped after step {step} of 6; ")
     assert "--resume" in told
@@ -106,17 +106,17 @@ def test_a_stopped_run_leaves_a_model_and_still_continues_bit_for_bit(job: Train
         inside = checkpoint.of("encoder")
         assert all(torch.equal(tensor, inside[f"backbone.{name}"]) for name, tensor in weights.items())
     assert np.isfinite(left.encode(TEXTS)).all()
-    job.run(run.path, resume=True)
+    job.train(run.path, resume=True)
     assert files(run.path) == files(tmp_path / "whole")
 
 
 @pytest.mark.slow
 def test_finish_makes_a_model_of_a_killed_run_which_still_continues(
-    job: TrainJob, tmp_path: Path, opencse: Run
+    job: TrainRun, tmp_path: Path, opencse: Run
 ) -> None:
-    job.run(tmp_path / "whole")
+    job.train(tmp_path / "whole")
     with pytest.raises(RuntimeError, match="killed"):
-        job.run(tmp_path / "run", progress=Broken(5, RuntimeError("killed")))
+        job.train(tmp_path / "run", progress=Broken(5, RuntimeError("killed")))
     run = RunFolder(tmp_path / "run")
     assert not (run.path / "config.json").exists()
     code, out, err = opencse("finish", run.path)
@@ -139,7 +139,7 @@ def test_finish_makes_a_model_of_a_killed_run_which_still_continues(
     assert (run.path / "run.json").read_bytes() == before
 
     heard = Heard()
-    job.run(run.path, resume=True, progress=heard)
+    job.train(run.path, resume=True, progress=heard)
     assert any(line.startswith("reopened   the run was finished at step 3 of 6") for line in heard.said)
     assert files(run.path) == files(tmp_path / "whole")
     assert not run.checkpoint.exists()
@@ -168,9 +168,9 @@ def test_what_holds_no_run_is_refused(tmp_path: Path, tiny_folder: Path, opencse
 
 
 @pytest.mark.slow
-def test_a_run_before_its_first_checkpoint_and_one_that_goes_on_are_refused(job: TrainJob, tmp_path: Path) -> None:
+def test_a_run_before_its_first_checkpoint_and_one_that_goes_on_are_refused(job: TrainRun, tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
-        job.run(tmp_path / "run", progress=Broken(2, RuntimeError("killed")))
+        job.train(tmp_path / "run", progress=Broken(2, RuntimeError("killed")))
     with pytest.raises(UserError, match="before its first checkpoint"):
         opencse.finish(tmp_path / "run")
     with folders.held(tmp_path / "run" / LOCK), pytest.raises(UserError, match=r"still running.*in use by another"):

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from helpers import Run, Stopped, refused
 from opencse.errors import InterruptedRunError
 from opencse.runs.folder import RunFolder
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run as TrainRun
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.callbacks import METRICS
@@ -39,12 +39,12 @@ def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytes
     (folder / "text.txt").write_text("\n".join(sentences[:12]) + "\n")
     shutil.copy(sample.DEV, folder / "dev.tsv")
     shutil.copytree(tiny_folder, folder / "start")
-    job = TrainJob(
+    job = TrainRun(
         text=Source(str(folder / "text.txt")), model=str(folder / "start"), settings=SETTINGS, dev=folder / "dev.tsv",
         device="cpu",
     )  # fmt: skip
     with pytest.raises(InterruptedRunError):
-        job.run(folder / "run", progress=Stopped(2))
+        job.train(folder / "run", progress=Stopped(2))
     run = RunFolder(folder / "run")
     for path in run.path.iterdir():  # a killed run has no model yet
         if path not in (run.record_file, run.checkpoint, run.start) and path.name != METRICS:

@@ -10,8 +10,8 @@ from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.plan import further_sets, with_given_sets
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
+from opencse.runs.setup import further_sets, with_given_sets
 from opencse.text.given import open_texts
 from opencse.text.labels import LabelledTexts
 
@@ -24,7 +24,6 @@ def test_further_texts_have_the_objective_of_their_recipe_or_that_of_the_run() -
     recipe, texts = with_given_sets(load_recipe("simcse"), given)
     made = further_sets(recipe, texts)
     assert [one.objective.view.kind for one in made] == ["dropout", "pair", "dropout"]
-    assert made[2].objective == recipe.objective
     assert len({one.settings.name for one in made}) == 3
     assert with_given_sets(load_recipe("simcse"), [])[0].datasets is None
 
@@ -67,10 +66,10 @@ def test_what_cannot_be_mixed(recipe: str, settings: tuple[str, ...], given: lis
 SETTINGS = ("training.max_steps=6", "training.epochs=9", "training.batch_size=4", "training.precision=float32")
 
 
-def job(model: Path, first: Path, second: Path, *settings: str) -> TrainJob:
+def job(model: Path, first: Path, second: Path, *settings: str) -> Run:
     named = f'datasets=[{{name="more", data="{second}"}}]'
     text = open_texts(str(first))
-    return TrainJob(text=text, model=str(model), settings=(*SETTINGS, named, *settings), dev=None)
+    return Run(text=text, model=str(model), settings=(*SETTINGS, named, *settings), dev=None)
 
 
 def test_a_moved_file_is_the_same_run_and_another_text_is_not(
@@ -81,13 +80,13 @@ def test_a_moved_file_is_the_same_run_and_another_text_is_not(
     for path in (second, moved):
         path.write_text("\n".join(sentences[20:32]))
     with pytest.raises(InterruptedRunError):
-        job(tiny_folder, first, second).run(tmp_path / "run", progress=Stopped(3))
+        job(tiny_folder, first, second).train(tmp_path / "run", progress=Stopped(3))
     second.write_text("\n".join(sentences[40:52]))
     with pytest.raises(UserError, match="another text"):
-        job(tiny_folder, first, second).run(tmp_path / "run", resume=True)
+        job(tiny_folder, first, second).train(tmp_path / "run", resume=True)
     with pytest.raises(UserError, match=r"another recipe\.mixing"):
-        job(tiny_folder, first, moved, "mixing=round_robin").run(tmp_path / "run", resume=True)
-    result = job(tiny_folder, first, moved).run(tmp_path / "run", resume=True)
+        job(tiny_folder, first, moved, "mixing=round_robin").train(tmp_path / "run", resume=True)
+    result = job(tiny_folder, first, moved).train(tmp_path / "run", resume=True)
     assert result.verdict.startswith("no dev data")
-    plain = TrainJob(text=open_texts(str(first)), model=str(tiny_folder), settings=SETTINGS, dev=None)
-    assert plain.prepare(Silent()).plan.identity().recipe["datasets"] is None
+    plain = Run(text=open_texts(str(first)), model=str(tiny_folder), settings=SETTINGS, dev=None)
+    assert plain.open(Silent()).identity().recipe["datasets"] is None

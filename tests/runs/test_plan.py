@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ from opencse.errors import UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs import run as run_module
-from opencse.runs.plan import Plan, Sizes, bounded_settings
-from opencse.runs.run import TrainJob, longest_text
+from opencse.runs.plan import Plan, bounded_settings
+from opencse.runs.run import Run
+from opencse.runs.setup import longest_text
 from opencse.text.given import GivenTexts
 from opencse.training.settings import TrainingSettings
 
@@ -24,7 +24,7 @@ SETTINGS = ("training.max_steps=2", "training.batch_size=4", "training.precision
 @pytest.fixture
 def plan(tiny_folder: Path) -> Plan:
     texts = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)), "twelve sentences")
-    return TrainJob(text=texts, model=str(tiny_folder), settings=SETTINGS, dev=None).prepare(Silent()).plan
+    return Run(text=texts, model=str(tiny_folder), settings=SETTINGS, dev=None).open(Silent()).describe()
 
 
 def line(plan: Plan, name: str) -> str:
@@ -34,8 +34,6 @@ def line(plan: Plan, name: str) -> str:
 
 def test_each_decision_has_its_line(plan: Plan) -> None:
     assert line(plan, "text").endswith("twelve sentences: 12 rows of 1 text, no duplicate rows")
-    repeated = replace(plan, corpus=replace(plan.corpus, duplicates=3))
-    assert line(repeated, "text").endswith("3 duplicate rows (equal texts in a batch are not each other's negatives)")
     assert "2 of batch 4; 12 examples are 3 batches per epoch, so 0.67 epochs" in line(plan, "steps")
     assert "3 per anchor" in line(plan, "negatives")
     assert "none: the last encoder is kept" in line(plan, "selection")
@@ -49,15 +47,17 @@ ROWS = tuple((f"Sentence number {n} is short.",) for n in range(12))
 
 
 def test_a_budget_decides_the_steps_unless_they_are_known(tiny_folder: Path) -> None:
-    job = TrainJob(text=GivenTexts(ROWS), model=str(tiny_folder), settings=PREPARED, dev=None)
-    assert job.prepare(Silent()).plan.steps == 3
-    assert job.prepare(Silent(), steps=7).plan.steps == 7
+    job = Run(text=GivenTexts(ROWS + ROWS[:3]), model=str(tiny_folder), settings=PREPARED, dev=None)
+    assert job.open(Silent()).steps == 4
+    told = line(job.describe(), "text")
+    assert told.endswith("3 duplicate rows (equal texts in a batch are not each other's negatives)")
+    assert job.open(Silent(), steps=7).steps == 7
 
 
 def test_one_example_is_refused(tiny_folder: Path) -> None:
-    job = TrainJob(text=GivenTexts(ROWS[:1], "one"), model=str(tiny_folder), settings=PREPARED, dev=None)
+    job = Run(text=GivenTexts(ROWS[:1], "one"), model=str(tiny_folder), settings=PREPARED, dev=None)
     with pytest.raises(UserError, match="one: only one example; contrast needs at least two"):
-        job.prepare(Silent())
+        job.open(Silent())
 
 
 @pytest.mark.parametrize(("reads", "longest"), [(16, 16), (256, 256), (400, 256)])
@@ -105,7 +105,7 @@ FITS: dict[str, Any] = {"evaluate_every": 5, "checkpoint_every": 5}
 )
 def test_what_is_bounded_is_named(settings: dict[str, Any], sizes: dict[str, Any], told: str | None) -> None:
     said = {f"training.{name}" for name in settings}
-    lines = bounded_settings(TrainingSettings(**(FITS | settings)), said, Sizes(**(SIZES | sizes)))
+    lines = bounded_settings(TrainingSettings(**(FITS | settings)), said, **(SIZES | sizes))
     assert len(lines) == (told is not None), lines
     if told is not None:
         assert told in lines[0]
@@ -127,10 +127,10 @@ def test_a_model_that_cannot_be_written_says_what_resume_does(
         raise UserError("run: the model cannot be written")
 
     settings = (*ONE_STEP, "training.max_steps=3", f"training.checkpoint_every={every}")
-    job = TrainJob(text=TWELVE, model=str(tiny_folder), settings=settings, dev=None)
+    job = Run(text=TWELVE, model=str(tiny_folder), settings=settings, dev=None)
     with monkeypatch.context() as patched:
         patched.setattr(run_module, "write_outcome", full)
         with pytest.raises(UserError, match=f"written; the same .* --resume {promise}"):
-            job.run(tmp_path / "run")
-    job.run(tmp_path / "run", resume=True)
+            job.train(tmp_path / "run")
+    job.train(tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "model.safetensors").is_file()

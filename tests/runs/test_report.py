@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -21,12 +20,13 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.model_folder.layout import THIS_FOLDER
 from opencse.progress import Silent
-from opencse.recipes.recipe import load_recipe
+from opencse.recipes.recipe import Resolved, load_recipe
 from opencse.runs.finish import TrainResult, open_checkpoint
 from opencse.runs.next_steps import INDEX, next_steps
+from opencse.runs.plan import Plan
 from opencse.runs.record import Identity
 from opencse.runs.report import open_subjects, write_run_report
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
@@ -44,16 +44,16 @@ SETTINGS = (
 
 
 @pytest.fixture
-def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> TrainJob:
+def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> Run:
     text = tmp_path / "text.txt"
     text.write_text("\n".join(sentences[:64]) + "\n")
-    return TrainJob(text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=SETTINGS)
+    return Run(text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=SETTINGS)
 
 
 @pytest.mark.drawn
 @pytest.mark.slow
-def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> None:
-    result = job.run(tmp_path / "run")
+def test_a_run_leaves_a_page_and_its_numbers(job: Run, tmp_path: Path) -> None:
+    result = job.train(tmp_path / "run")
     page = write_run_report(job, result, Silent())
     text = page.read_text()
     assert page == tmp_path / "run" / "report.html"
@@ -76,16 +76,16 @@ def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
+def test_a_run_that_is_still_going_can_be_looked_into(job: Run, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "run", progress=Stopped(2))
+        job.train(tmp_path / "run", progress=Stopped(2))
     now = open_checkpoint(tmp_path / "run")
     start = SentenceEncoder.load(job.model, pooling="mean", device="cpu")
     texts = ["One sentence.", "Another one."]
     assert not torch.equal(torch.from_numpy(now.encode(texts)), torch.from_numpy(start.encode(texts)))
     opened = open_subjects([str(tmp_path / "run")], pooling=None, device=None, progress=Silent())
     assert opened[0].model.name == "run"
-    job.run(tmp_path / "run", resume=True)
+    job.train(tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "modules.json").is_file()
 
 
@@ -159,9 +159,10 @@ def test_of_a_plain_save(encoder: SentenceEncoder, tmp_path: Path) -> None:
 
 def test_of_a_trained_encoder(tiny_folder: Path, tmp_path: Path) -> None:
     result = opencse.train(sample.TRAIN, tmp_path / "out", model=tiny_folder, settings=QUICK, dev="sample")
+    opened = Run(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=tuple(QUICK)).open(Silent())
     card = card_of(tmp_path / "out")
     assert "| recipe | simcse" in card.text
-    assert result.plan.corpus.fingerprint[:16] in card.text
+    assert opened.facts.fingerprint[:16] in card.text
     assert f"| start | {result.scores[0]:.2f} |" in card.text
     assert f"| last, step 4 | {result.scores[4]:.2f} |" in card.text
     assert "From one run, seed 7." in card.text
@@ -173,9 +174,9 @@ KEPT = [("simcse", "best"), ("simcse", "start"), ("pretrain", "last")]
 
 
 def told(recipe: str, kept: str, text: TextSource | None = None) -> list[tuple[str, str]]:
-    plan: Any = SimpleNamespace(recipe=load_recipe(recipe))
-    job = TrainJob(text=text or Source("my text.txt"), recipe=recipe, model="some/start")
-    return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, plan))
+    resolved = Resolved(load_recipe(recipe), (), "some/start")
+    job = Run(text=text or Source("my text.txt"), recipe=resolved, model="some/start")
+    return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, Plan(())))
 
 
 @pytest.mark.parametrize(("recipe", "kept"), KEPT)

@@ -16,7 +16,7 @@ from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run as TrainRun
 from opencse.runs.start import build_encoder, weigh_tokens
 from opencse.text import sample
 from opencse.text.corpus import tokenise
@@ -51,7 +51,7 @@ def layerless(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def taken(model: Path, recipe: str = "simcse", *settings: str) -> tuple[str, str, bool]:
     """Pooling, kind of head, and whether it is kept."""
-    encoder = TrainJob(text=TEXT, recipe=recipe, model=str(model), settings=settings).start().recipe.encoder
+    encoder = TrainRun(text=TEXT, recipe=recipe, model=str(model), settings=settings).start.recipe.encoder
     return str(encoder.pooling), encoder.head.kind, encoder.head.keep
 
 
@@ -60,7 +60,7 @@ class TestSettle:
         assert taken(tiny_folder) == ("cls", "mlp", False)
         assert taken(tiny_folder, "simcse-supervised") == ("cls", "mlp", True)
         assert taken(tiny_folder, "simcse", "encoder.pooling=own") == ("mean", "mlp", False)
-        assert TrainJob(text=TEXT, recipe="simcse", model=str(tiny_folder)).start().reason == ""
+        assert TrainRun(text=TEXT, recipe="simcse", model=str(tiny_folder)).start.reason == ""
 
     @pytest.mark.parametrize("recipe", ["simcse-supervised", "sscl"])
     def test_a_model_with_its_own_pooling_keeps_it_and_gets_no_head(self, recipe: str, foreign: Path) -> None:
@@ -79,13 +79,15 @@ class TestSettle:
         assert taken(tmp_path, "simcse-supervised") == ("cls", "none", False)
         assert (
             "--set encoder.head.kind=mlp to force it"
-            in TrainJob(text=TEXT, recipe="simcse-supervised", model=str(tmp_path)).start().reason
+            in TrainRun(text=TEXT, recipe="simcse-supervised", model=str(tmp_path)).start.reason
         )
 
 
 @pytest.mark.slow
 def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, tmp_path: Path) -> None:
-    result = TrainJob(text=TEXT, recipe="simcse", model=str(foreign), preset=None, settings=QUICK).run(tmp_path / "run")
+    result = TrainRun(text=TEXT, recipe="simcse", model=str(foreign), preset=None, settings=QUICK).train(
+        tmp_path / "run"
+    )
     for folder in (result.folder, result.folder / "last"):
         for name in ("modules.json", "1_Pooling/config.json", "2_Dense/config.json"):
             assert (folder / name).read_text() == (foreign / name).read_text(), name
@@ -98,7 +100,7 @@ def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monke
     monkeypatch.setattr(
         GradedPairSelector, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0)
     )
-    job = TrainJob(
+    job = TrainRun(
         text=TEXT,
         recipe="simcse",
         model=str(foreign),
@@ -106,7 +108,7 @@ def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monke
         settings=(*QUICK, "encoder.pooling=cls"),
         dev="sample",
     )
-    result = job.run(tmp_path / "run")
+    result = job.train(tmp_path / "run")
     assert result.scores[0] == 50.0
     assert result.kept == "given"
     texts = ["A dog runs.", "Rain fell."]
@@ -157,22 +159,22 @@ class TestNothingRuined:
             return outcome
 
         monkeypatch.setattr(Trainer, "_make_step", spoiled)
-        job = TrainJob(text=TEXT, recipe="simcse", model=str(tiny_folder), preset=None, settings=QUICK, dev=dev)
+        job = TrainRun(text=TEXT, recipe="simcse", model=str(tiny_folder), preset=None, settings=QUICK, dev=dev)
         with pytest.raises(UserError, match=r"^step 1: training ruined the encoder: .*lower training\.learning_rate"):
-            job.run(tmp_path / "run")
+            job.train(tmp_path / "run")
         assert not list((tmp_path / "run").rglob("*.safetensors"))
 
 
 def test_frozen_embeddings_stay_and_layers_move(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
     (tmp_path / "text.txt").write_text("\n".join(sentences[:16]))
     settings = ("encoder.freeze_embeddings=true", "training.max_steps=2", "training.batch_size=8", "data.max_length=16")
-    job = TrainJob(
+    job = TrainRun(
         text=Source(str(tmp_path / "text.txt")), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None
     )
-    made = job.prepare(Silent())
-    assert made.plan.trained < made.plan.parameters
+    made = job.open(Silent())
+    assert any(not weights.requires_grad for weights in made.encoder.parameters())
     start = build_encoder(load_recipe("simcse"), str(tiny_folder), "cpu")
-    job.run(tmp_path / "out")
+    job.train(tmp_path / "out")
     trained = build_encoder(load_recipe("simcse"), str(tmp_path / "out"), "cpu")
     moved = {
         name: not torch.equal(weights, dict(trained.backbone.named_parameters())[name])

@@ -20,7 +20,7 @@ from opencse.evaluation.transforms import postprocessed, refitted_each_call
 from opencse.progress import Progress
 from opencse.recipes.files import Judged
 from opencse.runs.finish import TrainResult
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.studies import running
 from opencse.studies.comparison import compare, reproduced
 from opencse.studies.running import read_arrays, run_study
@@ -37,13 +37,13 @@ def by_run(records: list[StudyRecord]) -> dict[tuple[str | None, int | None], di
 def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run_study(replace(study, seeds=[1]))
     trained: list[str] = []
-    run = TrainJob.run
+    run = Run.train
 
-    def spy(self: TrainJob, out: str | Path, *, resume: bool, progress: Progress) -> TrainResult:
+    def spy(self: Run, out: str | Path, *, resume: bool, progress: Progress) -> TrainResult:
         trained.append(str(out))
         return run(self, out, resume=resume, progress=progress)
 
-    monkeypatch.setattr(TrainJob, "run", spy)
+    monkeypatch.setattr(Run, "train", spy)
     records = run_study(study)
     assert len(trained) == 2
     assert all("/2" in folder for folder in trained)

@@ -10,7 +10,7 @@ import pytest
 
 from helpers import Heard
 from opencse.errors import UserError
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.files.formats import RawRow
@@ -66,11 +66,11 @@ def test_rows_of_a_run_are_left_out(tmp_path: Path, tiny_folder: Path, monkeypat
     path.write_text("\n".join(row[0] for row in ROWS) + "\n")
 
     def prepared(*settings: str) -> tuple[int, str]:
-        job = TrainJob(
+        job = Run(
             text=Source(str(path)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None, device="cpu"
         )
-        made = job.prepare(Heard())
-        return len(made.inputs), "\n".join(made.plan.lines())
+        made = job.open(Heard())
+        return len(made.inputs), "\n".join(made.describe().lines())
 
     examples, plan = prepared("data.near_duplicates=0.75")
     assert examples == 4

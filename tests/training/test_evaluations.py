@@ -20,7 +20,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.processes import ALONE
 from opencse.runs.record import RunRecord
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text.readers import Source
 from opencse.training.callbacks import Callback, MetricsLog
 from opencse.training.evaluations import Evaluations, average, points_between
@@ -73,9 +73,9 @@ def run(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Callable[...
     def make(dev: Distance, out: str, *more: str, callbacks: tuple[Callback, ...] = ()) -> Heard:
         text, progress = Source(str(tmp_path / "text.txt")), Heard()
         settings = (*SETTINGS, *more)
-        job = TrainJob(text=text, model=str(tiny_folder), settings=settings, dev=dev, device="cpu")
+        job = Run(text=text, model=str(tiny_folder), settings=settings, dev=dev, device="cpu")
         job = replace(job, callbacks=callbacks)
-        job.run(tmp_path / out, progress=progress)
+        job.train(tmp_path / out, progress=progress)
         return progress
 
     return make
@@ -114,38 +114,36 @@ PATIENCE_SETTINGS = (
 
 
 @pytest.fixture
-def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Callable[..., TrainJob]:
+def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Callable[..., Run]:
     (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
 
-    def make(dev: Distance, *settings: str) -> TrainJob:
+    def make(dev: Distance, *settings: str) -> Run:
         text = Source(str(tmp_path / "text.txt"))
-        return TrainJob(
-            text=text, model=str(tiny_folder), settings=(*PATIENCE_SETTINGS, *settings), dev=dev, device="cpu"
-        )
+        return Run(text=text, model=str(tiny_folder), settings=(*PATIENCE_SETTINGS, *settings), dev=dev, device="cpu")
 
     return make
 
 
-def test_it_ends_after_as_many_evaluations_without_a_new_best(job: Callable[..., TrainJob], tmp_path: Path) -> None:
-    result = job(Distance(), "training.patience=3").run(tmp_path / "out")
+def test_it_ends_after_as_many_evaluations_without_a_new_best(job: Callable[..., Run], tmp_path: Path) -> None:
+    result = job(Distance(), "training.patience=3").train(tmp_path / "out")
     assert [*result.scores] == [0, 2, 4, 6, 8]
     assert result.verdict == "step 2 is kept"
     record = RunRecord.read(tmp_path / "out" / "run.json")
     assert record.result is not None
     assert (record.steps, record.result.steps, record.result.settled, record.ended_early) == (30, 8, True, False)
-    again = job(Distance(), "training.patience=3").run(tmp_path / "out", resume=True)
+    again = job(Distance(), "training.patience=3").train(tmp_path / "out", resume=True)
     assert again.verdict == result.verdict, "the run had finished"
 
 
 @pytest.mark.parametrize("stop", [7, 8])
-def test_stopped_and_resumed_it_ends_at_the_same_step(job: Callable[..., TrainJob], tmp_path: Path, stop: int) -> None:
+def test_stopped_and_resumed_it_ends_at_the_same_step(job: Callable[..., Run], tmp_path: Path, stop: int) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     settings = ("training.patience=3", "training.checkpoint_every=2" if stop == 8 else "training.checkpoint_every=3")
-    job(Distance(), *settings).run(one)
+    job(Distance(), *settings).train(one)
     message = f"stopped after step {stop}" if stop < 8 else "is complete, and --resume adds what is missing"
     with pytest.raises(InterruptedRunError, match=message):
-        job(Distance(), *settings).run(other, progress=Stopped(stop))
-    job(Distance(), *settings).run(other, resume=True)
+        job(Distance(), *settings).train(other, progress=Stopped(stop))
+    job(Distance(), *settings).train(other, resume=True)
     for name in ("model.safetensors", "last/model.safetensors", "metrics.jsonl"):
         assert (one / name).read_bytes() == (other / name).read_bytes()
     steps = [json.loads(line)["step"] for line in (one / "metrics.jsonl").read_text().splitlines()]

@@ -13,7 +13,7 @@ from helpers import Broken
 from opencse.errors import InterruptedRunError
 from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from steps import SMALL, also_for, layers_of, text_for
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
     )
     if load_recipe(name).training.batch_tokens is not None:
         settings = (*settings, "training.batch_tokens=200")
-    job = TrainJob(
+    job = Run(
         text=text_for(name, tmp_path, sentences),
         recipe=name,
         model=str(tiny_folder),
@@ -60,12 +60,12 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
         dev=None,
         also=also_for(name, sentences),
     )
-    job.run(tmp_path / "whole")
+    job.train(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "broken", progress=Broken(STOP))
+        job.train(tmp_path / "broken", progress=Broken(STOP))
     state = json.loads((tmp_path / "broken" / "checkpoint" / "state.json").read_text())
     assert state["step"] == 2, "a step was lost, and is made again"
-    job.run(tmp_path / "broken", resume=True)
+    job.train(tmp_path / "broken", resume=True)
     assert files(tmp_path / "broken") == files(tmp_path / "whole")
     lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, STEPS + 1))

@@ -16,7 +16,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.adapters import LoraSettings, add_adapters, merge_adapters
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 
@@ -36,10 +36,8 @@ TEXTS = ["A cat sat.", "Rain fell all day on the town.", "The train is late agai
 
 
 def run(model: Path, out: Path, *more: str, recipe: str = "simcse", dev: str | None = None) -> Path:
-    job = TrainJob(
-        text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*SETTINGS, *more), dev=dev
-    )
-    return job.run(out).folder
+    job = Run(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*SETTINGS, *more), dev=dev)
+    return job.train(out).folder
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +109,7 @@ def test_what_peft_itself_wrote_is_opened(tiny_folder: Path, tmp_path: Path) -> 
 def test_a_resumed_run_is_the_same_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
     more = ('objective.terms=[{kind="mlm"}]', "training.chunk=4")
     whole = run(tiny_folder, tmp_path / "whole", *more, dev="sample")
-    job = TrainJob(
+    job = Run(
         text=Source(str(sample.TRAIN)),
         model=str(tiny_folder),
         settings=(*SETTINGS, *more),
@@ -119,8 +117,8 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tiny_folder: Path, tmp_path: Path
         recipe="simcse",
     )
     with pytest.raises(RuntimeError, match="broken off"):
-        job.run(tmp_path / "parts", progress=Broken(3, RuntimeError("broken off")))
-    job.run(tmp_path / "parts", resume=True)
+        job.train(tmp_path / "parts", progress=Broken(3, RuntimeError("broken off")))
+    job.train(tmp_path / "parts", resume=True)
     for name in ("model.safetensors", "last/model.safetensors", "last/adapter/adapter_model.safetensors"):
         one, other = load_file(whole / name), load_file(tmp_path / "parts" / name)
         assert one.keys() == other.keys()

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from helpers import Broken, Stopped
 from opencse.errors import InterruptedRunError
 from opencse.progress import Silent
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text.given import open_texts
 from opencse.training.schedule import MixingPlan
 
@@ -41,13 +41,13 @@ def test_by_proportion_every_step_of_every_set_comes_once_an_epoch() -> None:
     assert len(orders) > 1, "another order every epoch"
 
 
-def job(model: Path, sentences: list[str], *settings: str) -> TrainJob:
+def job(model: Path, sentences: list[str], *settings: str) -> Run:
     """Triples with hard negatives, plain sentences, and pairs with classes: three objectives, one with weights."""
     triples = open_texts([(sentences[i], sentences[i + 20], sentences[i + 40]) for i in range(20)])
     classes = open_texts([(sentences[i], sentences[i + 9], f"class {i % 3}") for i in range(60, 72)])
     also = ((open_texts(sentences[100:120]), "simcse"), (classes, "sbert"))
     every = (*SETTINGS, *settings)
-    return TrainJob(text=triples, recipe="simcse-supervised", model=str(model), settings=every, dev=None, also=also)
+    return Run(text=triples, recipe="simcse-supervised", model=str(model), settings=every, dev=None, also=also)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -63,15 +63,15 @@ def test_resumed_is_uninterrupted(
     settings: tuple[str, ...], tiny_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     run = job(tiny_folder, sentences, *settings)
-    run.run(tmp_path / "whole")
+    run.train(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        run.run(tmp_path / "killed", progress=Broken(8))
-    job(tiny_folder, sentences, *settings).run(tmp_path / "killed", resume=True)
+        run.train(tmp_path / "killed", progress=Broken(8))
+    job(tiny_folder, sentences, *settings).train(tmp_path / "killed", resume=True)
     with pytest.raises(InterruptedRunError):
-        run.run(tmp_path / "stopped", progress=Stopped(5))
+        run.train(tmp_path / "stopped", progress=Stopped(5))
     saved = load_file(tmp_path / "stopped" / "checkpoint" / "tensors.safetensors")
     assert any(name.startswith("data_set_3.") and "classifier" in name for name in saved)
-    run.run(tmp_path / "stopped", resume=True)
+    run.train(tmp_path / "stopped", resume=True)
     whole = files(tmp_path / "whole")
     assert files(tmp_path / "killed") == whole
     assert files(tmp_path / "stopped") == whole
@@ -84,35 +84,35 @@ def test_resumed_is_uninterrupted(
 def test_every_example_is_seen_once_an_epoch_and_the_first_set_is_as_alone(
     tiny_folder: Path, sentences: list[str]
 ) -> None:
-    run = job(tiny_folder, sentences).prepare(Silent())
+    run = job(tiny_folder, sentences).open(Silent())
     assert run.mixture is not None
     assert run.mixture.steps == (5, 5, 3)
     seen: dict[int, Counter[int]] = {0: Counter(), 1: Counter(), 2: Counter()}
-    sets = [run.batches, *(one.batches for one in run.others)]
+    sets = [one.batches for one in run.sets]
     for step in range(run.mixture.steps_per_epoch):
         number, own = run.mixture.at(step)
         seen[number].update(sets[number].batch(own).tolist())
     assert [set(counter.values()) for counter in seen.values()] == [{1}, {1}, {1}]
     assert [len(counter) for counter in seen.values()] == [20, 20, 12]
-    second = run.others[0]
+    second = run.sets[1]
     assert second.inputs.build(np.arange(4), 0).noise_seed != run.inputs.build(np.arange(4), 0).noise_seed
 
 
 def test_weights_and_steps_of_an_epoch(tiny_folder: Path, sentences: list[str]) -> None:
     sets = '[{name="more", weight=0.5, batch_size=2, objective={view={kind="dropout"}}}, {name="again", weight=2}]'
     triples = open_texts([(sentences[i], sentences[i + 20], sentences[i + 40]) for i in range(20)])
-    run = TrainJob(
+    run = Run(
         text=triples,
         recipe="simcse-supervised",
         model=str(tiny_folder),
         settings=(*SETTINGS, f"datasets={sets}", "training.max_steps=1000", "training.epochs=2"),
         dev=None,
         also=((open_texts(sentences[100:120]), None), (triples, None)),
-    ).prepare(Silent())
+    ).open(Silent())
     assert run.mixture is not None
     assert run.mixture.steps == (5, 5, 10)
-    assert run.plan.steps == 40
-    lines = run.plan.lines()
+    assert run.steps == 40
+    lines = run.describe().lines()
     also = "also       more: 20 given sentences, 20 rows of 1 text; 5 steps of batch 2 per epoch; objective "
     assert any(line.startswith(also) and line.count("objective") == 1 for line in lines)
     assert any(line.startswith("mixing     by proportion") and "5 steps of the text" in line for line in lines)

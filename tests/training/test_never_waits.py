@@ -71,8 +71,7 @@ def trainer(name: str, model: Path, folder: Path, sentences: list[str], *setting
                 setattr(module, buffer, tensor.to(META))
         for parameter, weight in module.named_parameters(recurse=False):
             setattr(module, parameter, torch.nn.Parameter(weight.to(META), requires_grad=weight.requires_grad))
-    training = p.plan.recipe.training
-    return Trainer(p.encoder, p.objective, p.inputs, p.batches, 9, training, p.plan.precision, None, folder, Silent())
+    return Trainer(p.encoder, p.sets, 9, p.start.recipe.training, p.precision, None, folder, Silent())
 
 
 @pytest.mark.usefixtures("meta")

@@ -111,7 +111,7 @@ def test_a_step_moves_the_weights_by_the_clipped_gradient(
     tiny_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     made = prepared("simcse++-dcl", tiny_folder, tmp_path, sentences, "training.max_grad_norm=0.5")
-    taken = made.trainer(tmp_path, Silent(), dev=None, start=None)
+    taken = made.trainer(tmp_path, Silent())
     (update,) = taken.updates
     assert isinstance(update, Update)
     inputs = step_inputs(made.inputs, made.batches, 0, 1, made.encoder)

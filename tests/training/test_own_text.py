@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opencse.progress import Silent
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
@@ -31,8 +31,8 @@ SETTINGS = (
     ],
 )
 def test_nothing_held_out_is_in_any_batch(recipe: str, source: Source) -> None:
-    prepared = TrainJob(text=source, recipe=recipe, settings=SETTINGS).prepare(Silent())
-    chooser = prepared.plan.dev
+    prepared = Run(text=source, recipe=recipe, settings=SETTINGS).open(Silent())
+    chooser = prepared.selector
     assert isinstance(chooser, QuestionSelector)
     texts = source.read()
     out = chooser.left_out

@@ -13,7 +13,7 @@ import opencse.runs.run as prepare_module
 from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
-from opencse.runs.run import Prepared, TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.schedule import mean_seconds_per_step, seconds_per_step
@@ -35,20 +35,18 @@ QUICK = (
 )
 
 
-def job(model: Path, *settings: str) -> TrainJob:
-    return TrainJob(
-        text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None, device="cpu"
-    )
+def job(model: Path, *settings: str) -> Run:
+    return Run(text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None, device="cpu")
 
 
-def measured(prepared: Prepared, settings: TrainingSettings) -> float:
+def measured(prepared: Run, settings: TrainingSettings) -> float:
     return seconds_per_step(
-        prepared.encoder, prepared.objective, prepared.inputs, prepared.batches, settings, prepared.plan.precision
+        prepared.encoder, prepared.objective, prepared.inputs, prepared.batches, settings, prepared.precision
     )
 
 
 def test_measuring_the_pace_changes_no_weight(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared = job(tiny_folder, 'encoder.head.kind="mlp"').prepare(Silent())
+    prepared = job(tiny_folder, 'encoder.head.kind="mlp"').open(Silent())
     before = {name: tensor.clone() for name, tensor in prepared.encoder.state_dict().items()}
     moved: list[float] = []
     stepped = torch.optim.AdamW.step
@@ -59,7 +57,7 @@ def test_measuring_the_pace_changes_no_weight(tiny_folder: Path, monkeypatch: py
         stepped(self)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", step)
-    assert 0 < measured(prepared, prepared.plan.recipe.training) < 5
+    assert 0 < measured(prepared, prepared.start.recipe.training) < 5
     assert len(moved) == 14
     assert min(moved) > 0, "whole steps were timed"
     after = prepared.encoder.state_dict()
@@ -88,26 +86,26 @@ def test_a_resumed_run_keeps_its_steps_whatever_the_pace_is_then(
 ) -> None:
     pace_of(monkeypatch, 0.5)
     run = job(tiny_folder, "training.minutes=0.1")
-    run.run(tmp_path / "whole")
+    run.train(tmp_path / "whole")
     first = Stopped(7)
     with pytest.raises(InterruptedRunError, match="step 7 of 12"):
-        run.run(tmp_path / "stopped", progress=first)
+        run.train(tmp_path / "stopped", progress=first)
     assert "pace       0.500 s per step, measured" in first.said
     calls = pace_of(monkeypatch, 0.05)
     second = Stopped(-1)
-    run.run(tmp_path / "stopped", resume=True, progress=second)
+    run.train(tmp_path / "stopped", resume=True, progress=second)
     assert calls == []
     assert any("steps      12 of batch 8" in line for line in second.said)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
     lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
     assert lines[-1]["learning_rate"] == pytest.approx(1e-3 / 12), "the schedule ends with the run"
     with pytest.raises(UserError, match=r"another recipe\.training\.minutes \(0\.1 then, 0\.2 now\)"):
-        job(tiny_folder, "training.minutes=0.2").run(tmp_path / "stopped", resume=True)
+        job(tiny_folder, "training.minutes=0.2").train(tmp_path / "stopped", resume=True)
 
 
 def test_a_budget_of_tokens_reads_about_as_many(tiny_folder: Path) -> None:
-    prepared = job(tiny_folder, "training.tokens=20_000").prepare(Silent())
-    steps = prepared.plan.steps
+    prepared = job(tiny_folder, "training.tokens=20_000").open(Silent())
+    steps = prepared.steps
     assert steps < prepared.batches.steps_per_epoch
     read = sum(int(prepared.inputs.lengths[prepared.batches.batch(step)].sum()) for step in range(steps))
     assert read == pytest.approx(20_000, rel=0.05)

@@ -22,7 +22,7 @@ from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.progress import Silent
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run as TrainRun
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
 
@@ -150,10 +150,10 @@ def test_it_continues_where_it_ended(run: Run, tmp_path: Path) -> None:
     settings = (*SETTINGS, "training.max_steps=4", "training.learning_rate=1e-4", "training.seed=5")
     pretrain(run.text, tmp_path / "on", model=str(run.folder), settings=settings, device="cpu")
     assert not (tmp_path / "on" / "start").exists()
-    job = TrainJob(
+    job = TrainRun(
         text=Source(str(run.text)), recipe="pretrain", model=str(run.folder), settings=settings, dev=None, device="cpu"
     )
-    prepared = job.prepare(Silent())
+    prepared = job.open(Silent())
     step = prepared.inputs.build(prepared.batches.batch(0), 0)
     (copy,) = step.prepared.values()
     assert isinstance(copy, MaskedCopy)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opencse.progress import Silent
 from opencse.recipes.files import recipe_names
-from opencse.runs.run import Prepared, TrainJob
+from opencse.runs.run import Run
 from opencse.text.given import open_texts
 from opencse.training.step import RecordedUpdate, Recorder, Update, Updated, why_not_recorded
 from opencse.training.trainer import Trainer
@@ -22,7 +22,7 @@ STEPS = 12
 """Recipes that are among the recorded ones."""
 
 
-def simcse(model: Path, sentences: list[str], *settings: str) -> Prepared:
+def simcse(model: Path, sentences: list[str], *settings: str) -> Run:
     """SimCSE on a CPU, where lengths are not rounded up, in batches of 6 texts of several lengths."""
     asked = (
         "training.batch_size=6",
@@ -32,13 +32,13 @@ def simcse(model: Path, sentences: list[str], *settings: str) -> Prepared:
         *settings,
     )
     texts = open_texts(sorted(sentences, key=len)[::6][: 6 * STEPS])
-    return TrainJob(text=texts, model=str(model), settings=asked, dev=None, device="cpu").prepare(Silent())
+    return Run(text=texts, model=str(model), settings=asked, dev=None, device="cpu").open(Silent())
 
 
-def losses(made: Prepared, folder: Path, record: Recorder | None, said: list[str] | None = None) -> list[Tensor]:
+def losses(made: Run, folder: Path, record: Recorder | None, said: list[str] | None = None) -> list[Tensor]:
     """The losses and figures of all steps, and the weights after them; plainly without ``record``."""
     said = [] if said is None else said
-    taken = made.trainer(folder, Silent(), dev=None, start=None)
+    taken = made.trainer(folder, Silent())
     (update,) = taken.updates
     plain = update if isinstance(update, Update) else update.update
     taken.updates = [plain if record is None else RecordedUpdate(plain, said.append, record)]
@@ -81,9 +81,9 @@ def test_a_gpu_replays_the_plain_steps_bit_for_bit(
         made = prepared(name, tiny_folder, tmp_path, sentences, f"training.graphs={graphs}", "training.epochs=20")
         made.encoder.float()
         made.objective.float()
-        if graphs == "true" and why_not_recorded(made.objective, made.plan.recipe.training, made.plan.chunks):
+        if graphs == "true" and why_not_recorded(made.objective, made.start.recipe.training, made.chunks):
             pytest.skip("not recorded")
-        taken: Trainer = made.trainer(tmp_path, Silent(), dev=None, start=None)
+        taken: Trainer = made.trainer(tmp_path, Silent())
         torch.manual_seed(1)
         found: list[Tensor] = []
         for step in range(STEPS):

@@ -14,7 +14,7 @@ import pytest
 from forked import Forks
 from helpers import Stopped
 from opencse.errors import InterruptedRunError
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.callbacks import Callback
@@ -86,24 +86,24 @@ def test_killed_at_random_points_gives_the_uninterrupted_run(
 
 
 @pytest.fixture(scope="module")
-def of_24_steps(tiny_folder: Path, text: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainJob, Path]:
+def of_24_steps(tiny_folder: Path, text: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Path]:
     """A job, and the folder of its uninterrupted run."""
-    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=24"))
+    job = Run(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=24"))
     folder = tmp_path_factory.mktemp("uninterrupted") / "whole"
-    job.run(folder)
+    job.train(folder)
     return job, folder
 
 
 @pytest.mark.parametrize("stop", [1, 22])
-def test_stopped_by_a_signal_loses_no_step(of_24_steps: tuple[TrainJob, Path], tmp_path: Path, stop: int) -> None:
+def test_stopped_by_a_signal_loses_no_step(of_24_steps: tuple[Run, Path], tmp_path: Path, stop: int) -> None:
     job, whole = of_24_steps
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(InterruptedRunError, match=f"step {stop}"):
-        job.run(tmp_path / "stopped", progress=Stopped(stop))
+        job.train(tmp_path / "stopped", progress=Stopped(stop))
     assert signal.getsignal(signal.SIGTERM) == before
     state = json.loads((tmp_path / "stopped" / "checkpoint" / "state.json").read_text())
     assert state["step"] == stop
-    job.run(tmp_path / "stopped", resume=True)
+    job.train(tmp_path / "stopped", resume=True)
     assert files(tmp_path / "stopped") == files(whole)
 
 
@@ -118,7 +118,7 @@ def test_slow_steps_are_saved_by_the_clock(
 
     monkeypatch.setattr("opencse.training.trainer._AT_LEAST_EVERY", 0.0)
     settings = (*SETTINGS, "training.max_steps=4", "training.checkpoint_every=100")
-    TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=settings, callbacks=(Saved(),)).run(
+    Run(text=Source(str(text)), model=str(tiny_folder), settings=settings, callbacks=(Saved(),)).train(
         tmp_path / "r"
     )
     assert saved == [1, 2, 3]
@@ -127,14 +127,14 @@ def test_slow_steps_are_saved_by_the_clock(
 def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     from opencse.errors import UserError
 
-    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=10"))
+    job = Run(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=10"))
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "run", progress=Stopped(9))
-    other = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
+        job.train(tmp_path / "run", progress=Stopped(9))
+    other = Run(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
     with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(10 then, 30 now\)"):
         other.run(tmp_path / "run", resume=True)
     with pytest.raises(UserError, match="continue it with --resume"):
-        job.run(tmp_path / "run")
-    result = job.run(tmp_path / "run", resume=True)
-    again = job.run(tmp_path / "run", resume=True)
+        job.train(tmp_path / "run")
+    result = job.train(tmp_path / "run", resume=True)
+    again = job.train(tmp_path / "run", resume=True)
     assert again == result

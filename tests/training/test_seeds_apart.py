@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from opencse.progress import Silent
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run as TrainRun
 from opencse.text.given import GivenTexts
 
 TEXT = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(24)))
@@ -17,9 +17,9 @@ Run = tuple[list[list[int]], dict[str, torch.Tensor]]
 
 def run(model: Path, folder: Path, *settings: str) -> Run:
     """The batches of a run, and its last weights."""
-    prepared = TrainJob(text=TEXT, model=str(model), settings=(*QUICK, *settings), dev=None).prepare(Silent())
+    prepared = TrainRun(text=TEXT, model=str(model), settings=(*QUICK, *settings), dev=None).open(Silent())
     folder.mkdir(parents=True)
-    prepared.trainer(folder, Silent(), dev=None, start=None).run(resume=False)
+    prepared.trainer(folder, Silent()).run(resume=False)
     batches = [prepared.batches.batch(step).tolist() for step in range(3)]
     return batches, {name: tensor.clone() for name, tensor in prepared.encoder.state_dict().items()}
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from forked import Command, Forks
 from joined import environment, free_port
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text.readers import Source
 
 pytestmark = pytest.mark.slow
@@ -78,12 +78,12 @@ def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     assert state["step"] % 10 or state["step"] > at, "where it was stopped, not where it last saved"
     assert state["chunks"] == {"rows": 3, "keep": 1, "processes": 2}
 
-    job = TrainJob(
+    job = Run(
         text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=RUN, dev=None, device="cpu",
         also=((Source(str(graded)), "cosent"),),
     )  # fmt: skip
-    job.run(out, resume=True)
-    job.run(tmp_path / "alone")
+    job.train(out, resume=True)
+    job.train(tmp_path / "alone")
     one, other = (load_file(folder / "model.safetensors") for folder in (out, tmp_path / "alone"))
     before = load_file(tiny_folder / "model.safetensors")
     moved = max(float((other[name] - before[f"bert.{name}"]).abs().max()) for name in other)

@@ -11,7 +11,7 @@ import torch
 from opencse import SentenceEncoder, UserError, train
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.optimizer import learning_rate
@@ -22,10 +22,10 @@ QUICK = ("training.max_steps=6", "training.batch_size=8", "training.evaluate_eve
 
 
 def trainer(folder: Path, model: Path, *settings: str, progress: Progress | None = None) -> Trainer:
-    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None)
-    prepared = job.prepare(Silent())
+    job = Run(text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None)
+    prepared = job.open(Silent())
     folder.mkdir(parents=True, exist_ok=True)
-    return prepared.trainer(folder, progress or Silent(), dev=None, start=None)
+    return prepared.trainer(folder, progress or Silent())
 
 
 def test_learning_rate_is_linear_to_zero_after_warmup() -> None:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.requests import Masked
 from opencse.progress import Silent
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 STEPS, RATE, WEIGHT, TAU = 10, 1e-3, 0.5, 0.05
 
 
-def job(model: Path, tied: bool) -> TrainJob:
+def job(model: Path, tied: bool) -> Run:
     settings = (
         f"training.max_steps={STEPS}",
         "training.batch_size=8",
@@ -32,14 +32,14 @@ def job(model: Path, tied: bool) -> TrainJob:
         "encoder.dropout=0",
         f'objective.terms=[{{ kind = "mlm", weight = {WEIGHT}, rate = 0.3, tied = {str(tied).lower()} }}]',
     )
-    return TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=settings, dev=None, device="cpu")
+    return Run(text=Source(str(sample.TRAIN)), model=str(model), settings=settings, dev=None, device="cpu")
 
 
 def by_hand(model: Path, tied: bool) -> dict[str, Tensor]:
     """The word embeddings, and one matrix besides, after ten steps."""
     from transformers import BertForMaskedLM
 
-    prepared = job(model, tied).prepare(Silent())
+    prepared = job(model, tied).open(Silent())
     whole = BertForMaskedLM.from_pretrained(model, dtype=torch.float32, attn_implementation="eager").train(False)
     table = whole.bert.embeddings.word_embeddings.weight
     decoder = table if tied else torch.nn.Parameter(table.detach().clone())
@@ -71,7 +71,7 @@ def by_hand(model: Path, tied: bool) -> dict[str, Tensor]:
 @pytest.mark.parametrize("tied", [True, False])
 def test_ten_steps_against_a_plain_loop(tied: bool, tiny_folder: Path, tmp_path: Path) -> None:
     expected = by_hand(tiny_folder, tied)
-    job(tiny_folder, tied).run(tmp_path / "run")
+    job(tiny_folder, tied).train(tmp_path / "run")
     found = load_file(tmp_path / "run" / "model.safetensors")
     start = load_file(tiny_folder / "model.safetensors")
     for name, weights in expected.items():

@@ -14,7 +14,7 @@ from opencse.kernels.precision import choose_precision
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.settings import validate
 from opencse.text.readers import Source
 from opencse.training.settings import Awp, FgsmInputs, Sam
@@ -57,8 +57,8 @@ def noise(batch: int = 0) -> torch.Generator:
 
 
 def train(model: Path, out: Path, text: Path, *settings: str) -> dict[str, Tensor]:
-    job = TrainJob(text=Source(str(text)), recipe="simcse", model=str(model), settings=(*SETTINGS, *settings), dev=None)
-    job.run(out)
+    job = Run(text=Source(str(text)), recipe="simcse", model=str(model), settings=(*SETTINGS, *settings), dev=None)
+    job.train(out)
     weights: dict[str, Tensor] = load_file(out / "model.safetensors")
     return weights
 
@@ -194,8 +194,8 @@ ACCUMULATED = (
 )
 
 
-def job(model: Path, text: Path, *settings: str) -> TrainJob:
-    return TrainJob(
+def job(model: Path, text: Path, *settings: str) -> Run:
+    return Run(
         text=Source(str(text)),
         recipe="simcse",
         model=str(model),

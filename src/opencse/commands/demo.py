@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation import ScoredPairs
     from opencse.runs.finish import TrainResult
-    from opencse.runs.run import TrainJob
+    from opencse.runs.run import Run
 
 HELD_OUT = 0.12
 """Share of the sample's articles that nothing is trained on."""
@@ -114,7 +114,7 @@ def _run_demo(folder: Path, seed: int, progress: Progress) -> DemoResult:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation import read_scored_pairs
     from opencse.runs.folder import REPORT
-    from opencse.runs.run import TrainJob
+    from opencse.runs.run import Run
     from opencse.text import sample
     from opencse.text.readers import Source
 
@@ -128,11 +128,11 @@ def _run_demo(folder: Path, seed: int, progress: Progress) -> DemoResult:
     )
     progress.say("1. raw text alone: the next sentence as the positive")
     settings = ("training.epochs=6", f"training.seed={seed}")
-    job = TrainJob(text=Source(str(folder / TEXT)), recipe="next-sentence", settings=settings, dev=None)
+    job = Run(text=Source(str(folder / TEXT)), recipe="next-sentence", settings=settings, dev=None)
     _run(job, folder / TEXT_ONLY, progress)
     progress.say("2. pairs: paraphrases and questions, with the sentence they belong to")
     settings = ("training.epochs=10", f"training.seed={seed}")
-    job = TrainJob(text=Source(str(folder / PAIRS)), recipe="simcse-supervised", settings=settings)
+    job = Run(text=Source(str(folder / PAIRS)), recipe="simcse-supervised", settings=settings)
     result = _run(job, folder / ENCODER, progress)
     progress.say("3. evaluate on data that was not used for training or selection")
     test = read_scored_pairs(sample.TEST)
@@ -149,9 +149,9 @@ def _run_demo(folder: Path, seed: int, progress: Progress) -> DemoResult:
     return DemoResult(folder / ENCODER, folder / INDEX, page, scores, len(queries), time.perf_counter() - started)
 
 
-def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
+def _run(job: Run, out: Path, progress: Progress) -> TrainResult:
     try:
-        return job.run(out, overwrite=True, progress=progress)
+        return job.train(out, overwrite=True, progress=progress)
     except InterruptedRunError:
         progress.finish()
         raise InterruptedRunError("stopped") from None

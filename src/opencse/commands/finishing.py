@@ -69,7 +69,7 @@ def finish(
 
 def _finish(run: RunFolder, trust_remote_code: bool, progress: Progress) -> Outcome:
     from opencse.runs.finish import write_best_so_far
-    from opencse.runs.record import Outcome, now
+    from opencse.runs.record import now
 
     record = run.record()
     if not run.has_checkpoint():
@@ -78,13 +78,10 @@ def _finish(run: RunFolder, trust_remote_code: bool, progress: Progress) -> Outc
             "again with --resume"
         )
     progress.say(f"finishing  {run.path}: the model is being written")
-    best = write_best_so_far(run, trust_remote_code=trust_remote_code, last=True)
-    record.result = Outcome(
-        kept=best.kept, verdict=best.verdict, scores=best.scores, steps=best.reached, step=best.step
-    )
+    record.result = write_best_so_far(run, trust_remote_code=trust_remote_code, last=True)
     record.finished = now()
     run.write(record)
-    progress.say(best.verdict)
+    progress.say(record.result.verdict)
     if record.ended_early:
         progress.say(f"kept       {run.checkpoint}, so --resume can continue the run; delete it to save space")
     else:

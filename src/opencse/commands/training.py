@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
     from opencse.making.backbone import Shape
     from opencse.recipes.recipe import Recipe
     from opencse.runs.finish import TrainResult
-    from opencse.runs.plan import GivenSet
-    from opencse.runs.run import TrainJob
+    from opencse.runs.run import Run
+    from opencse.runs.setup import GivenSet
     from opencse.runs.start import NewStart
     from opencse.text.documents import GivenDocument
     from opencse.text.given import Text
@@ -158,7 +157,8 @@ def train(
     """
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.runs.folder import RunFolder
-    from opencse.runs.run import TrainJob, require_settings
+    from opencse.runs.run import Run
+    from opencse.runs.setup import resolve_for_run
     from opencse.runs.start import GivenEncoder
     from opencse.text.given import open_texts
 
@@ -168,8 +168,9 @@ def train(
     start = RunFolder.at(out).start if isinstance(model, SentenceEncoder) else model
     _require_path(start, "model")
     changes = _settings(settings)
-    require_settings(recipe, presets=(preset,), settings=changes, model=str(start), is_new=encoder is not None)
-    job = TrainJob(
+    is_new = encoder is not None
+    resolved = resolve_for_run(recipe, preset=preset, settings=changes, model=str(start), is_new=is_new)
+    run = Run(
         text=open_texts(
             text,
             columns=columns,
@@ -183,10 +184,8 @@ def train(
             labels=True,
             say=None if progress is None else progress.say,
         ),
-        recipe=recipe,
+        recipe=resolved,
         model=str(start),
-        preset=preset,
-        settings=changes,
         dev=dev,
         device=device,
         trust_remote_code=trust_remote_code,
@@ -194,8 +193,10 @@ def train(
         metric=metric,
         keep_identical_ids=keep_identical_ids,
         also=tuple(_open_further(one) for one in also),
+        callbacks=_callbacks(callbacks),
+        track=track,
     )
-    return _run_or_plan(job, out, resume, overwrite, dry_run, report, track, callbacks, progress)
+    return _run_or_plan(run, out, resume, overwrite, dry_run, report, progress)
 
 
 @command
@@ -268,7 +269,8 @@ def pretrain(
     from opencse.model_folder.locate import locate
     from opencse.model_folder.reading import open_masked_lm
     from opencse.runs.folder import RunFolder
-    from opencse.runs.run import TrainJob, require_settings
+    from opencse.runs.run import Run
+    from opencse.runs.setup import resolve_for_run
     from opencse.runs.start import NewBackbone, RenewedBackbone
     from opencse.text.given import open_texts
 
@@ -287,8 +289,8 @@ def pretrain(
     elif new_layers or open_masked_lm(locate(str(model)), trust_remote_code=trust_remote_code)[1]:
         begin = RenewedBackbone(str(model), new_layers, trust_remote_code)
     start, changes = str(model if begin is None else RunFolder.at(out).start), _settings(settings)
-    require_settings(recipe, settings=changes, model=start, is_new=begin is not None)
-    job = TrainJob(
+    resolved = resolve_for_run(recipe, settings=changes, model=start, is_new=begin is not None)
+    run = Run(
         text=open_texts(
             text,
             columns=columns,
@@ -302,16 +304,16 @@ def pretrain(
             labels=True,
             say=None if progress is None else progress.say,
         ),
-        recipe=recipe,
+        recipe=resolved,
         model=start,
-        preset=None,
-        settings=changes,
         dev=dev,
         device=device,
         trust_remote_code=trust_remote_code,
         begin=begin,
+        callbacks=_callbacks(callbacks),
+        track=track,
     )
-    recipe = job.resolved.recipe
+    recipe = resolved.recipe
     if recipe.objective.negatives:
         raise UserError(f"{recipe.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
     longest = recipe.data.max_length
@@ -320,7 +322,7 @@ def pretrain(
             f"data.max_length {longest} is above the {shape.positions} positions of the new "
             f"backbone; set --positions {longest} or --set data.max_length={shape.positions}"
         )
-    return _run_or_plan(job, out, resume, overwrite, dry_run, report, track, callbacks, progress)
+    return _run_or_plan(run, out, resume, overwrite, dry_run, report, progress)
 
 
 @command
@@ -430,7 +432,7 @@ def adapt(
     from opencse.recipes.recipe import resolve_recipe
     from opencse.runs.finish import after_kill
     from opencse.runs.folder import RunFolder
-    from opencse.runs.run import TrainJob, require_settings
+    from opencse.runs.run import Run
     from opencse.text.in_memory import rows_of
     from opencse.training.questions import QuestionSelector
 
@@ -448,7 +450,7 @@ def adapt(
     of_preset = resolve_recipe(recipe, model=start).model
     locate(of_preset or start)  # a typing mistake is reported before the corpus is read, which may take long
     changes, presets = _settings(settings), CHOSEN if recipe == RECIPE else (None,)
-    require_settings(recipe, presets=presets, settings=changes, model=start)
+    _require_settings(recipe, presets, changes, start)
     sources = AdaptationSources(
         corpus=corpus,
         fields=fields,
@@ -469,7 +471,11 @@ def adapt(
         metric=metric,
         progress=progress or Silent(),
     )
-    job = TrainJob(
+    files = FilesOfAdaptation(Path(out), adaptation, keep_identical_ids)
+    further: list[Callback] = [files]
+    if isinstance(adaptation.dev, QuestionSelector) and start != BUILTIN and continue_from is None:
+        further.append(StartAdvice(adaptation.dev.questions, progress or Silent()))
+    run = Run(
         text=adaptation.text,
         recipe=recipe,
         model=start,
@@ -480,12 +486,10 @@ def adapt(
         keep_identical_ids=keep_identical_ids,
         device=device,
         trust_remote_code=trust_remote_code,
+        callbacks=(*further, *_callbacks(callbacks)),
+        track=track,
     )
-    files = FilesOfAdaptation(Path(out), adaptation, keep_identical_ids)
-    further: list[Callback] = [files]
-    if isinstance(adaptation.dev, QuestionSelector) and start != BUILTIN and continue_from is None:
-        further.append(StartAdvice(adaptation.dev.questions, progress or Silent()))
-    result = _run_or_plan(job, out, resume, overwrite, dry_run, report, track, (*further, *callbacks), progress)
+    result = _run_or_plan(run, out, resume, overwrite, dry_run, report, progress)
     if result.kept != "none" and started().first:
         try:
             fit_with_model(
@@ -514,38 +518,33 @@ def _open_further(argument: Text | tuple[Text, str]) -> GivenSet:
 
 
 def _run_or_plan(
-    job: TrainJob,
+    run: Run,
     out: str | Path,
     resume: bool,
     overwrite: bool,
     dry_run: bool,
     report: bool,
-    track: str | None,
-    callbacks: Sequence[Callback],
     progress: Progress | None,
 ) -> TrainResult:
-    """Runs ``job`` and writes its report; with ``dry_run`` only plans it."""
+    """Trains and writes the report; with ``dry_run`` only plans it."""
     from opencse.commands.finishing import can_draw_report
     from opencse.runs.finish import TrainResult, after_kill
     from opencse.runs.folder import REPORT, RunFolder
-    from opencse.training.callbacks import Callback, require_tracker
+    from opencse.training.callbacks import require_tracker
 
     progress = progress or Silent()
-    if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
-        raise TypeError("callbacks is a list of objects derived from opencse.training.callbacks.Callback")
-    if track is not None:
-        require_tracker(track)
-    job = replace(job, callbacks=tuple(callbacks), track=track)
+    if run.track is not None:
+        require_tracker(run.track)
     report = report and can_draw_report(progress)
     if dry_run:
-        plan = job.dry_run(out, resume=resume, overwrite=overwrite, progress=progress)
+        plan = run.dry_run(out, resume=resume, overwrite=overwrite, progress=progress)
         return TrainResult(Path(out), "none", "a dry run: nothing was trained", {}, plan)
-    result = job.run(out, resume=resume, overwrite=overwrite, progress=progress)
+    result = run.train(out, resume=resume, overwrite=overwrite, progress=progress)
     if report and started().first and not (result.folder / REPORT).is_file():
         from opencse.runs.report import write_run_report
 
         try:
-            progress.say(f"report     {write_run_report(job, result, progress)}")
+            progress.say(f"report     {write_run_report(run, result, progress)}")
         except KeyboardInterrupt:
             raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
     return result
@@ -565,6 +564,28 @@ def _require_writable(
     recipe_file = recipe if isinstance(recipe, str) and recipe.endswith(".toml") else None
     read = paths_of(dev_path(dev), recipe_file, *inputs)
     RunFolder.at(out).require(resume=resume, overwrite=overwrite, start=None, read=read)
+
+
+def _callbacks(callbacks: Sequence[Callback]) -> tuple[Callback, ...]:
+    from opencse.training.callbacks import Callback
+
+    if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
+        raise TypeError("callbacks is a list of objects derived from opencse.training.callbacks.Callback")
+    return tuple(callbacks)
+
+
+def _require_settings(recipe: str, presets: Iterable[str | None], settings: tuple[str, ...], model: str) -> None:
+    """Refuses settings that suit the recipe with none of the presets, before a text is read, which may take long."""
+    from opencse.runs.setup import resolve_for_run
+
+    faults: list[UserError] = []
+    for preset in presets:
+        try:
+            resolve_for_run(recipe, preset=preset, settings=settings, model=model)
+            return
+        except UserError as error:
+            faults.append(error)
+    raise faults[0]
 
 
 def _require_path(value: object, name: str) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal, cast
-
-from torch import nn
+from typing import Literal
 
 from opencse.encoder.card import framed
 from opencse.encoder.encoder import SentenceEncoder
@@ -16,21 +15,17 @@ from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.network import evaluate_together
 from opencse.errors import UserError, reason
 from opencse.markdown import as_text, public_name
-from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import load_masked_lm_head
 from opencse.modules.token_modules import TokenWeights
 from opencse.numerals import number_of
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import LmHead, Masked
-from opencse.processes import Processes
-from opencse.progress import Progress
 from opencse.recipes.recipe import Recipe
 from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
 from opencse.runs.record import Outcome, RunRecord, now
-from opencse.runs.start import build_encoder, load_start, load_with_own_pooling, put_weights
+from opencse.runs.setup import RunSetup
+from opencse.runs.start import add_masked_lm_head, build_encoder, load_start, load_with_own_pooling, put_weights
 from opencse.settings import validate
-from opencse.text.corpus import CorpusFacts
 from opencse.training.checkpoint import Checkpoint, load_checkpoint
 from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, Selector, start_kept
 from opencse.training.trainer import Trainer
@@ -56,43 +51,50 @@ In the folder of the run, `run.json` and `metrics.jsonl` hold every setting and 
 
 
 def model_card(
-    recipe: Recipe, model: str, corpus: CorpusFacts, encoder: SentenceEncoder, *, which: str, verdict: str, scores: str
+    recipe: Recipe,
+    record: RunRecord,
+    encoder: SentenceEncoder,
+    *,
+    which: str,
+    verdict: str,
+    scores: Mapping[int, float],
 ) -> str:
     """Returns the card of a trained encoder: how it was trained, what it scores, and how to use it.
 
     Args:
         recipe: with everything set.
-        model: the start.
-        corpus: the text.
+        record: of the run.
         encoder: of the card.
         which: encoder of the run: ``best``, ``last``, ``start`` or ``given``.
         verdict: the run's outcome.
-        scores: by `score_lines`.
+        scores: dev scores x 100, by step; 0 is the start; empty if nothing was evaluated.
     """
-    tokens = recipe.training.batch_tokens
+    training, corpus, model = recipe.training, record.corpus.model_dump(), record.identity.model
+    limit = recipe.data.max_length
+    longest = corpus.get("max_length", encoder.max_length if limit == "auto" else limit)
     return framed(
         _TRAINED.format(
             recipe=as_text(recipe.name),
             title=as_text(recipe.title),
             paper=as_text(recipe.paper or "-"),
             model=as_text(public_name(model)),
-            rows=number_of(corpus.rows, "row"),
-            tokens=corpus.tokens,
-            fingerprint=corpus.fingerprint[:16],
+            rows=number_of(record.corpus.rows, "row"),
+            tokens=record.corpus.tokens,
+            fingerprint=corpus.get("fingerprint", record.identity.text)[:16],  # missing in earlier versions
             further=_further(recipe),
             temperature=recipe.objective.temperature if recipe.objective.negatives else "-",
-            batch=f"{tokens:,} tokens" if tokens else recipe.training.batch_size,
-            rate=recipe.training.learning_rate,
-            seed=recipe.training.seed,
+            batch=f"{training.batch_tokens:,} tokens" if training.batch_tokens else training.batch_size,
+            rate=training.learning_rate,
+            seed=training.seed,
             kept=which,
             verdict=as_text(verdict),
-            scores=scores,
+            scores=_score_lines(record, scores, training.seed),
         ),
         encoder,
         base=model,
         limits=(
-            f"Training truncated texts to {corpus.max_length} ids: it has learned only the beginning of longer ones.",
-            f"It is one run, with seed {recipe.training.seed}; another seed gives other vectors and other scores.",
+            f"Training truncated texts to {longest} ids: it has learned only the beginning of longer ones.",
+            f"It is one run, with seed {training.seed}; another seed gives other vectors and other scores.",
         ),
     )
 
@@ -103,27 +105,18 @@ def _further(recipe: Recipe) -> str:
     return f"\n| further data sets, mixed in | {names} |" if names else ""
 
 
-def score_lines(
-    scores: Mapping[int, float], dev: str, measure: str, seed: int, own_pooling: float | None = None
-) -> str:
-    """Returns the dev scores of a run as Markdown.
-
-    Args:
-        scores: x 100, by step; 0 is the start; empty if nothing was evaluated.
-        dev: name of the dev data.
-        measure: name of the score.
-        seed: of the run.
-        own_pooling: the score of the start with its own pooling, where training uses another.
-    """
+def _score_lines(record: RunRecord, scores: Mapping[int, float], seed: int) -> str:
+    """The dev scores of a run as Markdown."""
     if not scores:
         return "None: nothing was evaluated, so nothing shows whether it is better than its start."
     last, best = max(scores), max(scores, key=lambda step: scores[step])
     rows = [("start", scores[0])] if 0 in scores else []
-    rows += [] if own_pooling is None else [("start, as given", own_pooling)]
+    rows += [] if record.given is None else [("start, as given", record.given.value)]
     rows += [(f"best, step {best:,}", scores[best]), (f"last, step {last:,}", scores[last])]
     table = "".join(f"| {name} | {value:.2f} |\n" for name, value in rows)
     return (
-        f"| on {as_text(public_name(dev))} | {as_text(measure)} |\n|---|---|\n{table}\n"
+        f"| on {as_text(public_name(record.identity.dev or ''))} | {as_text(record.measure or 'dev score')} |\n"
+        f"|---|---|\n{table}\n"
         f"From one run, seed {seed}. The best step was selected by these same scores, so they are optimistic."
     )
 
@@ -154,9 +147,7 @@ class TrainResult:
         return cls(folder.path, outcome.kept, outcome.verdict, outcome.scores, plan)
 
 
-def start_score(
-    plan: Plan, record: RunRecord, folder: RunFolder, progress: Progress, world: Processes
-) -> DevScore | None:
+def start_score(run: RunSetup, record: RunRecord, folder: RunFolder) -> DevScore | None:
     """Evaluates the start; also with its own pooling where that is another one, which goes into the record.
 
     The start is evaluated again when a run is resumed, since others are compared with it. See `load_start` and
@@ -165,50 +156,50 @@ def start_score(
     Returns:
         The score in the first process, for which all processes encode; None in the others, and without dev data.
     """
-    if plan.dev is None:
+    selector, world = run.selector, run.world
+    if selector is None:
         return None
-    start = evaluate_together(_untrained(plan, "start"), world, plan.dev.begin)
+    start = evaluate_together(_untrained(run, "start"), world, selector.begin)
     if record.start is None:
-        encoder = _with_own_pooling(plan)
+        encoder = _with_own_pooling(run)
         if encoder is not None:
-            value = evaluate_together(encoder, world, plan.dev.score).value
+            value = evaluate_together(encoder, world, selector.score).value
             record.given = OwnPoolingScore(str(encoder.pooling), value)
         record.start = replace(start, cosines=None)
         if world.first:
             folder.write(record)
     if not world.first:
         return None
-    progress.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
+    run.progress.say(f"start      {start.value:.2f} on {selector.name} ({selector.measure})")
     if record.given is not None:
-        progress.say(
+        run.progress.say(
             f"as given   {record.given.value:.2f} with the model's own pooling {record.given.pooling}; training uses "
-            f"{plan.pooling}"
+            f"{run.encoder.pooling}"
         )
     return start
 
 
-def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, progress: Progress) -> None:
+def write_outcome(trainer: Trainer, run: RunSetup, folder: RunFolder, record: RunRecord) -> None:
     """Selects the encoder to keep after the last step, and writes it, its card and the record."""
-    encoder, history = trainer.encoder, trainer.evaluations.history
-    scores = history.scores
-    if not scores and not plan.recipe.objective.negatives:
+    encoder, objective, history = trainer.encoder, trainer.objective, trainer.evaluations.history
+    recipe, scores = run.start.recipe, history.scores
+    if not scores and not objective.negatives:
         which, verdict = "last", _loss_verdict(trainer)
-    elif plan.dev is None:
+    elif run.selector is None:
         which, verdict = "last", "no dev data: the last encoder is kept, and nothing shows whether it is better"
     else:
-        choice = _choose(trainer, plan.dev, plan, record.given)
+        choice = _choose(trainer, run.selector, run, record.given)
         which, verdict = choice.kept, choice.verdict
-    card = _card(plan, record, scores, encoder, "last", verdict)
-    save_model(folder, encoder, trainer.objective, card, last=True)
+    card = partial(model_card, recipe, record, verdict=verdict, scores=scores)
+    save_model(folder, encoder, objective, card(encoder, which="last"), last=True)
     kept_encoder = encoder
     if which == "best":
         encoder.load_state_dict(trainer.evaluations.best)
     elif which != "last":
-        kept_encoder = _untrained(plan, which)
-    if kept_encoder is not encoder and keeps_head(trainer.objective):
-        add_masked_lm_head(kept_encoder, plan.model, trust_remote_code=bool(plan.code))
-    card = _card(plan, record, scores, kept_encoder, which, verdict)
-    save_model(folder, kept_encoder, trainer.objective, card)
+        kept_encoder = _untrained(run, which)
+        if keeps_head(objective):
+            add_masked_lm_head(kept_encoder, run.start_model, [LmHead()], trust_remote_code=run.trust_remote_code)
+    save_model(folder, kept_encoder, objective, card(kept_encoder, which=which))
     last = trainer.last_step
     step = {"best": history.best_step, "last": last, "start": 0}.get(which)
     record.result = Outcome(
@@ -217,7 +208,7 @@ def write_outcome(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRe
     record.finished = now()
     folder.write(record)
     folder.remove_checkpoints()
-    progress.say(verdict)
+    run.progress.say(verdict)
 
 
 def save_model(
@@ -242,27 +233,14 @@ def save_model(
     run.share_weights()
 
 
-def _card(
-    plan: Plan, record: RunRecord, scores: dict[int, float], encoder: SentenceEncoder, which: str, verdict: str
-) -> str:
-    table = score_lines(
-        scores if plan.dev is not None else {},
-        plan.dev.name if plan.dev else "",
-        plan.dev.measure if plan.dev else "",
-        plan.recipe.training.seed,
-        None if record.given is None else record.given.value,
-    )
-    return model_card(plan.recipe, plan.model, plan.corpus, encoder, which=which, verdict=verdict, scores=table)
-
-
-def _choose(trainer: Trainer, dev: Selector, plan: Plan, own_pooling: OwnPoolingScore | None) -> Choice:
+def _choose(trainer: Trainer, dev: Selector, run: RunSetup, own_pooling: OwnPoolingScore | None) -> Choice:
     """Lets ``dev`` choose; see `Selector.choose`. The trainer's encoder has the last weights again afterwards."""
     history = trainer.evaluations.history
 
     def is_worse() -> bool:
         encoder = trainer.encoder
         own_is_better = own_pooling is not None and own_pooling.value > history.scores[0]
-        start = dev.score(_untrained(plan, "given" if own_is_better else "start"))
+        start = dev.score(_untrained(run, "given" if own_is_better else "start"))
         last = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
         encoder.load_state_dict(trainer.evaluations.best)
         trained = dev.score(encoder)
@@ -272,14 +250,15 @@ def _choose(trainer: Trainer, dev: Selector, plan: Plan, own_pooling: OwnPooling
     return dev.choose(history, trainer.steps, own_pooling, is_worse)
 
 
-def _untrained(plan: Plan, which: str) -> SentenceEncoder:
+def _untrained(run: RunSetup, which: str) -> SentenceEncoder:
     """The start as training uses it, or (``given``) with its own pooling."""
-    encoder = _with_own_pooling(plan) if which == "given" else None
-    return encoder or load_start(plan.recipe, plan.model, plan.device, bool(plan.code))
+    encoder = _with_own_pooling(run) if which == "given" else None
+    return encoder or load_start(run.start.recipe, run.start_model, str(run.encoder.device), run.trust_remote_code)
 
 
-def _with_own_pooling(plan: Plan) -> SentenceEncoder | None:
-    return load_with_own_pooling(plan.recipe, plan.model, plan.device, bool(plan.code))
+def _with_own_pooling(run: RunSetup) -> SentenceEncoder | None:
+    device = str(run.encoder.device)
+    return load_with_own_pooling(run.start.recipe, run.start_model, device, run.trust_remote_code)
 
 
 def keeps_head(objective: Objective) -> bool:
@@ -287,19 +266,11 @@ def keeps_head(objective: Objective) -> bool:
     return not objective.negatives and any(isinstance(request, Masked) for request in objective.reads)
 
 
-def add_masked_lm_head(
-    encoder: SentenceEncoder, model: str, *, tied: bool = True, trust_remote_code: bool = False
-) -> None:
-    """Adds the masked-LM head of the folder or Hub id ``model`` to ``encoder``; see `load_masked_lm_head`."""
-    embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
-    encoder.lm_head = load_masked_lm_head(locate(model), embeddings, tied=tied, trust_remote_code=trust_remote_code)
-
-
 def _loss_verdict(trainer: Trainer) -> str:
     lines = [line for line in trainer.metrics.read() if "loss" in line]
     by_set = {one.name: number for number, one in enumerate(trainer.sets, start=1)}
     return "; ".join(
-        (f"{name}: " if trainer.others else "")
+        (f"{name}: " if len(trainer.sets) > 1 else "")
         + _loss_in_words([line["loss"] for line in lines if line.get("data_set", 1) == number])
         for name, number in by_set.items()
     )
@@ -317,27 +288,8 @@ Weights = Literal["encoder", "best"]
 """Which weights of a checkpoint: those of its step, or those of the best step before it."""
 
 
-@dataclass(frozen=True)
-class BestSoFar:
-    """The model that is kept of a run that was stopped.
-
-    Attributes:
-        kept: as in `opencse.runs.finish.TrainResult`.
-        step: of the kept encoder; 0 is the start, None the start with its own pooling.
-        reached: the step of the checkpoint.
-        verdict: the outcome in one sentence.
-        scores: dev scores (x 100) by step, up to the checkpoint.
-    """
-
-    kept: Literal["best", "start", "given", "last"]
-    step: int | None
-    reached: int
-    verdict: str
-    scores: dict[int, float]
-
-
-def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFar:
-    """Selects the model to keep of a run after ``reached`` steps.
+def choose_so_far(record: RunRecord, history: History, reached: int) -> Outcome:
+    """Selects the model to keep of a run that was stopped after ``reached`` steps.
 
     The best evaluated step is kept if its score is above the start's with either pooling; otherwise the start is kept.
     Without a score of a trained step the weights of the checkpoint are kept.
@@ -361,7 +313,7 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFa
     if not trained or 0 not in scores:
         why = "the run has no dev data" if record.identity.dev is None else "no trained step has been evaluated yet"
         verdict = f"{stopped}; its model is kept, and nothing shows whether it is better than the start ({why})"
-        return BestSoFar("last", reached, reached, verdict, scores)
+        return Outcome(kept="last", step=reached, steps=reached, verdict=verdict, scores=scores)
     start, own_pooling, best = scores[0], record.given, history.best_step
     with_own = "" if own_pooling is None else f", with its own pooling {own_pooling.pooling} {own_pooling.value:.2f}"
     measure = record.measure or "dev score"
@@ -369,15 +321,16 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFa
         numbers = f"{measure}: {scores[best]:.2f}, start {start:.2f}{with_own}"
         named = history.by_step[best].named(best).replace("the model", "that", 1).removesuffix(",")
         verdict = f"{stopped}; the best model so far is {named} ({numbers})"
-        return BestSoFar("best", best, reached, verdict, scores)
+        return Outcome(kept="best", step=best, steps=reached, verdict=verdict, scores=scores)
     highest = max(trained, key=lambda step: trained[step])
     numbers = f"{measure}: start {start:.2f}{with_own}, best of training {trained[highest]:.2f} at step {highest:,}"
     untrained: Literal["start", "given"] = "given" if own_pooling and own_pooling.value > start else "start"
     verdict = f"{stopped}; no step so far is better, so {start_kept(untrained, own_pooling)} ({numbers})"
-    return BestSoFar(untrained, 0 if untrained == "start" else None, reached, verdict, scores)
+    step = 0 if untrained == "start" else None
+    return Outcome(kept=untrained, step=step, steps=reached, verdict=verdict, scores=scores)
 
 
-def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: bool = False) -> BestSoFar:
+def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: bool = False) -> Outcome:
     """Writes the best model of the newest checkpoint to the run's folder; record and checkpoint stay as they are.
 
     Args:
@@ -512,8 +465,7 @@ class _StoppedRun:
         encoder = build_encoder(self.recipe, self.model, device, self.trust_remote_code)
         objective = Objective.from_settings(self.recipe.objective)
         if keeps_head(objective):
-            tied = all(request.tied for request in objective.reads if isinstance(request, LmHead))
-            add_masked_lm_head(encoder, self.model, tied=tied, trust_remote_code=self.trust_remote_code)
+            add_masked_lm_head(encoder, self.model, objective.reads, trust_remote_code=self.trust_remote_code)
         tensors = self.checkpoint.of(weights)
         second = objective.saved_encoder == "second" or self.checkpoint.values.get("better_encoder") == 1
         if weights == "encoder" and second:
@@ -531,39 +483,16 @@ class _StoppedRun:
         encoder.projection = None
         return encoder.eval()
 
-    def untrained(self, which: Literal["start", "given"]) -> SentenceEncoder:
+    def untrained(self, which: str) -> SentenceEncoder:
         """Opens the start as training uses it, or (``given``) with its own pooling."""
         recipe, model, trust = self.recipe, self.model, self.trust_remote_code
         encoder = load_with_own_pooling(recipe, model, "cpu", trust) if which == "given" else None
         encoder = encoder or load_start(recipe, model, "cpu", trust)
         if keeps_head(Objective.from_settings(recipe.objective)):
-            add_masked_lm_head(encoder, model, trust_remote_code=trust)
+            add_masked_lm_head(encoder, model, [LmHead()], trust_remote_code=trust)
         return encoder
 
-    def save(self, encoder: SentenceEncoder, best: BestSoFar, which: str, *, last: bool = False) -> None:
+    def save(self, encoder: SentenceEncoder, best: Outcome, which: str, *, last: bool = False) -> None:
         """Saves an encoder of the run with its card; see `save_model`."""
-        objective = Objective.from_settings(self.recipe.objective)
-        save_model(self.folder, encoder, objective, self._card(encoder, best, which), last=last)
-
-    def _card(self, encoder: SentenceEncoder, best: BestSoFar, which: str) -> str:
-        record, recipe = self.record, self.recipe
-        counts = record.corpus.model_dump()
-        longest = recipe.data.max_length
-        facts = CorpusFacts(
-            source=record.source,
-            fingerprint=record.identity.text,
-            rows=record.corpus.rows,
-            width=counts.get("width", 1),
-            tokens=record.corpus.tokens,
-            at_limit=counts.get("at_limit", 0),
-            duplicates=record.corpus.duplicates,
-            documents=counts.get("documents", 0),
-            max_length=counts.get("max_length", encoder.max_length if longest == "auto" else longest),
-        )
-        own_pooling = None if record.given is None else record.given.value
-        scores = score_lines(
-            best.scores, record.identity.dev or "", record.measure or "dev score", recipe.training.seed, own_pooling
-        )
-        return model_card(
-            recipe, record.identity.model, facts, encoder, which=which, verdict=best.verdict, scores=scores
-        )
+        card = model_card(self.recipe, self.record, encoder, which=which, verdict=best.verdict, scores=best.scores)
+        save_model(self.folder, encoder, Objective.from_settings(self.recipe.objective), card, last=last)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opencse.model_folder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.text.files.kinds import typed
 from opencse.text.files.lines import suffix_of
 from opencse.text.files.pipes import name_in_command
@@ -90,21 +90,21 @@ def _words(location: str, given: Mapping[str, object]) -> str:
     return shlex.join([name_in_command(location, CORPUS), *typed(given)])
 
 
-def next_steps(job: TrainJob, result: TrainResult) -> list[NextStep]:
+def next_steps(run: Run, result: TrainResult) -> list[NextStep]:
     """Returns what to do after a run, by how it ended; the most important step is first."""
     folder = str(result.folder)
-    text = _documents(job.text)
+    text = _documents(run.text)
     read = (
         "Read the nearest neighbours below: of the same queries, are the sentences on the right nearer in meaning than "
         "those on the left?",
         "",
     )
-    if not result.plan.recipe.objective.negatives and result.kept == "last":
+    if not run.resolved.recipe.objective.negatives and result.kept == "last":
         return [
             ("This is a backbone, not yet a sentence encoder. Train one from it:", adapt(text, folder)),
             ("Then evaluate that one. A backbone's own vectors are poor, and the numbers below are theirs.", ""),
         ]
-    use_steps = [read, use(folder, text), check(job.model, folder, text)]
+    use_steps = [read, use(folder, text), check(run.model, folder, text)]
     if result.kept == "best":
         return [("The encoder in this folder is the trained one.", ""), *use_steps]
     if result.kept == "last":
@@ -121,10 +121,10 @@ def next_steps(job: TrainJob, result: TrainResult) -> list[NextStep]:
         (
             "Read the nearest neighbours below. If those of the start are good, it knows your texts already, and you "
             "are done. If they are poor, pairs of question and answer help more than text alone:",
-            with_pairs(text, job.model)[1],
+            with_pairs(text, run.model)[1],
         ),
         (
             "If you have queries of your own, select by them instead of by questions made from the text:",
-            adapt(text, job.model, "--dev", QUERIES, out="other-model"),
+            adapt(text, run.model, "--dev", QUERIES, out="other-model"),
         ),
     ]

@@ -44,7 +44,7 @@ from opencse.runs.finish import TrainResult, open_checkpoint
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
 from opencse.runs.next_steps import next_steps
 from opencse.runs.record import Outcome, RunRecord
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.runs.start import load_start
 from opencse.settings import validate
 from opencse.text.given import some_texts
@@ -55,7 +55,7 @@ from opencse.training.selection import GradedPairSelector, TrainedTexts
 from opencse.training.settings import TrainingSettings
 
 
-def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> Path:
+def write_run_report(run: Run, result: TrainResult, progress: Progress) -> Path:
     """Compares the start with the trained encoder, and writes ``report.html`` and ``report.json``.
 
     "trained" in the report is the kept encoder; where the start was kept, it is the encoder of the last step, so that
@@ -67,15 +67,15 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
     Raises:
         UserError: if it cannot be written.
     """
-    recipe, model = result.plan.recipe, result.plan.model
+    recipe = run.start.recipe
     folder = RunFolder(result.folder)
     record = folder.record()
     trained = folder.path if result.kept in ("best", "last") else folder.last
     subjects = [
-        subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
-        subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
+        subject("start", load_start(recipe, run.start_model, run.device, run.trust_remote_code)),
+        subject("trained", SentenceEncoder.load(trained, device=run.device, trust_remote_code=run.trust_remote_code)),
     ]
-    material = _material(job, result)
+    material = _material(run)
     findings = inspect(subjects, material, progress=progress.say)
     progress.say("drawing    the figures of the report")
     log = MetricsLog(folder.metrics_file).read()
@@ -83,13 +83,13 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         result.folder / NUMBERS,
         {"run": record.model_dump(mode="json"), "log": log, "findings": findings.model_dump(mode="json")},
     )
-    page, dev = result.folder / REPORT, result.plan.dev
+    page, dev = result.folder / REPORT, run.selector
     write_report(
         page,
-        f"{recipe.name} on {job.text.name}",
-        opening(result, findings) + made_with(findings),
+        f"{recipe.name} on {run.text.name}",
+        opening(run, result, findings) + made_with(findings),
         [
-            ReportSection("What to do next", steps(next_steps(job, result))),
+            ReportSection("What to do next", steps(next_steps(run, result))),
             training_of(log, record, "dev score" if dev is None else dev.measure),
             *sections(findings),
             settings_of(recipe, record),
@@ -103,23 +103,23 @@ FEWEST_TEXTS = 200
 """Fewest held-out texts that a report is made from; with fewer it uses the training text."""
 
 
-def _material(job: TrainJob, result: TrainResult) -> AnalysisTexts:
+def _material(run: Run) -> AnalysisTexts:
     """The graded pairs and texts of the report: not trained on, or else named as trained on."""
-    dev = result.plan.dev
+    dev = run.selector
     if isinstance(dev, GradedPairSelector):
         pairs: ScoredPairs | None = dev.pairs
     else:
-        pairs = graded_pairs(job.dev)
+        pairs = graded_pairs(run.dev)
         if pairs is not None:
-            rows = (row for _, row in job.training_text.rows_with_documents())
+            rows = (row for _, row in run.training_text.rows_with_documents())
             trained = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
             if any(trained.pair(*pair) for pair in zip(pairs.first, pairs.second, strict=True)):
                 pairs = None
     held_out = dev.questions.held_out() if isinstance(dev, QuestionSelector) else []
     if len(held_out) >= FEWEST_TEXTS:
-        return AnalysisTexts(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
+        return AnalysisTexts(pairs=pairs, texts=held_out, source=f"{run.text.name}, the held-out part")
     return AnalysisTexts(
-        pairs=pairs, texts=some_texts(job.training_text), source=f"{job.text.name}, which was trained on"
+        pairs=pairs, texts=some_texts(run.training_text), source=f"{run.text.name}, which was trained on"
     )
 
 
@@ -152,13 +152,13 @@ def write_curves_report(run: RunFolder, outcome: Outcome) -> Path:
     return page
 
 
-def opening(result: TrainResult, findings: Findings) -> Markup:
+def opening(run: Run, result: TrainResult, findings: Findings) -> Markup:
     """The verdict; where graded pairs selected, their comparison comes first."""
     note = ""
     if result.kept not in ("best", "last"):
         note = "The start was kept; the encoder shown as trained is that of the last step."
     verdict = f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}"
-    if isinstance(result.plan.dev, QuestionSelector):
+    if isinstance(run.selector, QuestionSelector):
         return paragraph(verdict, "verdict") + aside(findings)
     caution = " The step was selected by these same pairs, so its score on them is optimistic."
     return lead(findings) + paragraph(verdict + ("" if result.kept == "last" else caution))

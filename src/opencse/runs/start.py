@@ -3,38 +3,39 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
-from opencse.kernels.gpu import MULTIPLE, why_not_fused
 from opencse.kernels.packed import pack, why_not_packed
-from opencse.kernels.states import ON_GPU
+from opencse.kernels.gpu import MULTIPLE, why_not_fused
 from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
-from opencse.model_folder.adapters import LoraSettings, add_adapters
 from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
+from opencse.model_folder.adapters import LoraSettings, add_adapters
 from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import has_own_pooling, open_masked_lm, own_pooling, own_template, transformer_folder
+from opencse.model_folder.reading import load_masked_lm_head, open_masked_lm
+from opencse.model_folder.reading import has_own_pooling, own_pooling, own_template, transformer_folder
+from opencse.modules.token_modules import TemplatesAlone
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
-from opencse.modules.token_modules import TemplatesAlone, TokenWeights
+from opencse.modules.token_modules import TokenWeights
 from opencse.numerals import number_of
-from opencse.objective.objective import Objective
-from opencse.objective.vectors.chunks import Chunks
+from opencse.objective.vectors.requests import LmHead
+from opencse.objective.vectors.step import Request
 from opencse.progress import Progress
 from opencse.recipes.recipe import EncoderSettings, Recipe
 from opencse.streams import seed_of
 from opencse.text.given import TextSource, some_texts
-from opencse.training.step import why_not_recorded
 
 CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN, Pooling.MASK)
 """Poolings that read one token; in a model without layers that is a special token, the same for every text."""
@@ -432,14 +433,22 @@ def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) ->
     return "packed, no padding"
 
 
-def recording_in_words(
-    encoder: SentenceEncoder, objectives: Sequence[Objective], recipe: Recipe, chunks: Chunks
-) -> str:
-    """Whether steps on a GPU are recorded, and why not, to put after what is said of attention."""
-    if encoder.computation not in ON_GPU:
-        return ""
-    if not recipe.training.graphs:
-        return ", steps not recorded (training.graphs = false)"
-    obstacles = [why_not_recorded(one, recipe.training, chunks) for one in objectives]
-    obstacle = next(filter(None, obstacles), None)
-    return ", steps recorded" if obstacle is None else f", steps not recorded ({obstacle})"
+def add_masked_lm_head(
+    encoder: SentenceEncoder, model: str, requests: Iterable[Request[Any]], *, trust_remote_code: bool = False
+) -> None:
+    """Adds the masked-LM head of the folder or Hub id ``model`` if one of ``requests`` reads it.
+
+    Raises:
+        UserError: if the model has none.
+    """
+    heads = [request for request in requests if isinstance(request, LmHead)]
+    if heads:
+        embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
+        head = load_masked_lm_head(
+            locate(model),
+            embeddings,
+            tied=all(request.tied for request in heads),
+            trust_remote_code=trust_remote_code,
+            instead=" and ".join(sorted({request.instead for request in heads})),
+        )
+        encoder.lm_head = head.to(encoder.device)

@@ -34,6 +34,7 @@ from opencse.recipes.recipe import OtherSetting, other_setting
 from opencse.records import save_json
 from opencse.runs.folder import FolderState, RunFolder, locked, require_free, was_locked
 from opencse.runs.record import changed_files
+from opencse.runs.setup import fingerprint_of_texts
 from opencse.runs.start import Reading
 from opencse.studies.comparison import TUNING
 from opencse.studies.study import Contents, RunSpec, Study, StudyRecord, no_score
@@ -90,7 +91,7 @@ def _contents_of_recipe(study: Study, run: RunSpec) -> dict[str, Any]:
     recipe = job.resolved.recipe
     of_recipe: dict[str, Any] = {"parts": code_of_parts(recipe), "models": hash_named_models(recipe)}
     if job.training_text is not study.text or job.further:  # with labels, or of several data sets
-        of_recipe["text"] = job.fingerprint_of_text()
+        of_recipe["text"] = fingerprint_of_texts([text.fingerprint() for text in job.texts])
     return of_recipe
 
 
@@ -155,7 +156,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
     """Trains and evaluates one run, from its checkpoint if it was interrupted; its record is written at the end."""
     folder = study.folder(run)
     trained = RunFolder(folder)
-    study.job(run).run(folder, resume=trained.record_file.is_file(), progress=progress)
+    study.job(run).train(folder, resume=trained.record_file.is_file(), progress=progress)
     run_record = trained.record()
     identity = run_record.identity
     encoder = folder if study.judge == "kept" else trained.last
@@ -170,7 +171,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
     results, data, seconds = _evaluate(_transformed(model, study, progress), suites, study, folder, progress)
     record = StudyRecord(
         **run.names(),
-        reading=str(study.job(run).start().reading),
+        reading=str(study.job(run).start.reading),
         asked=study.request_of(run),
         text=identity.text,
         contents=Contents(

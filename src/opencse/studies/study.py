@@ -23,7 +23,7 @@ from opencse.recipes.files import Judged
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import read_record, save_json
 from opencse.runs.record import Outcome
-from opencse.runs.run import TrainJob
+from opencse.runs.run import Run
 from opencse.runs.start import Reading
 from opencse.settings import Settings
 from opencse.text.given import TextSource
@@ -427,7 +427,7 @@ class Study:
                 for recipe in self.recipes:
                     yield RunSpec(recipe, start, seed, self.pairs.get(seed))
 
-    def job(self, run: RunSpec) -> TrainJob:
+    def job(self, run: RunSpec) -> Run:
         """The training job of ``run``."""
         variant = self.variants.get(run.recipe, Variant(run.recipe))
         seeds: tuple[str, ...] = (f"training.seed={run.seed}",)
@@ -436,7 +436,7 @@ class Study:
             seeds = (f"training.seed={self.training_seed}", f"training.data_seed={order}")
             seeds = (*seeds, f"training.dropout_seed={dropout}")
         settings = (*self.settings, *variant.settings, *seeds)
-        return TrainJob(
+        return Run(
             text=self.text,
             recipe=variant.recipe,
             model=run.start,
@@ -448,7 +448,7 @@ class Study:
         )
 
     def require_fitting(self, dev: Selector | None) -> None:
-        """Refuses recipes that cannot work with the text or the dev data; see `TrainJob.require_fitting`.
+        """Refuses recipes that cannot work with the text or the dev data; see `Run.require_fitting`.
 
         Args:
             dev: what the encoder to keep of a run is selected by.
@@ -472,7 +472,7 @@ class Study:
     def readings(self, start: str) -> list[Reading]:
         """The ways to evaluate ``start``: as training begins with it, and with its own pooling where that differs."""
         seed = self.seeds[0]
-        starts = [self.job(RunSpec(recipe, start, seed)).start() for recipe in self.recipes]
+        starts = [self.job(RunSpec(recipe, start, seed)).start for recipe in self.recipes]
         ours = [one.reading for one in starts]
         return list(dict.fromkeys([*ours, *(reading for one in starts for reading in one.readings)]))
 
@@ -487,7 +487,7 @@ class Study:
             UserError: for a fault in the recipe or a setting.
         """
         job = self.job(run)
-        start = job.start()
+        start = job.start
         return {
             "recipe": start.recipe.model_dump(mode="json", exclude={"presets"}),
             "presets": job.resolved.preset,

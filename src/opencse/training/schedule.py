@@ -43,12 +43,14 @@ class DataSet:
         objective: its own; the encoder is that of the run.
         inputs: builds the rows of its steps.
         batches: the examples of its steps, numbered by its own steps.
+        near_duplicates: rows left out; None where they were not looked for.
     """
 
     name: str
     objective: Objective
     inputs: InputBuilder
     batches: Batches
+    near_duplicates: int | None = None
 
 
 class MixingPlan:

@@ -18,12 +18,10 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.kernels.precision import Precision
 from opencse.numerals import number_of
-from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress
-from opencse.training.batches import Batches
 from opencse.training.callbacks import METRICS, Callbacks, MetricsLog
 from opencse.training.checkpoint import (
     CHECKPOINT,
@@ -38,7 +36,7 @@ from opencse.training.checkpoint import (
 )
 from opencse.training.evaluations import Evaluations, probes_of, require_sound
 from opencse.training.optimizer import build_optimizer, learning_rate, set_rate, trained_weights
-from opencse.training.schedule import FIRST, DataSet, MixingPlan
+from opencse.training.schedule import DataSet, MixingPlan
 from opencse.training.selection import DevScore, History, Selector
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import RecordedUpdate, Step, Update, WorstCase, step_inputs, why_not_recorded
@@ -94,9 +92,7 @@ class Trainer:
 
     Attributes:
         encoder: the encoder to train, on its device.
-        objective: its objective, on the same device.
-        inputs: builds the rows of each step.
-        batches: the examples of each step.
+        sets: the data sets, each with an objective of its own, on the same device.
         steps: of the complete run.
         settings: of training.
         precision: arithmetic of the forward pass.
@@ -108,14 +104,11 @@ class Trainer:
         start: dev score of the encoder before the first step, in the first process; None without dev.
         chunks: how a step's rows are encoded, and by which processes; the first process writes and evaluates.
         callbacks: notified of the run's events.
-        others: further data sets, each with an objective of its own; their numbers begin after that of the first.
         mixture: which data set each step works on; None with one alone.
     """
 
     encoder: SentenceEncoder
-    objective: Objective
-    inputs: InputBuilder
-    batches: Batches
+    sets: tuple[DataSet, ...]
     steps: int
     settings: TrainingSettings
     precision: Precision
@@ -125,7 +118,6 @@ class Trainer:
     start: DevScore | None = None
     chunks: Chunks = WHOLE
     callbacks: Callbacks = field(default_factory=Callbacks)
-    others: tuple[DataSet, ...] = ()
     mixture: MixingPlan | None = None
 
     def __post_init__(self) -> None:
@@ -136,13 +128,17 @@ class Trainer:
         self.last_step = self.steps
         self.saved = time.monotonic()  # of the last checkpoint
         self.stop_at_end = False  # a stop was requested when all steps were made
-        self.probes = probes_of(self.inputs.corpus)
-        self.sets = (DataSet(FIRST, self.objective, self.inputs, self.batches), *self.others)
+        self.probes = probes_of(self.sets[0].inputs.corpus)
         parameters = [p for one in self.sets for p in one.objective.parameters()]
         self.optimizer = build_optimizer([*self.encoder.parameters(), *parameters], self.settings)
         worst_case = self.settings.worst_case
         moved = None if worst_case is None else WorstCase(worst_case, trained_weights(self.optimizer))
         self.updates = [self._update(Step(self.encoder, one.objective, self.precision, moved)) for one in self.sets]
+
+    @property
+    def objective(self) -> Objective:
+        """The objective of the first data set."""
+        return self.sets[0].objective
 
     @property
     def world(self) -> Processes:
@@ -253,18 +249,18 @@ class Trainer:
         report = {name: float(value) for name, value in outcome.report.items()}
         rate = learning_rate(step - 1, self.steps, self.settings)
         number = self._set_of(step - 1)[0]
-        which = {"data_set": number + 1} if self.others else {}
+        several = len(self.sets) > 1
+        which = {"data_set": number + 1} if several else {}
         if self.world.first:
             self.metrics.write({"step": step, **which, "loss": total, **losses, **report, "learning_rate": rate})
-        self.progress.advance(step, f"loss {total:.4f}" + (f" ({self.sets[number].name})" if self.others else ""))
+        self.progress.advance(step, f"loss {total:.4f}" + f" ({self.sets[number].name})" * several)
 
     def _save(self, step: int) -> None:
         if not self.world.first:
             return
         tensors = {
             **prefixed("encoder", self.encoder.state_dict()),
-            **prefixed("objective", self.objective.state_dict()),
-            **self._states_of_others(),
+            **self._states_of_objectives(),
             **prefixed("optimizer", optimizer_tensors(self.optimizer)),
             **prefixed("best", self.evaluations.best),
             **prefixed("random", random_states(self.encoder.device)),
@@ -275,9 +271,9 @@ class Trainer:
         self.saved = time.monotonic()
         self.callbacks.on_checkpoint(step, self.checkpoint_folder)
 
-    def _states_of_others(self) -> dict[str, Tensor]:
-        """The states of the objectives of the further data sets, by the names of the checkpoint."""
-        states = {_owner(number): one.objective.state_dict() for number, one in enumerate(self.others)}
+    def _states_of_objectives(self) -> dict[str, Tensor]:
+        """The states of the objectives, by the names of the checkpoint."""
+        states = {_owner(number): one.objective.state_dict() for number, one in enumerate(self.sets)}
         return {name: t for owner, state in states.items() for name, t in prefixed(owner, state).items()}
 
     def _restore(self) -> int:
@@ -300,8 +296,7 @@ class Trainer:
         """Restores everything from ``checkpoint``; returns the step after which it was saved."""
         self._take_chunks(checkpoint.values.get("chunks", {}))
         self.encoder.load_state_dict(checkpoint.of("encoder"))
-        self.objective.load_state_dict(checkpoint.of("objective"))
-        for number, one in enumerate(self.others):
+        for number, one in enumerate(self.sets):
             one.objective.load_state_dict(checkpoint.of(_owner(number)))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.evaluations.restore(checkpoint.of("best"), checkpoint.values)
@@ -334,5 +329,5 @@ class Trainer:
 
 
 def _owner(number: int) -> str:
-    """The owner of the state of a further data set's objective, in the checkpoint."""
-    return f"data_set_{number + 2}"
+    """The owner of the state of a data set's objective, in the checkpoint."""
+    return f"data_set_{number + 1}" if number else "objective"
