@@ -8,7 +8,7 @@ import pytest
 
 import opencse
 from opencse import UserError
-from opencse.documents.dev_choice import graded_pairs, load_selector
+from opencse.documents.dev_choice import load_selector
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.questions import QuestionSelector
@@ -37,9 +37,6 @@ def test_what_dev_says(tmp_path: Path) -> None:
     assert graded.left_out is None
     with pytest.raises(UserError, match="not graded pairs"):
         load_selector("sample", text, "ndcg@10")
-    for dev in ("auto", "text", "sample", sample.DEV, tmp_path):
-        assert len(graded_pairs(dev) or "") == 150
-    assert graded_pairs("none") is None
 
 
 def test_missing_dev_data_is_refused_before_the_text_is_read(tmp_path: Path) -> None:

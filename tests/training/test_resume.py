@@ -118,9 +118,7 @@ def test_slow_steps_are_saved_by_the_clock(
 
     monkeypatch.setattr("opencse.training.trainer._AT_LEAST_EVERY", 0.0)
     settings = (*SETTINGS, "training.max_steps=4", "training.checkpoint_every=100")
-    Run(text=Source(str(text)), model=str(tiny_folder), settings=settings, callbacks=(Saved(),)).train(
-        tmp_path / "r"
-    )
+    Run(text=Source(str(text)), model=str(tiny_folder), settings=settings, callbacks=(Saved(),)).train(tmp_path / "r")
     assert saved == [1, 2, 3]
 
 
@@ -132,7 +130,7 @@ def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Pat
         job.train(tmp_path / "run", progress=Stopped(9))
     other = Run(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
     with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(10 then, 30 now\)"):
-        other.run(tmp_path / "run", resume=True)
+        other.train(tmp_path / "run", resume=True)
     with pytest.raises(UserError, match="continue it with --resume"):
         job.train(tmp_path / "run")
     result = job.train(tmp_path / "run", resume=True)

@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from opencse.documents.given import about_others
 from opencse.documents.material import TrainingMaterial
-from opencse.documents.questions import HeldOut, TextQuestions
+from opencse.documents.questions import TextQuestions
 from opencse.errors import UserError
 from opencse.folder_kinds import kind_of_folder
 from opencse.numerals import number_of
@@ -174,20 +172,18 @@ def _both(new: TextQuestions | None, old: TextQuestions | None) -> TextQuestions
     """Questions about new and about old documents, half of the score each."""
     if new is None or old is None:
         return new or old
-    first = 1 + max(int(units.max()) for units in (new.held.units, new.units))
     shares = [share / 2 for one in (new, old) for share in (one.weights or (1 / len(one.sets),) * len(one.sets))]
-    sets = [replace(one, kind=f"new {_kind(one, new)}", label=f"{one.label} about new documents") for one in new.sets]
-    sets += [
-        replace(one, kind=f"old {_kind(one, old)}", label=f"{one.label} about known documents", units=one.units + first)
-        for one in old.sets
+    named = [
+        replace(
+            questions,
+            sets=tuple(
+                replace(one, kind=f"{age} {_kind(one, questions)}", label=f"{one.label} about {documents} documents")
+                for one in questions.sets
+            ),
+        )
+        for questions, age, documents in ((new, "new", "new"), (old, "old", "known"))
     ]
-    parts = zip(*((one.held.units, one.held.held, one.held.repeated) for one in (new, old)), strict=True)
-    units, held, repeated = (np.concatenate(part) for part in parts)
-    units[len(new.held.units) :] += first
-    from_pairs = new.from_pairs or old.from_pairs
-    return TextQuestions(
-        tuple(sets), HeldOut(units, held, repeated), new.metric, from_pairs=from_pairs, weights=tuple(shares)
-    )
+    return named[0].joined(named[1], shares)
 
 
 def _kind(one: QuestionSet, questions: TextQuestions) -> str:

@@ -354,24 +354,6 @@ def require_dev(dev: DevChoice) -> None:
         require_file(Path(path))
 
 
-def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
-    """Opens graded pairs for a report: the pairs of ``dev`` if it has any, else the built-in ones.
-
-    Returns:
-        None where ``dev`` is none: then nothing selects, and the report shows no pairs either.
-    """
-    if dev is None or str(dev) == NONE:
-        return None
-    if isinstance(dev, ScoredPairs):
-        return dev
-    if isinstance(dev, Selector):
-        return read_scored_pairs(sample.DEV)
-    if not isinstance(dev, str | Path):
-        return given_pairs(dev, "dev")
-    built_in = str(dev) in (AUTO, TEXT, SAMPLE) or is_folder(dev) or is_transfer(dev)
-    return read_scored_pairs(sample.DEV if built_in else Path(dev))
-
-
 def guarded(questions: Questions) -> QuestionSelector:
     """Selects by ``questions``, with guards against forgetting: general English ones, and of the text's language."""
     return QuestionSelector(questions, Guard.built_in(), SimilarityGuard.of(questions.held_out()))

@@ -149,22 +149,10 @@ def questions_of_both(of_text: TextQuestions | None, of_pairs: TextQuestions | N
         return of_text or of_pairs
     count = len(of_pairs.units)
     share = count / (count + TRUST)
-    first = int(of_pairs.held.units.max()) + 1
-    sets_of_text = [
+    sets = [
         replace(one, kind="titles", label="title questions") if one.kind == "pairs" else one for one in of_text.sets
     ]
-    held = HeldOut(
-        np.concatenate([of_pairs.held.units, of_text.held.units + first]),
-        np.concatenate([of_pairs.held.held, of_text.held.held]),
-        np.concatenate([of_pairs.held.repeated, of_text.held.repeated]),
-    )
-    return TextQuestions(
-        (*of_pairs.sets, *(replace(one, units=one.units + first) for one in sets_of_text)),
-        held,
-        of_pairs.metric,
-        from_pairs=True,
-        weights=(share, *((1 - share) / len(sets_of_text) for _ in sets_of_text)),
-    )
+    return of_pairs.joined(replace(of_text, sets=tuple(sets)), (share, *((1 - share) / len(sets) for _ in sets)))
 
 
 def about_others(questions: TextQuestions, pairs: Sequence[TextRow]) -> TextQuestions | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -435,6 +435,20 @@ class TextQuestions:
             one.kind.replace(",", "").replace(" ", "_"): float(part.mean() / scale)
             for one, part, scale in zip(self.sets, np.split(values, ends), self._scales(), strict=True)
         }
+
+    def joined(self, other: TextQuestions, weights: Sequence[float]) -> TextQuestions:
+        """These questions and ``other``, which are about other documents, with a weight of each kind of both."""
+        first = 1 + max(int(units.max()) for units in (self.held.units, self.units))
+        units = np.concatenate([self.held.units, other.held.units + first])
+        held, repeated = (
+            np.concatenate(two)
+            for two in ((self.held.held, other.held.held), (self.held.repeated, other.held.repeated))
+        )
+        sets = (*self.sets, *(replace(one, units=one.units + first) for one in other.sets))
+        from_pairs = self.from_pairs or other.from_pairs
+        return TextQuestions(
+            sets, HeldOut(units, held, repeated), self.metric, from_pairs=from_pairs, weights=tuple(weights)
+        )
 
     def _scaled(self, by_kind: Sequence[Floats]) -> Floats:
         return np.concatenate([values * scale for values, scale in zip(by_kind, self._scales(), strict=True)])

@@ -6,6 +6,7 @@ import copy
 import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -223,9 +224,8 @@ def blame(
 ) -> tuple[str, ErrorDetails]:
     """Finds the change that makes ``build(changes)`` invalid for ``cls``, and the error.
 
-    It is the change whose value the error is in; or, where the error is about a table (two settings that do not go
-    together), every change without which there would be no error. Of several errors, the one whose change was written
-    first is returned.
+    It is the change without which there would be no such error and no other one; every such change, where two settings
+    do not go together. Of several errors, the one whose change was written first is returned.
 
     Args:
         cls: the settings class.
@@ -237,38 +237,22 @@ def blame(
         The ``where`` of the change, or of several joined by "and"; and the error.
     """
     order = list(written or changes)
-    errors = [(_at_fault(cls, changes, build, error), error) for error in _errors(cls, build, changes)]
-    guilty, first = min(errors, key=lambda one: min(order.index(change) for change in one[0]))
-    return " and ".join(dict.fromkeys(change.where for change in guilty)), first
+    before = {_key(error): error for error in _errors(cls, build, changes)}
+    without: list[tuple[Change, set[object]]] = []
+    for change in changes:
+        with suppress(UserError):  # another change leads nowhere without this one
+            errors = _errors(cls, build, [other for other in changes if other is not change])
+            without.append((change, {_key(error) for error in errors}))
+    faults = []
+    for key, error in before.items():
+        guilty = [change for change, after in without if after <= before.keys() - {key}]
+        lifting = [change for change, after in without if key not in after]  # another fault that this one hid comes up
+        faults.append((guilty or lifting or list(changes[:1]), error))
+    at_fault, first = min(faults, key=lambda one: min(map(order.index, one[0])))
+    return " and ".join(dict.fromkeys(change.where for change in at_fault)), first
 
 
-def _at_fault(
-    cls: type[BaseModel],
-    changes: Sequence[Change],
-    build: Callable[[Sequence[Change]], dict[str, Any]],
-    error: ErrorDetails,
-) -> list[Change]:
-    location = [str(step) for step in error["loc"]]
-    tree = build(changes)
-    inside = [change for change in changes if _leads_to(_with_positions(tree, change.path), location)]
-    if inside:
-        return inside[-1:]
-    around = [change for change in changes if _leads_to(location, _with_positions(tree, change.path))] or list(changes)
-    before = {_key(each) for each in _errors(cls, build, changes)}
-    guilty, lifting = [], []
-    for change in around:
-        try:
-            after = {_key(each) for each in _errors(cls, build, [other for other in changes if other is not change])}
-        except UserError:  # another change leads nowhere without this one
-            continue
-        if after <= before - {_key(error)}:
-            guilty.append(change)
-        if _key(error) not in after:  # another fault that this one hid may come up
-            lifting.append(change)
-    return guilty or lifting or around[:1]
-
-
-def _key(error: ErrorDetails) -> tuple[object, ...]:
+def _key(error: ErrorDetails) -> object:
     return error["loc"], error["type"], error["msg"]
 
 
@@ -281,27 +265,6 @@ def _errors(
     except ValidationError as error:
         return error.errors(include_url=False)
     return []
-
-
-def _leads_to(path: Sequence[str], location: Sequence[str]) -> bool:
-    """Whether ``location`` is at or inside ``path``; errors also name the tags of unions, which keys do not."""
-    steps = iter(location)
-    return all(step in steps for step in path)
-
-
-def _with_positions(tree: Any, path: Sequence[str]) -> list[str]:  # noqa: ANN401 - a TOML tree
-    """``path`` with positions instead of the kinds of parts, as errors name them."""
-    steps = []
-    for part in path:
-        names = _names(tree) if isinstance(tree, list) else []
-        step = str(names.index(part)) if part in names else part
-        steps.append(step)
-        if isinstance(tree, list):
-            position = whole_number(step)
-            tree = tree[position] if position is not None and position < len(tree) else None
-        else:
-            tree = tree.get(step) if isinstance(tree, dict) else None
-    return steps
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import shutil
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-
-from pydantic import AwareDatetime, Field, ValidationError
 
 from opencse import files
 from opencse.documents.continuing import FILE as DOCUMENTS
@@ -29,7 +25,6 @@ from opencse.model_folder.writing import OPENING, RUN, is_ours
 from opencse.outputs import LOCK, foreign_files_message, names_in, require_apart
 from opencse.progress import Progress
 from opencse.runs.record import Identity, RunRecord
-from opencse.settings import Settings
 from opencse.training.callbacks import METRICS, TRACKED
 from opencse.training.checkpoint import CHECKPOINT
 
@@ -37,32 +32,15 @@ _SIZE = 4_096
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
-class Owner(Settings):
-    """The process that holds a lock, as its file names it.
-
-    Attributes:
-        host: name of the machine.
-        process: its number there.
-        since: when it took the lock.
-    """
-
-    host: str = Field(default_factory=socket.gethostname)
-    process: int = Field(default_factory=os.getpid)
-    since: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
-
-    def __str__(self) -> str:
-        return f"host {self.host}, process {self.process}, since {self.since:%Y-%m-%d %H:%M:%S} UTC"
-
-
 @contextmanager
-def held(file: Path) -> Iterator[Owner | None]:
+def held(file: Path) -> Iterator[str]:
     """Holds ``file`` as a lock within the block, and removes it at the end.
 
     The operating system releases the lock when its owner ends, however it ends, so the file of a dead process is taken
-    over. On a file system without such locks the owner named in the file decides.
+    over. On a file system without such locks nothing is locked.
 
     Yields:
-        The previous owner, if it ended without removing the file; else None.
+        The previous owner, if it ended without removing the file; else nothing.
 
     Raises:
         UserError: if another process holds it, or the file cannot be written.
@@ -75,15 +53,17 @@ def held(file: Path) -> Iterator[Owner | None]:
         previous = _owner(descriptor)
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, f"{Owner().model_dump_json()}\n".encode())
+        since = datetime.now(UTC)
+        owner = f"host {socket.gethostname()}, process {os.getpid()}, since {since:%Y-%m-%d %H:%M:%S} UTC\n"
+        os.write(descriptor, owner.encode())
         yield previous
     finally:
         if sys.platform == "win32":  # an open file cannot be removed on Windows
             os.close(descriptor)
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 file.unlink()
         else:  # removed while it is held: a waiting process then finds that its file is no longer the one of this name
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 file.unlink()
             os.close(descriptor)
 
@@ -102,15 +82,6 @@ def require_free(file: Path) -> None:
         _lock(file, descriptor)
     finally:
         os.close(descriptor)
-
-
-def was_locked(file: Path) -> bool:
-    """Whether ``file`` is the lock of a process that holds it or was killed."""
-    try:
-        Owner.model_validate_json(file.read_bytes()[:_SIZE])
-    except (OSError, ValidationError):
-        return False
-    return True
 
 
 def _take(file: Path) -> int:
@@ -132,48 +103,19 @@ def _lock(file: Path, descriptor: int) -> None:
     try:
         lock(descriptor)
     except BlockingIOError:
-        raise UserError(_in_use(file, _wait_for_owner(descriptor))) from None
+        owner = _owner(descriptor)
+        clause = f" ({owner})" if owner else ""
+        raise UserError(
+            f"{file.parent}: in use by another process{clause}; wait until it ends, or choose another --out"
+        ) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        owner = _owner(descriptor)
-        if owner is not None and _may_live(owner):
-            raise UserError(f"{_in_use(file, owner)} (if that process has ended, remove {file})") from None
 
 
-def _in_use(file: Path, owner: Owner | None) -> str:
-    clause = "" if owner is None else f" ({owner})"
-    return f"{file.parent}: in use by another process{clause}; wait until it ends, or choose another --out"
-
-
-def _owner(descriptor: int) -> Owner | None:
+def _owner(descriptor: int) -> str:
     os.lseek(descriptor, 0, os.SEEK_SET)
-    try:
-        return Owner.model_validate_json(os.read(descriptor, _SIZE))
-    except ValidationError:
-        return None
-
-
-def _wait_for_owner(descriptor: int) -> Owner | None:
-    """The owner's note, which it writes just after it has taken the lock."""
-    for _ in range(20):
-        owner = _owner(descriptor)
-        if owner is not None:
-            return owner
-        time.sleep(0.02)
-    return None
-
-
-def _may_live(owner: Owner) -> bool:
-    if owner.host != socket.gethostname():
-        return True
-    try:
-        os.kill(owner.process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    return os.read(descriptor, _SIZE).decode(errors="replace").strip()
 
 
 RECORD, LAST, START = RUN, "last", "start"
@@ -286,7 +228,7 @@ class RunFolder:
             return FolderState.BEGUN if record.result is None else FolderState.FINISHED
         if self._staged_is_ours():
             names.discard(self.staged_start.name)
-        if not names or (names == {START} and was_locked(self._lock)):
+        if not names or (names == {START} and self._lock.is_file()):
             return FolderState.NEW
         return FolderState.MODEL if is_ours(self.path) else FolderState.FOREIGN
 
@@ -490,7 +432,7 @@ def locked(folder: Path, progress: Progress) -> Iterator[None]:
         UserError: if another process has locked it, or it cannot be created.
     """
     with made_folder(folder), held(folder / LOCK) as previous:
-        if previous is not None:
+        if previous:
             progress.say(f"taken over {folder} from a process that has ended ({previous})")
         yield
 

@@ -27,10 +27,9 @@ from opencse.analysis.report import (
     table,
     write_report,
 )
-from opencse.documents.dev_choice import graded_pairs
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs
+from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.table import short_names
 from opencse.foreign import code_notice
@@ -47,6 +46,7 @@ from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.run import Run
 from opencse.runs.start import load_start
 from opencse.settings import validate
+from opencse.text import sample
 from opencse.text.given import some_texts
 from opencse.training.batches import BatchPlan
 from opencse.training.callbacks import AVERAGE_OF, MetricsLog
@@ -106,15 +106,13 @@ FEWEST_TEXTS = 200
 def _material(run: Run) -> AnalysisTexts:
     """The graded pairs and texts of the report: not trained on, or else named as trained on."""
     dev = run.selector
-    if isinstance(dev, GradedPairSelector):
-        pairs: ScoredPairs | None = dev.pairs
-    else:
-        pairs = graded_pairs(run.dev)
-        if pairs is not None:
-            rows = (row for _, row in run.training_text.rows_with_documents())
-            trained = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
-            if any(trained.pair(*pair) for pair in zip(pairs.first, pairs.second, strict=True)):
-                pairs = None
+    pairs = dev.pairs if isinstance(dev, GradedPairSelector) else None
+    if dev is not None and pairs is None:
+        pairs = read_scored_pairs(sample.DEV)
+        rows = (row for _, row in run.training_text.rows_with_documents())
+        trained = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
+        if any(trained.pair(*pair) for pair in zip(pairs.first, pairs.second, strict=True)):
+            pairs = None
     held_out = dev.questions.held_out() if isinstance(dev, QuestionSelector) else []
     if len(held_out) >= FEWEST_TEXTS:
         return AnalysisTexts(pairs=pairs, texts=held_out, source=f"{run.text.name}, the held-out part")

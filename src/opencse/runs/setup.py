@@ -12,9 +12,9 @@ from typing import Any, Self
 
 from opencse.arrays import Flags
 from opencse.documents.dev_choice import AUTO, DevChoice, load_selector, without_trained
-from opencse.encoder.network import default_device, usable_device
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
+from opencse.encoder.network import default_device, usable_device
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.kernels.precision import Precision, choose_precision
@@ -50,12 +50,11 @@ from opencse.runs.start import (
     weigh_tokens,
 )
 from opencse.streams import seed_of
-from opencse.training.batches import Batches
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.given import TextSource, as_documents, open_texts, with_labels
 from opencse.text.left_out_rows import say_left_out_rows
-from opencse.training.batches import sample_rows
+from opencse.training.batches import Batches, sample_rows
 from opencse.training.callbacks import Callback
 from opencse.training.evaluations import probes_of, require_known, require_sound
 from opencse.training.schedule import FIRST, DataSet, MixingPlan, choose_chunks, mean_seconds_per_step, plan_batches

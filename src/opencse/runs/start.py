@@ -16,19 +16,24 @@ from torch import nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
-from opencse.kernels.packed import pack, why_not_packed
 from opencse.kernels.gpu import MULTIPLE, why_not_fused
+from opencse.kernels.packed import pack, why_not_packed
 from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
-from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
 from opencse.model_folder.adapters import LoraSettings, add_adapters
+from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
 from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import load_masked_lm_head, open_masked_lm
-from opencse.model_folder.reading import has_own_pooling, own_pooling, own_template, transformer_folder
-from opencse.modules.token_modules import TemplatesAlone
+from opencse.model_folder.reading import (
+    has_own_pooling,
+    load_masked_lm_head,
+    open_masked_lm,
+    own_pooling,
+    own_template,
+    transformer_folder,
+)
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
-from opencse.modules.token_modules import TokenWeights
+from opencse.modules.token_modules import TemplatesAlone, TokenWeights
 from opencse.numerals import number_of
 from opencse.objective.vectors.requests import LmHead
 from opencse.objective.vectors.step import Request

@@ -32,7 +32,7 @@ from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import OtherSetting, other_setting
 from opencse.records import save_json
-from opencse.runs.folder import FolderState, RunFolder, locked, require_free, was_locked
+from opencse.runs.folder import FolderState, RunFolder, locked, require_free
 from opencse.runs.record import changed_files
 from opencse.runs.setup import fingerprint_of_texts
 from opencse.runs.start import Reading
@@ -97,26 +97,23 @@ def _contents_of_recipe(study: Study, run: RunSpec) -> dict[str, Any]:
 
 def require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
     """Refuses a record whose text, dev pairs, start, parts, models or evaluation data have changed since."""
-    changed = None
-    before = record.contents
+    before, changed = record.contents, list[str]()
     if now.text is not None and record.text != now.text:
-        changed = "the text"
-    elif before is not None and before.dev_pairs != now.dev_pairs:
-        changed = "the dev pairs"
-    elif before is not None and (files := changed_files(before.start, now.start)):
-        changed = f"the start {record.start} ({files})"
-    elif before is not None and (modules := changed_files(before.parts, now.parts)):
-        changed = f"the code of the recipe's parts ({modules})"
-    elif before is not None and (files := changed_files(before.models, now.models)):
-        changed = f"a model that the recipe names ({files})"
-    else:
-        for name, suite in suites.items():
-            hashes = record.data[name].sha256
-            if other := changed_files(hashes, suite.data.record.sha256):
-                changed = f"the data of the suite {name} ({other})"
-    if changed is not None:
+        changed.append("the text")
+    hashes: list[tuple[str, dict[str, str] | None, dict[str, str] | None]] = [
+        (f"the data of the suite {name}", record.data[name].sha256, suites[name].data.record.sha256) for name in suites
+    ]
+    if before is not None:
+        changed += ["the dev pairs"] * (before.dev_pairs != now.dev_pairs)
+        hashes[:0] = [
+            (f"the start {record.start}", before.start, now.start),
+            ("the code of the recipe's parts", before.parts, now.parts),
+            ("a model that the recipe names", before.models, now.models),
+        ]
+    changed += [f"{what} ({files})" for what, old, new in hashes if (files := changed_files(old, new))]
+    if changed:
         raise UserError(
-            f"{folder}: {changed} changed after this run was made, so it cannot be compared with new runs; choose "
+            f"{folder}: {changed[0]} changed after this run was made, so it cannot be compared with new runs; choose "
             "another --out, or remove that folder to make the run again"
         )
 
@@ -332,7 +329,7 @@ def require_study(folder: Path) -> None:
         names -= {TUNING}
         if not names:
             return  # stopped while values were chosen
-    if names <= {"starts", "runs"} and (was_locked(folder / LOCK) or _holds_only_scores(folder)):
+    if names <= {"starts", "runs"} and ((folder / LOCK).is_file() or _holds_only_scores(folder)):
         return  # killed, or out of disk, before any run was finished
     if any(StudyRecord.read(one) for one in (*folder.glob("starts/*/*"), *folder.glob("runs/*/*/*"))):
         return

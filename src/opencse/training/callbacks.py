@@ -194,16 +194,27 @@ def open_tracker(name: str, folder: Path, settings: Mapping[str, Any]) -> Callba
     return TensorBoard(folder) if name == "tensorboard" else WandB(folder, settings)
 
 
-def _numbers(record: Record) -> dict[str, float]:
-    return {key: float(value) for key, value in record.items() if key != "step" and not isinstance(value, str)}
+class Tracker(Callback):
+    """Sends every number of the log to a tracker, under a group's name."""
+
+    def on_step(self, step: int, record: Record) -> None:
+        """Writes every number of the line."""
+        self.write("train", step, record)
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        """Writes every number of the line; averages after the last step have a group of their own."""
+        self.write("average" if AVERAGE_OF in record else "dev", step, record)
+
+    def write(self, group: str, step: int, record: Record) -> None:
+        """Writes every number of a line."""
+        names = (key for key, value in record.items() if key != "step" and not isinstance(value, str))
+        self.log({f"{group}/{name}": float(record[name]) for name in names}, step)
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Sends values by name."""
 
 
-def _group(record: Record) -> str:
-    """The name before those of an evaluation's numbers; averages after the last step have one of their own."""
-    return "average" if AVERAGE_OF in record else "dev"
-
-
-class TensorBoard(Callback):
+class TensorBoard(Tracker):
     """Writes ``FOLDER/tensorboard``; look at it with ``tensorboard --logdir FOLDER``."""
 
     def __init__(self, folder: Path) -> None:
@@ -216,14 +227,6 @@ class TensorBoard(Callback):
 
         self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else 0)
 
-    def on_step(self, step: int, record: Record) -> None:
-        """Writes every number of the line."""
-        self._write("train", step, record)
-
-    def on_evaluate(self, step: int, record: Record) -> None:
-        """Writes every number of the line."""
-        self._write(_group(record), step, record)
-
     def on_checkpoint(self, step: int, folder: Path) -> None:
         """Writes what a kill would lose."""
         self._writer.flush()
@@ -233,12 +236,13 @@ class TensorBoard(Callback):
         self._writer.add_text("verdict", verdict)
         self._writer.close()
 
-    def _write(self, group: str, step: int, record: Record) -> None:
-        for name, value in _numbers(record).items():
-            self._writer.add_scalar(f"{group}/{name}", value, step)
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Adds each value."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
 
 
-class WandB(Callback):
+class WandB(Tracker):
     """Logs to Weights & Biases; ``WANDB_MODE=offline`` keeps everything in ``FOLDER/wandb``.
 
     The project is ``WANDB_PROJECT`` or ``opencse``. A resumed run continues under the same name.
@@ -265,16 +269,11 @@ class WandB(Callback):
             settings=wandb.Settings(silent=True),
         )
 
-    def on_step(self, step: int, record: Record) -> None:
-        """Writes every number of the line."""
-        self._run.log({f"train/{name}": value for name, value in _numbers(record).items()} | {"step": step})
-
-    def on_evaluate(self, step: int, record: Record) -> None:
-        """Writes every number of the line."""
-        group = _group(record)
-        self._run.log({f"{group}/{name}": value for name, value in _numbers(record).items()} | {"step": step})
-
     def on_end(self, folder: Path, verdict: str) -> None:
         """Ends the run."""
         self._run.summary["verdict"] = verdict
         self._run.finish()
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        """Logs the values together."""
+        self._run.log(values | {"step": step})
