@@ -12,7 +12,7 @@ from markupsafe import escape
 from opencse import SentenceEncoder
 from opencse.cli import main
 from opencse.commands.demo import EXAMPLES
-from opencse.runs.next_steps import first_steps
+from opencse.runs.report import first_steps
 
 
 @pytest.mark.drawn

@@ -22,10 +22,9 @@ from opencse.model_folder.layout import THIS_FOLDER
 from opencse.progress import Silent
 from opencse.recipes.recipe import Resolved, load_recipe
 from opencse.runs.finish import TrainResult, open_checkpoint
-from opencse.runs.next_steps import INDEX, next_steps
 from opencse.runs.plan import Plan
 from opencse.runs.record import Identity
-from opencse.runs.report import open_subjects, write_run_report
+from opencse.runs.report import INDEX, next_steps, open_subjects, write_run_report
 from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.given import TextSource

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-import opencse.runs.run as prepare_module
+import opencse.runs.setup as run_setup
 from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
@@ -73,7 +73,7 @@ def pace_of(monkeypatch: pytest.MonkeyPatch, pace: float) -> list[float]:
         calls.append(mean_seconds_per_step(*how))
         return pace
 
-    monkeypatch.setattr(prepare_module, "mean_seconds_per_step", fixed)
+    monkeypatch.setattr(run_setup, "mean_seconds_per_step", fixed)
     return calls
 
 

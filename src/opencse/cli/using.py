@@ -200,7 +200,7 @@ def demo(call: Call) -> None:
 
     result = call()
     from opencse.commands.demo import EXAMPLES
-    from opencse.runs.next_steps import first_steps
+    from opencse.runs.report import first_steps
 
     console = Console(highlight=False)
     console.print(f"{'':<16}graded pairs   queries found")

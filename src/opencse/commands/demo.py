@@ -245,8 +245,7 @@ def _write(
     from opencse.analysis.figures import gold_against_cosine, training_curves
     from opencse.analysis.report import ReportSection, figure, figures, paragraph, quote, steps, table, write_report
     from opencse.runs.folder import RunFolder
-    from opencse.runs.next_steps import first_steps
-    from opencse.runs.report import losses_of
+    from opencse.runs.report import first_steps, losses_of
     from opencse.training.callbacks import MetricsLog
 
     folder = RunFolder(result.folder)

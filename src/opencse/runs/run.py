@@ -136,6 +136,8 @@ class Run(RunSetup):
 
     def _write_start(self, record: RunRecord | None, staging: Path, progress: Progress, world: Processes) -> None:
         """Writes a new start to ``staging`` where the run needs one that it has not written before."""
+        vars(self).pop("start", None)  # it may be in another place now
+        self.location = None
         if self.begin is None:
             return
         if record is not None:

@@ -240,6 +240,9 @@ class RunSetup:
         Raises:
             UserError: for settings that cannot work with this model or this text.
         """
+        if "sets" in vars(self):  # opened before: the objectives have the state of that run
+            for name in ("objective", "further", "training_text"):
+                vars(self).pop(name, None)
         self.progress, self.world = progress, world
         start, recipe = self.start, self.start.recipe
         self.selector = self._opened_selector()
