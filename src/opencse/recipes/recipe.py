@@ -400,20 +400,6 @@ def _is_of_adapters(key: str) -> bool:
     return f"{key}.".startswith("encoder.lora.")
 
 
-def model_named(recipe: str, model: str) -> str:
-    """The model that ``model`` names: the Hub id of a preset of the recipe, else the name itself.
-
-    Raises:
-        UserError: for a recipe that does not exist, or a fault in its file.
-
-    Example:
-        >>> model_named("simcse", "roberta-base"), model_named("simcse", "my-model")
-        ('FacebookAI/roberta-base', 'my-model')
-    """
-    name, _ = split_name(recipe)
-    return _model_of_preset((_written if name.endswith(".toml") else _packaged)(name)[1], model)
-
-
 def _model_of_preset(recipe: Recipe, model: str) -> str:
     preset = recipe.presets.get(model)
     return model if preset is None or preset.model is None else preset.model
