@@ -48,7 +48,7 @@ from typing import NamedTuple
 
 from opencse.text.documents import read_documents
 from opencse.text.folders import find_corpus
-from opencse.text.sentences import split_sentences
+from opencse.text.scripts import split_sentences
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "torch": "torch", "matplotlib": "matplotlib"}
 WORDS = [25, 400]

@@ -194,7 +194,7 @@ FILES: dict[str, Made] = {
     "bar": Made("a.csv", table("|").encode()),
     "sep line": Made("a.csv", table(";", begin="sep=;\r\n").encode()),
     "cp1252": Made("a.csv", table(";").encode("cp1252")),
-    "utf-16": Made("a.txt", table("\t").encode("utf-16")),
+    "utf-16": Made("a.tsv", table("\t").encode("utf-16")),
     "utf-16 without mark": Made("a.csv", table(",").encode("utf-16-le")),
     "other header": Made("a.csv", table(";", ("Betreff", "Inhalt")).encode(), fields="Betreff,Inhalt"),
     "upper case header": Made("a.csv", table(";", ("Title", "TEXT")).encode()),
@@ -222,12 +222,12 @@ FILES: dict[str, Made] = {
     "xml": Made(
         "a.xml",
         (
-            "<rss><channel><title>News</title>"
+            "<channel>"
             + "".join(
                 f"<item><head><name>{escape(title)}</name></head><description>{escape(text)}</description></item>"
                 for title, text in TITLED_TEXTS
             )
-            + "</channel></rss>"
+            + "</channel>"
         ).encode("utf-16"),
         fields="head.name,description",
     ),

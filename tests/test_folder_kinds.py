@@ -13,8 +13,7 @@ from opencse.folder_kinds import kind_of_folder
 from opencse.model_folder.locate import builtin_folder, locate
 from opencse.search.database import current_database
 from opencse.text.documents import Collection
-from opencse.text.folders import files_in
-from opencse.text.reading_notes import ReadingNotes
+from opencse.text.folders import ReadingNotes, files_in
 
 TEXT = "The kettle boils in the morning.\n\nThe late train leaves at ten.\n"
 

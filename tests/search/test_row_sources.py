@@ -84,15 +84,15 @@ def test_a_table_without_the_fields_or_ids_of_the_build_is_refused(tmp_path: Pat
 
 @pytest.mark.parametrize("options", [{}, {"fields": ["text"]}])
 def test_added_values_have_the_kinds_of_the_columns_of_the_index(tmp_path: Path, options: dict[str, Any]) -> None:
-    """Of a file alone 1.10 is the number 1.1, and one n/a makes a column of numbers text, which no condition finds."""
+    """Of a file alone 1.10 is the number 1.1, and one x makes a column of numbers text, which no condition finds."""
     index = built_with(columns={"version": "text", "year": "number", "other": "mixed"})
     path = tmp_path / "a.csv"
     path.write_text("text,version,year,other,new\nOne.,1.10,2020,7,8\nTwo.,,,,\n", encoding="utf-8")
     rows = [dict(row.metadata) for row in open_rows(path, added_to=index, **options)]
     assert rows == [{"version": "1.10", "year": 2020, "other": 7}, {"version": None, "year": None, "other": None}]
-    for value in ("nan", "n/a"):
+    for value in ("inf", "x"):
         path.write_text(f"text,version,year\nOne.,x,\nTwo.,y,{value}\n", encoding="utf-8")
         expected = rf"a\.csv, line 3: column 'year' holds '{value}', and the index has numbers there; leave the value"
         with pytest.raises(UserError, match=expected):
             open_rows(path, added_to=index, **options)
-    assert [row.metadata["year"] for row in open_rows(path, metadata=["year"])] == [None, "n/a"]
+    assert [row.metadata["year"] for row in open_rows(path, metadata=["year"])] == [None, "x"]

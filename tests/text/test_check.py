@@ -11,10 +11,9 @@ import opencse
 from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
-from opencse.text.check import check_corpus
+from opencse.text.check import check_corpus, read_to_check
 from opencse.text.documents import read_documents
 from opencse.text.readers import Texts
-from opencse.text.text_to_check import read_to_check
 from opencse.text.tokenizer import Tokenizer
 
 PLAIN = [f"Sentence number {number} tells something plain about the weather." for number in range(1200)]

@@ -15,7 +15,8 @@ from opencse.text import corpus as corpus_room
 from opencse.text import tokenising
 from opencse.text.corpus import text_key, tokenise
 from opencse.text.readers import Source
-from opencse.text.tokenising import ColumnPrompts, GrowingArray, Piece, Tokenising
+from opencse.text.template import ColumnPrompts
+from opencse.text.tokenising import GrowingArray, Piece, Tokenising
 from opencse.text.tokenizer import Tokenizer
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from helpers import Heard
 from opencse.errors import UserError
+from opencse.text.check import read_to_check
 from opencse.text.documents import Collection
+from opencse.text.folders import ReadingNotes
 from opencse.text.given import open_texts
-from opencse.text.reading_notes import ReadingNotes
-from opencse.text.text_to_check import read_to_check
 
 
 @pytest.fixture

@@ -15,9 +15,8 @@ import pytest
 import opencse
 from opencse.errors import UserError
 from opencse.text.documents import documents_in_memory
-from opencse.text.given import as_documents, open_texts
-from opencse.text.in_memory import is_missing
-from opencse.text.lists import read_list
+from opencse.text.given import as_documents, open_texts, read_list
+from opencse.text.values import is_missing
 
 
 def test_records_and_texts_of_a_list_are_documents_of_their_sentences(tmp_path: Path) -> None:

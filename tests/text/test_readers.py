@@ -174,7 +174,7 @@ COMMA = "put a text that holds a comma between double quotes"
 
 FAULTS = [
     ("a.txt", "\n \n\t\n", None, NOTHING),
-    ("a.xyz", "one\n", None, ": unknown kind of file '.xyz'; if it is plain text, rename it to end in .txt; known:"),
+    ("a.xyz", "one\n", None, ": unknown kind of file '.xyz'; if it is plain text, rename it to end in .txt or "),
     ("a.csv", "text,n\na,1\n", "texts", ": no column 'texts' (did you mean 'text'?); columns there: text, n"),
     (
         "a.csv",
@@ -190,7 +190,7 @@ FAULTS = [
     ("a.jsonl", '{"text": "a"}\n\n{"txt": "b"}\n', None, ", line 3: no column 'text' (did you mean 'txt'?); columns"),
     ("a.jsonl", '{"text": ["a"]}\n', None, ", line 1: column 'text' holds list, not text; correct it or name"),
     ("a.jsonl", '{"text": "\\ud800 a"}\n', None, ", line 1: column 'text' holds half of a surrogate pair, which is n"),
-    ("a.parquet", "PAR1 it is not", None, ", after row 0: damaged or not a parquet file ("),
+    ("a.parquet", "PAR1 it is not", None, ": damaged or not a parquet file ("),
 ]
 
 
@@ -209,4 +209,4 @@ def test_parquet_faults(tmp_path: Path) -> None:
     assert told(path, "n").startswith(", row 1: column 'n' holds int, not text; correct it or name another column")
     texts = [b"fine"] * 1_500 + [b"caf\xe9"]
     pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array(texts).view(pyarrow.string())}), path)
-    assert told(path) == ", row 1501: column 'text' is not UTF-8 text (byte 0xe9); write it again in UTF-8"
+    assert told(path) == ", after row 1000: not UTF-8 text (byte 0xe9); write it again in UTF-8"

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opencse.text import sample
-from opencse.text.scripts import count_words, first_words, folded, joined, pieces_of, search_words
-from opencse.text.sentences import split_sentences
+from opencse.text.scripts import count_words, first_words, folded, joined, pieces_of, search_words, split_sentences
 
 CHINESE = "深度学习 很好用,BERT2也是。"
 

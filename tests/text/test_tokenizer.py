@@ -14,10 +14,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.locate import locate
 from opencse.text import sample
-from opencse.text.rust_tokenizer import RustTokenizer
+from opencse.text.rust_tokenizer import RustTokenizer, WordIds
 from opencse.text.template import Template
 from opencse.text.tokenizer import Ids, Tokenizer
-from opencse.text.word_ids import WordIds
 
 TEXTS = ["The bread rises.", "", "Ünïcödé [MASK] \u4e2d\u6587 " * 9, "a", "one two three four five six seven " * 12]
 

@@ -167,7 +167,7 @@ def typed_and_read(typed: list[str] | None, file: Path | None) -> list[str]:
     Raises:
         UserError: if standard input is named twice, or a file cannot be read.
     """
-    from opencse.text.lists import read_list
+    from opencse.text.given import read_list
 
     texts = [*(typed or [])]
     if texts.count("-") + (str(file) == "-") > 1:

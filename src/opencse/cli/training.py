@@ -81,7 +81,7 @@ def questions(call: Call, corpus: str, out: str, dry_run: bool) -> None:
     import shlex
 
     from opencse.text.files.kinds import typed
-    from opencse.text.files.pipes import name_in_command
+    from opencse.text.files.lines import name_in_command
 
     written = call()
     if dry_run:

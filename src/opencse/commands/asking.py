@@ -17,6 +17,7 @@ from opencse.commands.shared import (
     Pages,
     Pooling,
     Quoted,
+    ReadAs,
     Reporter,
     TrustRemoteCode,
 )
@@ -91,6 +92,7 @@ def questions(
     price_in: Annotated[float | None, Typed(least=0)] = None,
     price_out: Annotated[float | None, Typed(least=0)] = None,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -170,7 +172,7 @@ def questions(
     from opencse.outputs import paths_of, require_absent, require_apart
     from opencse.records import save_json
     from opencse.search.passages import PassageSplitter
-    from opencse.text.corpus_documents import documents_of
+    from opencse.text.documents import documents_of
 
     path = Path(out)
     if path.suffix != ".jsonl":
@@ -195,7 +197,14 @@ def questions(
     server = ChatServer(endpoint, model, key, fields_of_body, timeout=timeout, pace=pace)
     prompt = _prompt(per_document, examples, language, template)
     collection, source = documents_of(
-        corpus, fields, say=progress.say, keep_code=keep_code, keep_repeated=keep_repeated, quoted=quoted, pages=pages
+        corpus,
+        fields,
+        say=progress.say,
+        read_as=read_as,
+        keep_code=keep_code,
+        keep_repeated=keep_repeated,
+        quoted=quoted,
+        pages=pages,
     )
     opened = open_for_vectors(encoder, progress, pooling, device, trust_remote_code)
     candidates = passages_of_documents(collection, PassageSplitter(opened, max_length or opened.max_length))
@@ -257,8 +266,7 @@ def _prompt(
     """
     from opencse.asking.prompts import TEMPLATE, QuestionPrompt
     from opencse.search.stems import LANGUAGES
-    from opencse.text.given import open_texts
-    from opencse.text.lists import read_list
+    from opencse.text.given import open_texts, read_list
 
     template, where = TEMPLATE, "the template"
     if file is not None:

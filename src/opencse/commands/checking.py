@@ -12,6 +12,7 @@ from opencse.commands.shared import (
     KeepRepeated,
     Pages,
     Quoted,
+    ReadAs,
     Reporter,
     RowColumns,
     Split,
@@ -39,6 +40,7 @@ def check(
     near_duplicates: float | None = None,
     columns: RowColumns = None,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -71,8 +73,7 @@ def check(
     from opencse.encoder.first_look import UNKNOWN_LIMIT
     from opencse.encoder.text_encoder import TextEncoder
     from opencse.model_folder.locate import BUILTINS
-    from opencse.text.check import check_corpus
-    from opencse.text.text_to_check import read_to_check
+    from opencse.text.check import check_corpus, read_to_check
 
     if near_duplicates is not None and not 0 < near_duplicates <= 1:
         raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
@@ -81,6 +82,7 @@ def check(
         columns=columns,
         split=split,
         fields=fields,
+        read_as=read_as,
         keep_code=keep_code,
         keep_repeated=keep_repeated,
         quoted=quoted,
@@ -112,7 +114,7 @@ def _longest_read(texts: Texts, model: str, encoder: TextEncoder, recipe: str | 
     """How many ids of a text the suggested command reads."""
     from opencse.documents.advice import LOOSE, RECIPE
     from opencse.recipes.files import data_settings
-    from opencse.text.text_to_check import PAIRS_RECIPE
+    from opencse.text.check import PAIRS_RECIPE
 
     adapting = RECIPE if texts.documents is not None else f"{RECIPE}:{LOOSE}"
     suited = PAIRS_RECIPE if texts.width > 1 else adapting

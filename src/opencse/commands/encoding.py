@@ -20,6 +20,7 @@ from opencse.commands.shared import (
     Pooling,
     Precision,
     Quoted,
+    ReadAs,
     Reporter,
     TrustRemoteCode,
     path_of_out,
@@ -65,6 +66,7 @@ def encode(
     *,
     column: Annotated[str | None, Typed(flags=("--column", "--columns"))] = None,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -136,8 +138,7 @@ def encode(
     from opencse.files import partial_path
     from opencse.modules.prompts import Role
     from opencse.outputs import paths_of, require_absent, require_apart
-    from opencse.text.given import DocumentTexts, GivenTexts, open_texts
-    from opencse.text.left_out_rows import say_left_out_rows
+    from opencse.text.given import DocumentTexts, GivenTexts, open_texts, say_left_out_rows
 
     progress = progress or Silent()
     require_engine(engine)
@@ -155,6 +156,7 @@ def encode(
         text,
         columns=None if column is None else [column],
         fields=fields,
+        read_as=read_as,
         keep_code=keep_code,
         keep_repeated=keep_repeated,
         quoted=quoted,

@@ -22,6 +22,7 @@ from opencse.commands.shared import (
     Pooling,
     Precision,
     Quoted,
+    ReadAs,
     Reporter,
     Rerank,
     RerankDepth,
@@ -104,6 +105,7 @@ def build_index(
     text: Rows,
     *,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -182,6 +184,7 @@ def build_index(
             ids=ids,
             metadata=metadata,
             split=split,
+            read_as=read_as,
             keep_code=keep_code,
             keep_repeated=keep_repeated,
             quoted=quoted,
@@ -223,6 +226,7 @@ def add_to_index(
     text: Rows,
     *,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -265,6 +269,7 @@ def add_to_index(
             ids=ids,
             metadata=metadata,
             split=split,
+            read_as=read_as,
             keep_code=keep_code,
             keep_repeated=keep_repeated,
             quoted=quoted,
@@ -349,7 +354,7 @@ def query_index(
     from opencse.modules.similarity import HybridWeight
     from opencse.search.index import Index
     from opencse.search.queries import reranked
-    from opencse.text.in_memory import some_of
+    from opencse.text.values import some_of
 
     queries = some_of(queries, "no query; give at least one, in a list")
     if not all(query.strip() for query in queries):
@@ -544,8 +549,7 @@ def index_negatives(
     from opencse.outputs import paths_of, require_absent, require_apart
     from opencse.search.index import Index
     from opencse.search.negatives import mine
-    from opencse.text.given import open_texts
-    from opencse.text.left_out_rows import say_left_out_rows
+    from opencse.text.given import open_texts, say_left_out_rows
 
     path = Path(out)
     if path.suffix != ".jsonl":

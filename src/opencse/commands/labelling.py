@@ -198,7 +198,7 @@ def _opened(
 def _query_texts(queries: str | Path | Sequence[str] | None) -> list[str]:
     """The queries of a list, or of a file."""
     from opencse.labelling.labels import checked_query
-    from opencse.text.lists import read_list
+    from opencse.text.given import read_list
 
     if queries is None:
         return []

@@ -18,6 +18,7 @@ from opencse.commands.shared import (
     Pages,
     Pooling,
     Quoted,
+    ReadAs,
     Reporter,
     SkipLines,
     Split,
@@ -48,6 +49,7 @@ def static(
     settings: Annotated[StaticSettings | None, Typed(hidden=True)] = None,
     columns: Columns = None,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -87,8 +89,7 @@ def static(
     from opencse.making.vocabulary import train_wordpiece
     from opencse.outputs import paths_of, require_apart, require_empty
     from opencse.text.corpus import tokenise
-    from opencse.text.given import open_texts, texts_of
-    from opencse.text.left_out_rows import say_left_out_rows
+    from opencse.text.given import open_texts, say_left_out_rows, texts_of
     from opencse.text.tokenizer import Tokenizer
 
     require_packages("opencse static", "train", "scipy", "sklearn")
@@ -103,6 +104,7 @@ def static(
         split=split,
         skip_lines=skip_lines,
         fields=fields,
+        read_as=read_as,
         keep_code=keep_code,
         keep_repeated=keep_repeated,
         quoted=quoted,
@@ -210,8 +212,7 @@ def whiten(
     from opencse.evaluation.transforms import sample_texts
     from opencse.export.cards import fitted_text, mapped_card
     from opencse.outputs import paths_of, require_apart, require_empty
-    from opencse.text.given import open_texts
-    from opencse.text.left_out_rows import say_left_out_rows
+    from opencse.text.given import open_texts, say_left_out_rows
 
     folder, progress = Path(out), progress or Silent()
     require_apart(folder, read=paths_of(text), models=paths_of(model))

@@ -136,6 +136,13 @@ Fields = Annotated[
         'running text. Nested keys have dots: ``["meta.title", "body.text"]``. Not together with ``columns``.',
     ),
 ]
+ReadAs = Annotated[
+    "str | None",
+    Typed(
+        "Read the file, or those of a pattern, as if its name ended so: csv, tsv, txt, jsonl, md, ...; by default its "
+        "suffix says what it is."
+    ),
+]
 KeepCode = Annotated["bool", Typed("Keep code blocks of HTML and Markdown; by default they are left out.")]
 KeepRepeated = Annotated[
     "bool", Typed("Keep lines that most pages of a folder have, such as banners; by default they are left out.")

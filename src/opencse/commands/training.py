@@ -17,6 +17,7 @@ from opencse.commands.shared import (
     OutFolder,
     Pages,
     Quoted,
+    ReadAs,
     Report,
     Reporter,
     RowColumns,
@@ -98,6 +99,7 @@ def train(
     metric: RetrievalMetric = None,
     columns: RowColumns = None,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -177,6 +179,7 @@ def train(
             split=split,
             skip_lines=skip_lines,
             fields=fields,
+            read_as=read_as,
             keep_code=keep_code,
             keep_repeated=keep_repeated,
             quoted=quoted,
@@ -215,6 +218,7 @@ def pretrain(
     ] = None,
     columns: RowColumns = None,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -297,6 +301,7 @@ def pretrain(
             split=split,
             skip_lines=skip_lines,
             fields=fields,
+            read_as=read_as,
             keep_code=keep_code,
             keep_repeated=keep_repeated,
             quoted=quoted,
@@ -365,6 +370,7 @@ def adapt(
     keep_identical_ids: KeepIdenticalIds = False,
     metric: RetrievalMetric = None,
     fields: Fields = None,
+    read_as: ReadAs = None,
     keep_code: KeepCode = False,
     keep_repeated: KeepRepeated = False,
     quoted: Quoted = False,
@@ -433,7 +439,7 @@ def adapt(
     from opencse.runs.finish import after_kill
     from opencse.runs.folder import RunFolder
     from opencse.runs.run import Run
-    from opencse.text.in_memory import rows_of
+    from opencse.text.values import rows_of
     from opencse.training.questions import QuestionSelector
 
     if not isinstance(corpus, str | Path):
@@ -454,6 +460,7 @@ def adapt(
     sources = AdaptationSources(
         corpus=corpus,
         fields=fields,
+        read_as=read_as,
         keep_code=keep_code,
         keep_repeated=keep_repeated,
         quoted=quoted,

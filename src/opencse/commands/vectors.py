@@ -86,7 +86,7 @@ def similarity(
     from opencse.commands.opening import open_for_vectors
     from opencse.encoder.first_look import warn_of_unknown_tokens
     from opencse.modules.similarity import Similarity
-    from opencse.text.in_memory import some_of
+    from opencse.text.values import some_of
 
     others = some_of(others, "others: give at least one text to compare with, in a list")
     if not all(one.strip() for one in (text, *others)):
@@ -171,9 +171,8 @@ def nearest(
     from opencse.modules.similarity import Similarity
     from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
     from opencse.search.index import Index
-    from opencse.text.given import open_texts, texts_of
-    from opencse.text.in_memory import some_of
-    from opencse.text.left_out_rows import say_left_out_rows
+    from opencse.text.given import open_texts, say_left_out_rows, texts_of
+    from opencse.text.values import some_of
 
     reporter = progress or Silent()
     several = [models] if isinstance(models, Model) else list(models)
@@ -282,8 +281,7 @@ def calibrate(
     from opencse.model_folder.layout import CALIBRATION, SENTENCE_CONFIG, SIMILARITY
     from opencse.modules.similarity import Similarity
     from opencse.outputs import paths_of, require_apart, require_writable
-    from opencse.text.given import open_texts, texts_of
-    from opencse.text.left_out_rows import say_left_out_rows
+    from opencse.text.given import open_texts, say_left_out_rows, texts_of
 
     if not Path(model).is_dir():
         raise UserError(

@@ -42,11 +42,9 @@ from opencse.model_folder.reading import has_layers
 from opencse.numerals import number_of
 from opencse.progress import Counted, Progress, Say
 from opencse.ranking import Measure
-from opencse.text.corpus_documents import documents_of
-from opencse.text.documents import Document, GivenDocument
+from opencse.text.documents import Document, GivenDocument, documents_of
 from opencse.text.files.kinds import Reading
-from opencse.text.given import GivenTexts, Text, open_texts
-from opencse.text.left_out_rows import say_left_out_rows
+from opencse.text.given import GivenTexts, Text, open_texts, say_left_out_rows
 from opencse.training.callbacks import Callback, Record
 from opencse.training.questions import FEWEST, Questions
 from opencse.training.selection import GradedPairSelector, Selector, TrainedTexts

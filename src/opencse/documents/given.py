@@ -18,8 +18,8 @@ from opencse.ranking import Measure
 from opencse.text.documents import Document
 from opencse.text.given import Text, open_texts
 from opencse.text.readers import Source, Texts
-from opencse.text.row_checks import checked_texts
 from opencse.text.scripts import count_words, normalised
+from opencse.text.values import checked_texts
 from opencse.training.questions import FEWEST, QuestionSet, fraction
 from opencse.training.selection import rows_without
 

@@ -30,7 +30,7 @@ from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count
-from opencse.text.in_memory import as_list
+from opencse.text.values import as_list
 
 
 class SentenceEncoder(ComparesTexts, EncoderNetwork):

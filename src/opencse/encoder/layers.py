@@ -15,8 +15,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import require_texts, token_batches
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
-from opencse.text.in_memory import as_list
 from opencse.text.tokenizer import Ids, Tokens
+from opencse.text.values import as_list
 
 BUDGET = 2_048
 """Number of ids in a batch, padding included."""

@@ -17,9 +17,9 @@ from opencse.model_folder.without_torch import TorchlessParts
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.similarity import HybridWeight, Similarity, unit_rows
 from opencse.progress import Count, Counted, Terminal
-from opencse.text.in_memory import as_list, is_missing
 from opencse.text.rust_tokenizer import Ids, TokenCounter
 from opencse.text.scripts import is_unicode
+from opencse.text.values import as_list, is_missing
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,7 @@ from typing import Any
 
 from opencse.errors import UserError, nearest
 from opencse.text.scripts import is_unicode
-from opencse.text.tokenising import ColumnPrompts
+from opencse.text.template import ColumnPrompts
 
 
 class Role(StrEnum):

@@ -47,8 +47,7 @@ from opencse.runs.start import load_start
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.files.kinds import typed
-from opencse.text.files.lines import suffix_of
-from opencse.text.files.pipes import name_in_command
+from opencse.text.files.lines import name_in_command, suffix_of
 from opencse.text.given import DocumentTexts, some_texts
 from opencse.text.readers import Source
 from opencse.training.batches import BatchPlan

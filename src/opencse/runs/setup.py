@@ -52,8 +52,7 @@ from opencse.runs.start import (
 from opencse.streams import seed_of
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.duplicates import find_near_duplicates
-from opencse.text.given import TextSource, as_documents, open_texts, with_labels
-from opencse.text.left_out_rows import say_left_out_rows
+from opencse.text.given import TextSource, as_documents, open_texts, say_left_out_rows, with_labels
 from opencse.training.batches import Batches, sample_rows
 from opencse.training.callbacks import Callback
 from opencse.training.evaluations import probes_of, require_known, require_sound

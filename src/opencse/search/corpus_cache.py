@@ -19,7 +19,7 @@ from opencse.ranking import PreparedVectors
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.rows import MemoryRows
-from opencse.text.files.pipes import is_pipe
+from opencse.text.files.lines import is_pipe
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 

@@ -158,7 +158,7 @@ class Manifest(Settings):
         hybrid_source: what it was fitted on, for the user.
         fields: names of the title and text that the index was built with (``--fields``); None: the usual ones.
         ids: name of the id that it was built with (``--id``); None: ``_id``, if there is one.
-        keep_code: whether it was given when the index was built; so were the three below.
+        keep_code: whether it was given when the index was built; so were the others.
     """
 
     version: int = 0
@@ -189,6 +189,7 @@ class Manifest(Settings):
     hybrid_source: str = ""
     fields: tuple[str, ...] | None = None
     ids: str | None = None
+    read_as: str | None = None
     keep_code: bool = False
     keep_repeated: bool = False
     quoted: bool = False

@@ -29,7 +29,7 @@ from opencse.search.queries import distinct, hit_of, prepare_queries, require_li
 from opencse.search.result import Hit, IndexInfo, Recall, SearchResult
 from opencse.search.rows import FileRows, MemoryRows, RowLike, RowSource, id_text
 from opencse.search.snapshots import Snapshot, Snapshots, sql_names
-from opencse.text.in_memory import as_list
+from opencse.text.values import as_list
 
 
 class Index:

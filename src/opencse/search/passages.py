@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
-from opencse.text.sentences import split_sentences
+from opencse.text.scripts import split_sentences
 
 CharacterRange = tuple[int, int]
 """First character, and the one after the last."""

@@ -16,14 +16,12 @@ from urllib.parse import quote
 from opencse.errors import MissingColumnError, UserError, shortened
 from opencse.numerals import number_of
 from opencse.search.result import IndexInfo
-from opencse.text.documents import Collection
+from opencse.text.documents import Collection, id_after
 from opencse.text.files.kinds import HowRead, how_read
-from opencse.text.in_memory import is_list, is_missing
-from opencse.text.names import id_after
+from opencse.text.folders import ReadingNotes
 from opencse.text.readers import Source
-from opencse.text.reading_notes import ReadingNotes
 from opencse.text.scripts import is_unicode, normalised
-from opencse.text.values import require_filled
+from opencse.text.values import is_list, is_missing, require_filled
 
 Value = str | int | float | None
 """A value of metadata; booleans are stored as 0 and 1, dates as ISO text."""

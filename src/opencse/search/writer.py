@@ -34,7 +34,7 @@ from opencse.search.database import (
     write_sums,
 )
 from opencse.search.rows import IndexRow, Value
-from opencse.text.names import id_after
+from opencse.text.documents import id_after
 
 _CHUNK = 8_192
 

@@ -6,22 +6,39 @@ import re
 import shlex
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
+from opencse.files import is_folder
 from opencse.numerals import number_of
 from opencse.settings import Settings
+from opencse.text.documents import Collection
 from opencse.text.duplicates import find_near_duplicates
-from opencse.text.files.formats import HTML_TAG
-from opencse.text.readers import Texts
+from opencse.text.fields import suggest_fields
+from opencse.text.files.formats import HTML_TAG, column_like
+from opencse.text.files.kinds import SECTIONED, HowRead, typed
+from opencse.text.files.lines import name_in_command
+from opencse.text.folders import holds_documents, tables_in
+from opencse.text.given import DocumentTexts, FileTexts, Text, left_out_rows_of, open_texts
+from opencse.text.labels import graded_pairs
+from opencse.text.readers import Source, Texts
 from opencse.text.rust_tokenizer import TokenCounter
 from opencse.text.scripts import count_words
 
+PAIRS_RECIPE = "simcse-supervised"
+"""The recipe for rows of two or three texts."""
+GRADED_RECIPE = "cosent"
+"""The recipe for pairs with a score."""
+_ROWS = 60
+"""First lines of a text file that are compared with other kinds of files."""
 SAMPLE = 20_000
 """Texts whose tokens and scripts are examined; everything else is counted over all texts."""
 NEAR_EMPTY = 3
@@ -41,6 +58,124 @@ _END_INSIDE = re.compile(r"[.!?]\s+[A-ZÀ-ÞΑ-ΩА-Я]")
 _WRONGLY_DECODED = re.compile(
     "[\u00c2\u00c3\u00c5][\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192]|\u00e2\u20ac|\ufffd"
 )
+
+
+@dataclass(frozen=True)
+class TextToCheck:
+    """A text that was read, and the command that suits it.
+
+    Attributes:
+        texts: sentences of documents, or rows.
+        command: the command that trains on it; options can be appended.
+        read_as: what the files were recognised as, and what was left out of them; one line each.
+        advice: which fields have to be named to read it so, and what cannot be read again.
+        recipe: that the command names; None: the one for documents or single texts.
+    """
+
+    texts: Texts
+    command: str
+    read_as: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    recipe: str | None = None
+
+
+def read_to_check(
+    text: Text,
+    *,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    fields: Sequence[str] | None = None,
+    **how: Unpack[HowRead],
+) -> TextToCheck:
+    """Reads ``text`` as documents or rows, as the command that suits it would; see `opencse.check` for arguments.
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
+    if not isinstance(text, str | Path):
+        texts = open_texts(text, columns=columns, split=split, fields=fields, **how).read()
+        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, how))
+    location = str(text)
+    name = name_in_command(location)
+    again = () if name == location else ("a pipe is read once: save its text in a file, and name that for FILE",)
+    guessed = False
+    opened: FileTexts | None = None
+    if columns is None and fields is None and not holds_documents(location):
+        if split is None and is_folder(location):
+            if not _holds_pairs(Path(location)):
+                opened = DocumentTexts(Collection(location, **how))
+        elif _has_named_columns(source := Source(location, None, split or "train", **how)):
+            present = source.present()
+            graded = graded_pairs(source) if column_like("negative", present) is None else None
+            if graded is not None:
+                command = _command_for_rows(name, None, GRADED_RECIPE, how)
+                kind = f"read as {source.kind}; pairs with a score each"
+                lines = (kind, *_in_a_line([left_out_rows_of(graded)]))
+                return TextToCheck(graded.read(), command, lines, again, recipe=GRADED_RECIPE)
+            has_text = any(column_like(usual, present) for usual in ("text", "sentence"))
+            if not _are_pairs(present):
+                fields = None if has_text else suggest_fields(source) or None
+                guessed = fields is not None
+                if guessed or has_text:
+                    field_names = None if fields is None else tuple(fields)
+                    opened = DocumentTexts(Collection(location, field_names, split=split or "train", **how))
+    lines_read: list[str] = []
+    if opened is None:
+        read = open_texts(text, columns=columns, split=split, fields=fields, say=lines_read.append, **how)
+        opened = read if isinstance(read, Source | DocumentTexts) else None
+        texts = read.read()
+    else:
+        texts = opened.read()
+    command = _training_command(name, texts.width, columns, fields, how)
+    advice = (f"no column is called text; name the documents' title and text: {command}", *again) if guessed else again
+    if isinstance(opened, DocumentTexts):
+        return TextToCheck(texts, command, _in_a_line(opened.notes.lines()), advice)
+    kinds = _in_a_line(lines_read)  # of a folder
+    if not kinds and opened is not None and opened.is_file:
+        kinds = (f"read as {opened.kind}",)
+    left_out = () if opened is None else _in_a_line([left_out_rows_of(opened)])
+    if isinstance(opened, Source) and opened.is_file and opened.kind.name == "text":
+        advice = (*advice, *_other_kinds(texts.rows))
+    return TextToCheck(texts, command, (*kinds, *left_out), advice)
+
+
+def _other_kinds(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Advice on lines of text that look like another kind of file."""
+    for sign, kind, suffix in (("\t", "hold tabs: if these separate columns", "tsv"), ("{", "are JSON", "jsonl")):
+        if all(sign in row[0][: None if sign == "\t" else 1] for row in rows[:_ROWS]):
+            yield f"the lines {kind}, add --read-as {suffix}"
+
+
+def _in_a_line(lines: Sequence[str]) -> tuple[str, ...]:
+    """Lines for the user, which have a name in a column of its own, as plain words."""
+    return tuple(" ".join(line.split()) for line in lines if line)
+
+
+def _holds_pairs(folder: Path) -> bool:
+    """Whether the first table or JSON file in a folder has columns of pairs, which `opencse.train` reads as rows."""
+    return _are_pairs(next((Source(str(file)).present() for file in tables_in(folder)), ()))
+
+
+def _are_pairs(present: Sequence[str]) -> bool:
+    return all(column_like(name, present) for name in ("anchor", "positive"))
+
+
+def _has_named_columns(source: Source) -> bool:
+    """Whether it is a file of rows, and neither running text nor prose with sections."""
+    return source.is_file and source.kind.name not in (*SECTIONED, "text")
+
+
+def _training_command(
+    location: str, width: int, columns: Sequence[str] | None, fields: Sequence[str] | None, how: HowRead
+) -> str:
+    if width > 1:
+        return _command_for_rows(location, columns, PAIRS_RECIPE, how)
+    return shlex.join(["opencse", "adapt", location, *typed({"fields": fields or columns, **how}), "--out", "adapted"])
+
+
+def _command_for_rows(location: str, columns: Sequence[str] | None, recipe: str, how: HowRead) -> str:
+    options = typed({"columns": columns, **how})
+    return shlex.join(["opencse", "train", location, *options, "--recipe", recipe, "--out", "trained"])
 
 
 class CorpusCheck(Settings):

@@ -25,7 +25,8 @@ from opencse.home import in_home
 from opencse.progress import Count, Say
 from opencse.text.duplicates import count_duplicates
 from opencse.text.given import TextSource, has_labels, row_labels
-from opencse.text.tokenising import CHUNK, SHARED, ColumnPrompts, has_begun, text_key, write_arrays
+from opencse.text.template import ColumnPrompts
+from opencse.text.tokenising import CHUNK, SHARED, has_begun, text_key, write_arrays
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
 __all__ = ["Corpus", "CorpusFacts", "cache_root", "describe_cache", "text_key", "tokenise"]

@@ -6,6 +6,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
@@ -14,22 +15,21 @@ from typing import Unpack
 
 from opencse.errors import MissingColumnError, UserError
 from opencse.files import is_folder
+from opencse.progress import Say
 from opencse.text.fields import TEXT, TITLE, choose_fields, column_exists, require_columns, suggest_fields
-from opencse.text.files.formats import OBJECTS
-from opencse.text.files.json_files import ABSENT
-from opencse.text.files.kinds import SECTIONED, HowRead, KindName, Reading, how_to_convert, is_known
+from opencse.text.files.formats import ABSENT, OBJECTS
+from opencse.text.files.kinds import SECTIONED, HowRead, KindName, Reading, kind_named
 from opencse.text.files.lines import suffix_of
-from opencse.text.files.paragraphs import Section, repeated_lines
-from opencse.text.folders import PROSE, files_in, find_corpus
-from opencse.text.in_memory import is_missing
-from opencse.text.names import UniqueNames
-from opencse.text.readers import Source
-from opencse.text.reading_notes import ReadingNotes
-from opencse.text.scripts import normalised
-from opencse.text.sentences import split_sentences
-from opencse.text.values import require_text
+from opencse.text.files.prose import Section, UniqueNames, repeated_lines
+from opencse.text.folders import PROSE, ReadingNotes, files_in, find_corpus
+from opencse.text.readers import NOT_OF_FOLDERS, Source
+from opencse.text.scripts import normalised, split_sentences
+from opencse.text.values import is_missing, require_text
 
 _UNTYPED: tuple[KindName, ...] = ("table", "xml")
+_OBJECTS: tuple[KindName, ...] = ("json", *OBJECTS)
+_EMPTY = ("document", "without a title and a text")
+_BROKEN = ("file", "that cannot be read to its end")
 _PAGES = SECTIONED - {"mbox", "wikipedia"}
 """Kinds of which a file is one page or document."""
 
@@ -108,7 +108,7 @@ class Collection(Reading):
         metadata: further columns to read.
         metadata_is_optional: a file may lack columns of ``metadata``; their values are then None.
         split: of a data set.
-        keep_code: see `Reading`, also for ``keep_repeated``, ``quoted`` and ``pages``.
+        keep_code: see `Reading`, as for ``read_as``, ``keep_repeated``, ``quoted`` and ``pages``.
         skip_lines: of one file; see `Source`.
     """
 
@@ -133,11 +133,11 @@ class Collection(Reading):
         Raises:
             UserError: for bad input, naming the file, the line and the fix.
         """
-        notes, names = ReadingNotes() if notes is None else notes, UniqueNames()
+        notes, names = ReadingNotes() if notes is None else notes, UniqueNames(self._given_ids)
         for source, path in self._sources(notes):
             for document in self._of_source(source, path, notes, names):
                 if not document.text and not document.title:
-                    notes.leave_out_empty()
+                    notes.leave_out(*_EMPTY)
                     continue
                 notes.only_titles += not document.text
                 yield document
@@ -159,8 +159,18 @@ class Collection(Reading):
     def _keys(self) -> tuple[str, ...]:
         """The keys of the objects in all files together; one file may lack a key that others have."""
         sources = [source for source, _ in self._sources(ReadingNotes())]
-        objects = [source for source in sources if source.is_file and source.kind.name in OBJECTS]
+        objects = [source for source in sources if source.is_file and source.kind.name in _OBJECTS]
         return tuple(dict.fromkeys(name for source in objects for name in source.present()))
+
+    @cached_property
+    def _given_ids(self) -> frozenset[str]:
+        """The ids that rows of any file have, where other files have parts that the program names."""
+        sources = [source for source, _ in self._sources(ReadingNotes())]
+        with_ids = [one for one in sources if not (one.is_file and one.kind.name in PROSE)]
+        if not 0 < len(with_ids) < len(sources):
+            return frozenset()
+        names, notes = UniqueNames(), ReadingNotes()
+        return frozenset(one.name for source in with_ids for one in self._of_source(source, None, notes, names))
 
     @cached_property
     def _repeated(self) -> dict[KindName, frozenset[str]]:
@@ -168,7 +178,7 @@ class Collection(Reading):
         pages: dict[KindName, list[Iterator[Section]]] = {}
         for source, path in () if self.keep_repeated else self._sources(ReadingNotes()):
             if source.is_file and source.kind.name in (*_PAGES, *(("text",) if path else ())):
-                pages.setdefault(source.kind.name, []).append(source.sections(path))
+                pages.setdefault(source.kind.name, []).append(_sound_sections(source, path))
         return {kind: repeated_lines(of_kind) for kind, of_kind in pages.items()}
 
     def documents(self, notes: ReadingNotes | None = None) -> Iterator[Document]:
@@ -177,7 +187,7 @@ class Collection(Reading):
         Raises:
             UserError: see `titled_texts`.
         """
-        notes, names = ReadingNotes() if notes is None else notes, UniqueNames()
+        notes, names = ReadingNotes() if notes is None else notes, UniqueNames(self._given_ids)
         for source, path in self._sources(notes):
             if path is None and self.fields is None and source.is_file and source.kind.name == "text":
                 notes.taken_for[str(source.kind)] += 1
@@ -186,49 +196,57 @@ class Collection(Reading):
             for titled in self._of_source(source, path, notes, names):
                 document = _document(titled)
                 if not document.sentences:
-                    notes.leave_out_empty()
+                    notes.leave_out(*_EMPTY)
                     continue
                 notes.only_titles += document.only_title
                 yield document
 
-    def _sources(self, notes: ReadingNotes) -> Iterator[tuple[Source, str | None]]:
-        """The files, each with its path within the folder if it is from one."""
-        path = find_corpus(self.location)
+    def _sources(self, notes: ReadingNotes) -> list[tuple[Source, str | None]]:
+        """The files, each with its path within the folder if it is from one; notes what is left out of the folder."""
+        sources, left_out = self._found
+        notes.add(left_out)
+        return sources
+
+    @cached_property
+    def _found(self) -> tuple[list[tuple[Source, str | None]], ReadingNotes]:
+        path, notes = find_corpus(self.location), ReadingNotes()
         if not is_folder(path):
-            for source in self._source.files:
-                yield source, None
-            return
+            return [(source, None) for source in self._source.files], notes
+        if self.read_as is not None:
+            raise UserError(NOT_OF_FOLDERS.format(path))
         files_there, without_text, unreachable = files_in(path)
-        for folder, of_folder in without_text.items():
-            notes.leave_out_folder(folder.relative_to(path).as_posix(), of_folder)
+        for folder, kind_of_folder in without_text.items():
+            notes.leave_out("folder", f"that is {kind_of_folder} ({folder.relative_to(path).as_posix()})")
         notes.leave_out_unreachable(path, unreachable)
         files = [file for file in files_there if file.stat().st_size]
-        if len(files) < len(files_there):
-            notes.left_out["empty file", ""] += len(files_there) - len(files)
+        notes.leave_out("empty file", "", count=len(files_there) - len(files))
         if not files:
             kinds = "a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
             raise UserError(f"{path}: holds neither {kinds}{notes.left_out_message()}")
-        sources: list[tuple[Source, str]] = []
+        sources: list[tuple[Source, str | None]] = []
         with_fields = 0
         for file in files:
-            source = Source(str(file), **self.how)
-            suffix = suffix_of(file)
-            if not is_known(suffix) or how_to_convert(suffix):
-                notes.leave_out_kind(suffix)
+            source, kind = Source(str(file), **self.how), kind_named(file, self)
+            if kind is None:
+                notes.unread_kinds[suffix_of(file)] += 1
                 continue
             try:
                 if source.kind.name not in PROSE:
                     with_fields += 1
                     choose_fields(source, self.fields, self.ids)
+                    for _ in self._of_rows(source, ReadingNotes()):
+                        pass
             except MissingColumnError as error:
-                notes.leave_out_file(error)
-                continue
-            sources.append((source, file.relative_to(path).as_posix()))
+                notes.leave_out("file", "without such fields", str(error))
+            except UserError as error:
+                notes.leave_out(*_BROKEN, str(error))
+            else:
+                sources.append((source, file.relative_to(path).as_posix()))
         if self._selects_fields and not with_fields:
             raise UserError(
                 f"{path}: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata"
             )
-        yield from sources
+        return sources, notes
 
     def _of_source(
         self, source: Source, path: str | None, notes: ReadingNotes, names: UniqueNames
@@ -242,6 +260,12 @@ class Collection(Reading):
             notes.taken_for[description if kind == "text" else str(source.kind)] += 1
             metadata, empty = dict.fromkeys(self.metadata), True
             sections: Iterable[Section] = source.sections(path)
+            if path is not None:  # a broken file of a folder is left out as a whole
+                try:
+                    sections = list(sections)
+                except UserError as error:
+                    notes.leave_out(*_BROKEN, str(error))
+                    return
             if lines := self._repeated.get(source.kind.name):
                 sections = notes.without_repeated(sections, lines)
             for section in sections:
@@ -251,11 +275,12 @@ class Collection(Reading):
                 where, text = f"{source.name}, {section.name}", "\n".join(section.paragraphs)
                 yield TitledText(where, section.title, text, names.unique(section.name), metadata, section.paragraphs)
             if empty:
-                notes.leave_out_file_without_text()
+                notes.leave_out("file", "with nothing but tags, code or blank lines")
         elif kind == "text":
             if not plain:
                 raise UserError(
-                    f"{source.name}: has no fields (one text per line); leave out --fields, --id, --metadata"
+                    f"{source.name}: has no fields (one text per line); leave out --fields, --id, --metadata, or "
+                    "if it is a table add --read-as tsv"
                 )
             notes.taken_for[str(source.kind)] += 1
             for record in source.records(None):
@@ -274,7 +299,7 @@ class Collection(Reading):
         """The documents of a table, of objects, or of a data set."""
         names = choose_fields(source, self.fields, self.ids)
         present = source.present(names.every)
-        if source.is_file and source.kind.name in OBJECTS and not set(self.metadata) <= set(present):
+        if source.is_file and source.kind.name in _OBJECTS and not set(self.metadata) <= set(present):
             present = (*present, *self._keys)
         metadata_names = tuple(
             name for name in self.metadata if not self.metadata_is_optional or column_exists(name, present)
@@ -314,6 +339,22 @@ class Collection(Reading):
                 metadata,
                 is_untyped=is_untyped,
             )
+
+
+def _sound_sections(source: Source, path: str | None) -> Iterator[Section]:
+    """The sections of a file up to where it is broken."""
+    with suppress(UserError):
+        yield from source.sections(path)
+
+
+def id_after(name: str) -> int:
+    """The next free number after an id that is a number; 0 for other ids.
+
+    Example:
+        >>> id_after("41"), id_after("a7")
+        (42, 0)
+    """
+    return int(name) + 1 if name.isdecimal() and len(name) < 19 else 0
 
 
 def _of_lines(source: Source) -> Iterator[Document]:
@@ -411,3 +452,37 @@ def _document(titled: TitledText) -> Document:
     if title and not body:
         return Document("", (title,), titled.name, only_title=True)
     return Document(title, tuple(split_sentences(body)), titled.name)
+
+
+def documents_of(
+    corpus: str | Path | Sequence[GivenDocument],
+    fields: Sequence[str] | None = None,
+    *,
+    say: Say,
+    **how: Unpack[HowRead],
+) -> tuple[list[Document], str]:
+    """Reads the documents; also returns the name of their source for messages.
+
+    Example:
+        >>> documents, source = documents_of(["A text.", ("A title", "Another text.")], say=print)
+        >>> len(documents), source
+        (2, 'a list of 2 documents')
+
+    Args:
+        corpus: a file, a folder or a pattern, or documents in memory.
+        fields: names of the columns with title and text; for files only.
+        say: called with what was read and what was left out.
+        **how: see `opencse.text.files.kinds.Reading`; for files only.
+
+    Raises:
+        UserError: see `read_documents` and `documents_in_memory`.
+    """
+    if isinstance(corpus, str | Path):
+        source, notes = str(find_corpus(corpus)), ReadingNotes()
+        documents = read_documents(source, fields, notes=notes, **how)
+        for line in notes.lines():
+            say(line)
+        return documents, source
+    if fields is not None or any(how.values()):
+        raise UserError("fields, keep_code, quoted, ... apply to files; leave them out for a list of documents")
+    return documents_in_memory(corpus), f"a list of {len(corpus):,} documents"

@@ -12,23 +12,22 @@ from itertools import count, repeat
 from pathlib import Path
 from typing import Unpack
 
-from opencse.errors import UserError
+from opencse.errors import UserError, names_listed
 from opencse.files import is_folder
 from opencse.numerals import number_of
 from opencse.progress import Say
-from opencse.text.documents import Collection, Document
-from opencse.text.files.encodings import UTF_8
-from opencse.text.files.formats import RawRow
-from opencse.text.files.kinds import HowRead
-from opencse.text.files.pipes import is_pipe, pipe_name
-from opencse.text.folders import are_splits, files_in, holds_documents, tables_in
-from opencse.text.in_memory import is_missing, rows_of
+from opencse.text.documents import Collection, Document, id_after
+from opencse.text.files.formats import RawRow, column_like
+from opencse.text.files.kinds import SECTIONED, HowRead
+from opencse.text.files.lines import UTF_8, is_pipe, pipe_name
+from opencse.text.folders import ReadingNotes, are_splits, files_in, holds_documents, tables_in
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
-from opencse.text.names import id_after
 from opencse.text.readers import ROLES, Source, Texts
-from opencse.text.reading_notes import ReadingNotes
-from opencse.text.scripts import is_unicode
-from opencse.text.sentences import split_sentences
+from opencse.text.scripts import is_unicode, split_sentences
+from opencse.text.values import checked_texts, is_missing, rows_of
+
+LIST_COLUMNS = ("query", "question", "text", "sentence", "anchor")
+"""Columns of texts; the first that is there is read as a list."""
 
 
 @dataclass(frozen=True)
@@ -368,15 +367,12 @@ def _open_location(
 
 def _read_of_folder(source: Source) -> list[str]:
     """Lines about the files of a folder whose rows are read, and those that are left out."""
-    missing = source.left_out(source.columns)
-    read = len(source.files) - len(missing)
-    lines = [f"read as    the rows of {number_of(read, 'file')}, one after the other"]
-    if missing:
-        first = f"{'the first: ' if len(missing) > 1 else ''}{missing[0]}"
-        lines.append(f"left out   {number_of(len(missing), 'file')} without the columns ({first})")
-    folder, notes = Path(source.location), ReadingNotes()
+    left_out, folder, notes = source.left_out(source.columns), Path(source.location), ReadingNotes()
+    for why, error in left_out:
+        notes.leave_out("file", why, error)
     notes.leave_out_unreachable(folder, files_in(folder).unreachable)
-    return lines + notes.lines()
+    read = len(source.files) - len(left_out)
+    return [f"read as    the rows of {number_of(read, 'file')}, one after the other", *notes.lines()]
 
 
 def _split_numbers(rows: Sequence[object]) -> tuple[Sequence[object], tuple[object, ...] | None]:
@@ -427,3 +423,57 @@ def some_texts(source: TextSource, most: int = 2_000_000) -> list[str]:
                 rows = rows[::2]
                 every *= 2
     return [text for row in rows for text in row]
+
+
+def read_list(location: str) -> list[str]:
+    r"""The texts of a list: lines of a text file, or the column of a table, JSON or Parquet that `LIST_COLUMNS` names.
+
+    Commands that read a list have options about columns for another file or none at all, so a list needs none.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> path = Path(tempfile.mkdtemp()) / "queries.tsv"
+        >>> _ = path.write_text("id\tQuery\n7\thow to boil water\n9\tlate trains\n")
+        >>> read_list(str(path))
+        ['how to boil water', 'late trains']
+
+    Args:
+        location: a file, or ``-`` for standard input.
+
+    Raises:
+        UserError: for a table without such a column, or any fault in the file.
+    """
+    source = Source(location)
+    if source.is_file and source.kind.name not in (*SECTIONED, "text"):
+        present = source.present()
+        column = next((match for name in LIST_COLUMNS if (match := column_like(name, present))), None)
+        if column is None:
+            raise UserError(
+                f"{source.name}: a table with the columns {names_listed(present)}, none of which is called "
+                f"{', '.join(LIST_COLUMNS[:-1])} or {LIST_COLUMNS[-1]}; give the column of the texts such a name (in a "
+                "first line, if the file has none), or give a file with one text per line"
+            )
+        source = Source(location, (column,))
+        for record in source.records((column,)):
+            checked_texts(record, source.name, source.unit)  # an empty one is refused: answers are in the order of rows
+    return [row[0] for row in source.read().rows]
+
+
+def left_out_rows_of(source: TextSource) -> str:
+    """A line about rows that are left out because a cell is empty; empty where there are none.
+
+    The first call reads all rows. Documents without a text are counted by `DocumentTexts.notes`; lists in memory have
+    no empty texts.
+    """
+    return source.left_out_rows if isinstance(source, Source | LabelledTexts) else ""
+
+
+def say_left_out_rows(source: TextSource, say: Say | None) -> None:
+    """Calls ``say`` with the line of `left_out_rows_of`, if there is one.
+
+    Example:
+        >>> say_left_out_rows(open_texts(["One.", "Two."]), print)
+    """
+    if say is not None and (line := left_out_rows_of(source)):
+        say(line)

@@ -29,7 +29,7 @@ from opencse.errors import UserError, shortened
 from opencse.numerals import whole_number
 from opencse.text.files.formats import RawRow, column_like, columns_there
 from opencse.text.readers import Source, Texts
-from opencse.text.row_checks import checked_texts, empty_column, line_about_empty
+from opencse.text.values import checked_texts, empty_column, line_about_empty
 
 LabelKind = Literal["score", "class", "margin"]
 _PAIRS = (("anchor", "positive"), ("sentence1", "sentence2"), ("premise", "hypothesis"))

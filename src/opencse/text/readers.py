@@ -20,17 +20,26 @@ from opencse.errors import UserError, reason, require_once
 from opencse.files import is_folder
 from opencse.numerals import number_of, whole_number
 from opencse.text.files.data_sets import data_set_columns, read_data_set
-from opencse.text.files.formats import Columns, RawRow, choose_columns, present_columns, read_records, without_markup
+from opencse.text.files.formats import (
+    Columns,
+    RawRow,
+    choose_columns,
+    present_columns,
+    read_records,
+    read_sections,
+    without_markup,
+)
 from opencse.text.files.kinds import SECTIONED, FileKind, Reading, is_known, recognise
-from opencse.text.files.lines import File, read_lines, require_file, suffix_of
-from opencse.text.files.paragraphs import Section
-from opencse.text.files.pipes import Spooled, is_pipe, pipe_name, spool
-from opencse.text.files.sections import read_sections
+from opencse.text.files.lines import File, is_pipe, path_of, pipe_name, read_lines, spool, suffix_of
+from opencse.text.files.prose import Section
 from opencse.text.folders import tables_in
-from opencse.text.row_checks import NumericColumns, checked_texts, empty_column, line_about_empty
+from opencse.text.values import NumericColumns, checked_texts, empty_column, line_about_empty
 
 ROLES = ("anchor", "positive", "negative")
-_READING = 2
+NOT_OF_FOLDERS = (
+    "{}: --read-as says what one file is, or those of a pattern; those of a folder are what their names say"
+)
+_READING = 3
 """Version of how files are read; a new number makes cached results of earlier versions invalid."""
 
 
@@ -77,7 +86,7 @@ class Source(Reading):
             Parquet files in a folder, one file after the other. Files without the columns are left out.
         skip_lines: line numbers to leave out, from 1 (for instance lines known to be in a test set); a csv row of
             several lines is named by its first. In parquet and data sets they are row numbers.
-        keep_code: see `Reading`, also for ``quoted`` and ``pages``.
+        keep_code: see `Reading`, as for ``read_as``, ``quoted`` and ``pages``.
     """
 
     location: str
@@ -96,7 +105,7 @@ class Source(Reading):
     def is_file(self) -> bool:
         """Whether the location is read as a file (and not by `datasets`)."""
         path = Path(self.location)
-        if is_known(suffix_of(path)) or is_pipe(self.location) or self._is_several:
+        if self.read_as or is_known(suffix_of(path)) or is_pipe(self.location) or self._is_several:
             return True
         try:
             if path.is_file() or path.is_dir():
@@ -118,16 +127,16 @@ class Source(Reading):
         if not self.is_file or self._is_several:
             return "row"
         kind = self.kind.name
-        return "document" if kind in SECTIONED else "row" if kind in ("parquet", "json") else "line"
+        return "document" if kind in SECTIONED else "row" if kind in ("parquet", "json", "xml") else "line"
 
-    @property
+    @cached_property
     def kind(self) -> FileKind:
-        """The kind that the file was recognised as; of several files, the first one's.
+        """The kind that the file is read as; of several files, the first one's.
 
         Raises:
             UserError: for a missing or empty file, or one of an unknown kind.
         """
-        return self.files[0].kind if self._is_several else recognise(self._file, quoted=self.quoted, pages=self.pages)
+        return self._files[0].kind if self._is_several else recognise(self._file, self)
 
     @property
     def has_sections(self) -> bool:
@@ -143,7 +152,7 @@ class Source(Reading):
         """The names of the columns, nested keys with dots; of several files, the columns of the first.
 
         Args:
-            columns: that the user named; see `opencse.text.files.json_files.read_json`.
+            columns: that the user named; see `opencse.text.files.formats.read_json`.
         """
         if not self.is_file:
             return data_set_columns(self.location, self.split or "train")
@@ -163,37 +172,23 @@ class Source(Reading):
         """The files of a pattern or a folder, sorted by name."""
         if self.skip_lines:
             raise UserError(f"{self.location}: lines of several files have no common numbers; skip lines of one file")
-        if not glob.has_magic(self.location) or os.path.lexists(self.location):
-            return self._files_with_columns()
+        if self._is_folder:
+            if self.read_as is not None:
+                raise UserError(NOT_OF_FOLDERS.format(self.location))
+            return [Source(str(path), self.columns, **self.how) for path in tables_in(Path(self.location))]
         every = glob.iglob(self.location, recursive=True)  # noqa: PTH207 - Path's takes no absolute pattern
         paths = sorted(path for path in every if Path(path).is_file())
         if not paths:
             raise UserError(f"{self.location}: no file has such a name; check the pattern (and quote it in a shell)")
         return [Source(path, self.columns, **self.how) for path in paths]
 
-    def _files_with_columns(self) -> list[Source]:
-        """The files of a folder that have columns: tables, JSON and Parquet files."""
-        every = [Source(str(path), self.columns, **self.how) for path in tables_in(Path(self.location))]
-        if not every:
-            raise UserError(f"{self.location}: holds no table, JSON or Parquet file with text in it")
-        return every
-
     @cached_property
-    def _spooled(self) -> Spooled | None:
-        if not is_pipe(self.location):
-            return None
-        path = Path(self.location)
-        return spool(self.location, "".join(path.suffixes) if is_known(suffix_of(path)) else "")
-
-    @property
-    def _path(self) -> Path:
-        """The file that is read."""
-        return require_file(Path(self.location)) if self._spooled is None else self._spooled.path
-
-    @property
     def _file(self) -> File:
         """The file that is read, under the name that messages give it."""
-        return self._spooled or self._path
+        path = Path(self.location)
+        if not is_pipe(self.location):
+            return path
+        return spool(self.location, "".join(path.suffixes) if is_known(suffix_of(path)) else "")
 
     def sections(self, name: str | None = None) -> Iterator[Section]:
         """The sections of a file of prose; ``name`` is used in their names, by default the name of the file."""
@@ -211,7 +206,7 @@ class Source(Reading):
             for file in self._files:
                 digest.update(file.fingerprint().encode())
         elif self.is_file:
-            path = self._path
+            path = path_of(self._file)
             how.append(str(self.kind))
             try:
                 with path.open("rb") as stream:
@@ -310,41 +305,53 @@ class Source(Reading):
 
         Args:
             columns: by name or position, instead of the source's own; None: the default ones.
-            lenient: objects may lack a column; its value is `opencse.text.files.json_files.ABSENT` then.
+            lenient: objects may lack a column; its value is `opencse.text.files.formats.ABSENT` then.
 
         Raises:
             UserError: naming the file, the line and the fix.
         """
         return (record for record in self._records(columns, lenient=lenient) if record.number not in self.skip_lines)
 
-    def left_out(self, columns: Columns | None) -> list[str]:
-        """Why files of a folder are left out: they lack the columns; empty where none has them.
+    def left_out(self, columns: Columns | None) -> list[tuple[str, str]]:
+        """Why files of a folder are left out, and an error for each: they lack the columns, or are broken.
+
+        Empty where no file can be read.
 
         Args:
             columns: that are read; None: the default ones.
         """
-        missing = [error for _, error in self._by_columns(columns) if error]
-        return missing if len(missing) < len(self._files) else []
+        faults = [fault for _, fault in self._with_faults(columns) if fault is not None]
+        return faults if len(faults) < len(self._files) else []
 
     def _having(self, columns: Columns | None) -> list[Source]:
         """The files with the columns. Of a pattern these are all, since each was named."""
         if not self._is_folder:
             return self._files
-        having = [file for file, error in self._by_columns(columns) if not error]
+        having = [file for file, fault in self._with_faults(columns) if fault is None]
         return having or self._files[:1]  # which reports what it lacks
 
-    def _by_columns(self, columns: Columns | None) -> Iterator[tuple[Source, str]]:
-        """The files of a folder, each with what it lacks; empty where it lacks nothing."""
-        for file in self._files:
-            by_position = file.kind.name == "table" and all(name.isdecimal() for name in columns or [""])
-            try:
-                present = file.present(columns or ())
-                if not by_position:
-                    choose_columns(columns, present, file.name)
-            except UserError as error:
-                yield file, str(error)
-            else:
-                yield file, ""
+    def _with_faults(self, columns: Columns | None) -> list[tuple[Source, tuple[str, str] | None]]:
+        """The files of a folder, each with why it is left out, if it is. Each is read once to its end to know."""
+        if columns not in self._faults:
+            found: list[tuple[Source, tuple[str, str] | None]] = []
+            for file in self._files:
+                why = "without the columns"
+                try:
+                    if not (file.kind.name == "table" and all(name.isdecimal() for name in columns or [""])):
+                        choose_columns(columns, file.present(columns or ()), file.name)
+                    why = "that cannot be read to its end"
+                    for _ in file.records(columns):
+                        pass
+                except UserError as error:
+                    found.append((file, (why, str(error))))
+                else:
+                    found.append((file, None))
+            self._faults[columns] = found
+        return self._faults[columns]
+
+    @cached_property
+    def _faults(self) -> dict[Columns | None, list[tuple[Source, tuple[str, str] | None]]]:
+        return {}
 
     def _one_after_the_other(
         self, read: Callable[[Source], Iterator[tuple[RawRow, tuple[str, ...]]]], columns: Columns | None

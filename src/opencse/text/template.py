@@ -1,4 +1,4 @@
-"""The template that texts are put into before a network reads them: a prefix, a slot for the text, a suffix."""
+"""What texts are put into before a network reads them: a template with a slot for the text, and prompts by column."""
 
 from __future__ import annotations
 
@@ -21,6 +21,32 @@ SLOT = "{text}"
 """The place of the text in a template."""
 MASK = "{mask}"
 """The place of a mask token in a template, whatever the tokenizer calls it."""
+
+
+@dataclass(frozen=True)
+class ColumnPrompts:
+    """The prompts of a row's texts, by their columns.
+
+    Example:
+        >>> ColumnPrompts(single="", first="query: ", others="passage: ").of(3)
+        ('query: ', 'passage: ', 'passage: ')
+
+    Attributes:
+        single: before the text of a row with one text.
+        first: before the first text of a pair or triple.
+        others: before the other texts of a pair or triple.
+    """
+
+    single: str = ""
+    first: str = ""
+    others: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.single or self.first or self.others)
+
+    def of(self, width: int) -> tuple[str, ...]:
+        """The prompt of each of ``width`` columns."""
+        return (self.single,) if width == 1 else (self.first, *[self.others] * (width - 1))
 
 
 @dataclass(frozen=True)

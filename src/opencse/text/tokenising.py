@@ -22,6 +22,7 @@ from opencse.errors import UserError
 from opencse.files import GrowingFile, npy_header, write_text
 from opencse.progress import Count
 from opencse.text.given import TextSource
+from opencse.text.template import ColumnPrompts
 from opencse.text.tokenizer import Tokenizer, WordNumbers
 from opencse.workers import cores, started
 
@@ -34,32 +35,6 @@ _RECORD_EVERY = 50
 _RECORD = "made.json"
 NumberedRows = list[tuple[int, tuple[str, ...]]]
 """Rows of texts, each with the number of its document."""
-
-
-@dataclass(frozen=True)
-class ColumnPrompts:
-    """The prompts of a row's texts, by their columns.
-
-    Example:
-        >>> ColumnPrompts(single="", first="query: ", others="passage: ").of(3)
-        ('query: ', 'passage: ', 'passage: ')
-
-    Attributes:
-        single: before the text of a row with one text.
-        first: before the first text of a pair or triple.
-        others: before the other texts of a pair or triple.
-    """
-
-    single: str = ""
-    first: str = ""
-    others: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.single or self.first or self.others)
-
-    def of(self, width: int) -> tuple[str, ...]:
-        """The prompt of each of ``width`` columns."""
-        return (self.single,) if width == 1 else (self.first, *[self.others] * (width - 1))
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import pytest
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made, zipped
 from opencse.errors import UserError
 from opencse.text.documents import Collection, Document
-from opencse.text.files.kinds import recognise
-from opencse.text.reading_notes import ReadingNotes
+from opencse.text.files.kinds import Reading, recognise
+from opencse.text.folders import ReadingNotes
+from opencse.text.readers import Source
 
 
 def written(folder: Path, made: Made) -> Path:
@@ -62,7 +63,10 @@ def test_a_truncated_file_gives_documents_or_one_line(tmp_path: Path, kind: str)
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.doc", b"\xd0\xcf\x11\xe0 old", "an old Office file is not read; save it as .docx"),
+        ("a.doc", b"\xd0\xcf\x11\xe0 old", ".doc files are not read; save it as .docx"),
+        ("a.txt", b"\xd0\xcf\x11\xe0 old", "is an old Office file, which is not read; save it as .docx"),
+        ("a.csv", zipped({"xl/workbook.xml": "<x/>"}), "is a ZIP archive (Word, slides, a spreadsheet"),
+        ("a.md", b"%PDF-1.4", "is a PDF; rename it to end in .pdf"),
         ("a.xlsx", zipped({"xl/workbook.xml": "<x/>"}), ".xlsx files are not read; save it as .csv"),
         ("a.zip", zipped({"a.txt": "One.\n"}), ".zip files are not read; unpack it and give the folder"),
         ("a.ipynb", b"{}", ".ipynb files are not read; save it as .md (jupyter nbconvert --to markdown)"),
@@ -79,19 +83,49 @@ def test_other_kinds_are_refused_with_what_to_do(tmp_path: Path, name: str, cont
     assert str(path) in str(refused.value)
 
 
-def test_a_text_file_is_taken_for_another_kind_only_on_clear_signs(tmp_path: Path) -> None:
+def test_the_name_says_what_a_file_is_and_an_option_overrides_it(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    for content in (
-        "One; two.\nThree; four.\nFive; six.\n",
-        "a\tb\nc\td\n",
-        "[1] One.\n[2] Two.\n",
-        "{x} One.\nTwo.\n",
-        "From here on we walk.\nTo the sea.\n",
-        "<b>One</b> line.\nTwo.\n",
-        "At 12:30 he left.\nAt 12:40 he came.\n",
-        "BZh is how such a file begins.\n",
-    ):
+    for content in ("title\ttext\nA\tOne.\nB\tTwo.\n", '{"text": "One."}\n', "<p>One</p>\n", "WEBVTT\n"):
         path.write_text(content)
         assert recognise(path).name == "text", content
     path.write_text("title\ttext\nA\tOne.\nB\tTwo.\n")
-    assert recognise(path).name == "table"
+    assert [one.title for one in Collection(str(path), read_as="tsv").documents()] == ["A", "B"]
+    assert Source(str(path), read_as="csv").kind == recognise(path, Reading(read_as="tsv"))
+    with pytest.raises(UserError, match=r"--read-as cvs: not a kind that is read \(did you mean 'csv'"):
+        recognise(path, Reading(read_as="cvs"))
+    with pytest.raises(UserError, match="those of a folder are what their names say"):
+        list(Collection(str(tmp_path), read_as="tsv").documents())
+
+
+def test_a_header_without_a_name_for_the_names_of_rows_as_r_writes_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('"title","text"\n"1","A","One, two."\n"2","B","Three."\n')
+    assert [(one.title, one.body) for one in Collection(str(path)).documents()] == [("A", "One, two."), ("B", "Three.")]
+    assert Source(str(path), ("title", "text")).read().rows == [("A", "One, two."), ("B", "Three.")]
+
+
+def test_what_pandas_reads_as_missing_is_an_empty_cell(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("anchor,positive\nOne.,Two.\nThree.,NULL\nNA,Four.\nNation,Five.\n")
+    source = Source(str(path))
+    assert source.read().rows == [("One.", "Two."), ("Nation", "Five.")]
+    assert source.left_out_rows.endswith("(the first: line 3, column 'positive'; 2 NULL, NA or the like)")
+
+
+def test_a_broken_file_of_a_folder_is_left_out_as_a_whole_and_said(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("text\nOne.\n")
+    (tmp_path / "b.csv").write_text('text\nTwo.\n"Three.\n')
+    notes = ReadingNotes()
+    assert [one.body for one in Collection(str(tmp_path)).documents(notes)] == ["One."]
+    assert notes.lines()[-1].startswith("left out   1 file that cannot be read to its end (")
+    assert Source(str(tmp_path), None, None).read().rows == [("One.",)]
+    (tmp_path / "c.pdf").write_bytes(b"%PDF-1.4\n" + bytes(500))
+    notes = ReadingNotes()
+    assert [one.body for one in Collection(str(tmp_path)).documents(notes)] == ["One."]
+    assert "2 files that cannot be read to their end" in notes.lines()[-1].replace("its end", "their end")
+
+
+def test_a_made_id_is_no_id_of_a_later_file(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A\n\nOne.\n")
+    (tmp_path / "b.jsonl").write_text('{"_id": "a.md#a", "text": "Two."}\n')
+    assert [one.name for one in Collection(str(tmp_path)).documents()] == ["a.md#a-1", "a.md#a"]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import datasets
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from opencse.errors import UserError
 from opencse.text.documents import Collection
-from opencse.text.files import lines, xml_files
-from opencse.text.files.json_files import read_json
-from opencse.text.files.xml_files import read_xml, wikipedia_sections
+from opencse.text.files.dumps import read_xml, wikipedia_sections
+from opencse.text.files.formats import read_json
 from opencse.text.readers import Source
 
 ROWS = [{"text": f"Text {number}", "tags": ["a", {"b": "]"}]} for number in range(50)]
@@ -23,12 +21,12 @@ ROWS = [{"text": f"Text {number}", "tags": ["a", {"b": "]"}]} for number in rang
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('[{"text": "One."}', "line 1: not valid JSON (']' is expected; is the file complete?)"),
-        ('[{"text": "One."}\n {"text": "Two."}]', "line 2: not valid JSON (']' is expected)"),
-        ('[{"text": "One."}] x', "line 1: not valid JSON (more text after the end of the array)"),
+        ('[{"text": "One."}', "line 1: not valid JSON (Expecting ',' delimiter)"),
+        ('[{"text": "One."}\n {"text": "Two."}]', "line 2: not valid JSON (Expecting ',' delimiter)"),
+        ('[{"text": "One."}] x', "line 1: not valid JSON ("),
         ("[[1]]", "row 1: an object or a text is expected, not list"),
         ("[]", "holds no objects"),
-        ("[" * 100_000, "line 1: not valid JSON ("),
+        ("[" * 100_000, "not valid JSON ("),
     ],
 )
 def test_faults_in_one_line(tmp_path: Path, content: str, message: str) -> None:
@@ -41,9 +39,8 @@ def test_faults_in_one_line(tmp_path: Path, content: str, message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_objects_of_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_of_a_list(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    monkeypatch.setattr(lines, "_BLOCK", 16 * 7)  # so that values lie across blocks
     for value in (ROWS, {"ok": True, "response": {"total": 50, "docs": ROWS, "few": ROWS[:2]}}):
         for indent in (None, 2):
             path.write_text(json.dumps(value, indent=indent))
@@ -67,15 +64,13 @@ def records(path: Path, content: str) -> list[dict[str, object]]:
     return [record for _, record in read_xml(path)]
 
 
-def test_elements_that_repeat_nearest_to_the_root(tmp_path: Path) -> None:
+def test_elements_inside_the_root_are_records(tmp_path: Path) -> None:
     path = tmp_path / "a.xml"
     assert records(path, "<d><r a='1'>One.</r>\n<r a='2'><b c='x'>Two.</b></r></d>") == [
         {"a": "1", "text": "One."},
         {"a": "2", "b.c": "x", "b": "Two."},
     ]
-    feed = "<rss><channel><link/><link/>" + "<item><t>A title of it</t><d>One</d><d>Two</d></item>" * 2
-    assert records(path, feed + "</channel></rss>") == [{"t": "A title of it", "d": "One\nTwo"}] * 2
-    assert records(path, "<d><r><t>One.</t></r></d>") == [{"t": "One."}]
+    assert records(path, "<d xmlns='n'><r><d>One</d><d>Two</d></r></d>") == [{"d": "One\nTwo"}]
 
 
 BOMB = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
@@ -86,15 +81,12 @@ BOMB = "<!DOCTYPE d [<!ENTITY a 'ha'>" + "".join(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (BOMB + "]><d><r>&j;</r><r>&j;</r></d>", "line 1: declares XML entities, which are not expanded"),
+        (BOMB + "]><d><r>&j;</r><r>&j;</r></d>", "line 1: not well-formed XML (limit on input amplification"),
         ("<d><r>One.</r>\n<r>Two.</d>", "line 2: not well-formed XML (mismatched tag)"),
-        ("<d><r " + " ".join(f"a{n}=''" for n in range(1_001)) + "/></d>", "more than 1,000 attributes and elements"),
-        ("<d><r>One.</r>\n<!-- " + " " * 200_000, "line 2: a tag or comment of more than 100,000 bytes"),
-        ("<a>" * 300 + "x" + "</a>" * 300, "elements more than 200 deep"),
+        ("<d>One.</d>", "no records in it"),
     ],
 )
-def test_faults_of_xml_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: str) -> None:
-    monkeypatch.setattr(xml_files, "MAX_RECORD_CHARACTERS", 100_000)
+def test_faults_of_xml_in_one_line(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "a.xml"
     with pytest.raises(UserError) as refused:
         records(path, content)
@@ -145,63 +137,3 @@ def test_documents_of_structs_are_those_of_nested_keys(files: tuple[Path, Path])
         assert of_parquet == of_lines
         assert (len(of_parquet), of_parquet[1][0]) == (3, "")
     assert Source(str(files[1])).present() == ("n", "meta.title", "meta.by.name", "a.b", "body.text")
-
-
-@pytest.fixture(autouse=True)
-def dataset_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`datasets` keeps its copies in the test's own folder."""
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder of one file, beside a file that is not in it."""
-    made = tmp_path / "set"
-    (made / "data").mkdir(parents=True)
-    (made / "data" / "train.jsonl").write_text('{"text": "inside"}\n')
-    (tmp_path / "secret.jsonl").write_text('{"text": "outside"}\n')
-    return made
-
-
-def told(folder: Path) -> str:
-    with pytest.raises(UserError) as caught:
-        Source(str(folder)).read()
-    message = str(caught.value)
-    assert message.startswith(str(folder))
-    assert "\n" not in message
-    return message
-
-
-def test_links_out_of_the_folder_are_refused(folder: Path, tmp_path: Path) -> None:
-    assert Source(str(folder)).read().rows == [("inside",)]
-    link = folder / "data" / "train-more.jsonl"
-    link.symlink_to(folder / "data" / "train.jsonl")
-    assert Source(str(folder)).read().rows == [("inside",), ("inside",)]
-    link.unlink()
-    link.symlink_to(tmp_path / "secret.jsonl")
-    assert "data/train-more.jsonl is a link to a place outside the folder" in told(folder)
-    link.unlink()
-    (folder / "linked").symlink_to(tmp_path)
-    assert "linked is a link to a place outside the folder" in told(folder)
-
-
-@pytest.mark.parametrize(
-    ("card", "shape", "pattern"),
-    [
-        ("README.md", "data_files: '{}'", "../secret.jsonl"),
-        (".huggingface.yaml", "data_files: '{}'", "{above}/secret.jsonl"),
-        ("README.md", "data_files: [{{split: train, path: ['{}']}}]", "http://127.0.0.1:9/secret.jsonl"),
-        ("README.md", "data_dir: '{}'", "data/../../*.jsonl"),
-    ],
-)
-def test_cards_that_name_data_outside_are_refused(
-    folder: Path, tmp_path: Path, card: str, pattern: str, shape: str
-) -> None:
-    named = pattern.format(above=tmp_path)
-    config = f"configs:\n- config_name: default\n  {shape.format(named)}\n"
-    (folder / card).write_text(f"---\n{config}---\n" if card == "README.md" else config)
-    assert f"{card}: names data outside the folder ({named!r})" in told(folder)
-    (folder / card).unlink()
-    (folder / "data" / "other.jsonl").write_text('{"text": "other"}\n')
-    (folder / "README.md").write_text("---\nconfigs:\n- config_name: default\n  data_files: data/oth*.jsonl\n---\n")
-    assert Source(str(folder)).read().rows == [("other",)]

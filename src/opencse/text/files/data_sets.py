@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.files.arrow import column_names, column_values, first_part
-from opencse.text.files.formats import Columns, RawRow, choose_columns
+from opencse.text.files.formats import Columns, RawRow, arrow_columns, arrow_names, arrow_rows, choose_columns, leaves
 
 _BATCH = 1_000
 
@@ -19,21 +17,15 @@ _BATCH = 1_000
 def read_data_set(location: str, split: str, columns: Columns | None) -> Iterator[RawRow]:
     """Reads the rows of ``split``.
 
-    Nothing outside of a folder is read: neither the targets of links in it, nor files elsewhere that its card names.
-
     Raises:
-        UserError: if it cannot be loaded, or leads outside its folder.
+        UserError: if it cannot be loaded.
     """
     dataset = load_data_set(location, split, _alternative())
     schema = dataset.features.arrow_schema
-    names = _columns(columns, column_names(schema, complete=True), location)
-    read = list(dict.fromkeys(first_part(name, schema) for name in names))
-    number = 0
+    names = _columns(columns, arrow_names(schema), location)
     # Arrow's own values: a column that calls itself image or audio would be opened at the path it holds
-    for batch in dataset.select_columns(read).with_format("arrow").iter(batch_size=_BATCH):
-        for values in zip(*(column_values(batch, name, location, number) for name in names), strict=True):
-            number += 1
-            yield RawRow(number, 0, names, values)
+    arrow = dataset.select_columns(arrow_columns(names, schema)).with_format("arrow")
+    yield from arrow_rows(arrow.iter(batch_size=_BATCH), names, location)
 
 
 def _columns(columns: Columns | None, present: Columns, location: str) -> Columns:
@@ -51,7 +43,7 @@ def _columns(columns: Columns | None, present: Columns, location: str) -> Column
 
 def data_set_columns(location: str, split: str) -> Columns:
     """The names of the columns of a data set; see `read_data_set`."""
-    return column_names(load_data_set(location, split, _alternative()).features.arrow_schema)
+    return leaves(arrow_names(load_data_set(location, split, _alternative()).features.arrow_schema))
 
 
 def _alternative() -> str:
@@ -67,14 +59,12 @@ def load_data_set(location: str, split: str, alternative: str) -> Any:  # noqa: 
         alternative: what to do if that fails; the end of the error message.
 
     Raises:
-        UserError: if it cannot be loaded, or leads outside its folder.
+        UserError: if it cannot be loaded.
     """
     require_packages(f"{location}: no such file; a data set of the Hub or a folder", "train", "datasets")
     import datasets
 
     folder = Path(location)
-    if folder.is_dir():
-        _require_inside(folder)
     try:
         if not folder.is_dir():
             _require_network(location, Path(datasets.config.HF_DATASETS_CACHE))
@@ -109,47 +99,3 @@ def _no_network(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _require_inside(folder: Path) -> None:
-    root = folder.resolve()
-    for parent, folders, files in os.walk(root):
-        for name in (*folders, *files):
-            path = Path(parent, name)
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                raise UserError(
-                    f"{folder}: {path.relative_to(root)} is a link to a place outside the folder, which is not "
-                    "followed; put the file itself there (cp -L)"
-                )
-    for file, pattern in _patterns(folder):
-        posix, windows = PurePosixPath(pattern), PureWindowsPath(pattern)
-        outside = ".." in windows.parts or posix.is_absolute() or windows.drive or windows.root
-        if outside or "://" in pattern:
-            raise UserError(f"{file}: names data outside the folder ({pattern!r}), which is not read; delete that line")
-
-
-def _patterns(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Every text in the cards of ``folder`` that may name files, as `datasets` reads them, with the card's name."""
-    from huggingface_hub import DatasetCard
-
-    for name, before, after in (("README.md", "", ""), (".huggingface.yaml", "---\n", "\n---\n")):
-        file = folder / name
-        if not file.is_file():
-            continue
-        try:
-            configs = DatasetCard(before + file.read_text(encoding="utf-8") + after).data.get("configs")
-        except Exception as error:  # YAML's own errors among them
-            raise UserError(f"{file}: cannot be read ({reason(error)}); repair or remove it") from None
-        for text in _texts_in(configs):
-            yield file, text
-
-
-def _texts_in(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts_in(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts_in(item)

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from itertools import chain, islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.environment import require_packages
 from opencse.errors import MissingColumnError, UserError, names_listed, nearest, reason, shortened
 from opencse.numerals import whole_number
-from opencse.text.files.arrow import column_names, column_values
-from opencse.text.files.json_files import ABSENT, leaf_names, read_json, value_of
+from opencse.text.files.dumps import mail_sections, mailbox_sections, read_xml, subtitle_sections, wikipedia_sections
 from opencse.text.files.kinds import SECTIONED, SEPARATORS, FileKind, KindName
-from opencse.text.files.lines import (
-    MAX_GROWTH,
-    MAX_RECORD_CHARACTERS,
-    UNPACKED_FREELY,
-    File,
-    path_of,
-    read_lines,
-    read_objects,
-)
-from opencse.text.files.sections import read_sections
-from opencse.text.files.xml_files import read_xml
-from opencse.text.names import UniqueNames
+from opencse.text.files.lines import File, Spooled, path_of, read_lines, read_objects, read_text
+from opencse.text.files.markup import html_sections, text_of_html
+from opencse.text.files.pages import docx_sections, epub_sections, page_sections, pdf_sections
+from opencse.text.files.prose import Section, UniqueNames, join_lines, markdown_sections, rst_sections
+
+if TYPE_CHECKING:
+    from pyarrow import Field, RecordBatch, Table
+    from pyarrow.parquet import ParquetFile
 
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
 Columns = tuple[str, ...]
@@ -38,7 +36,24 @@ HTML_TAG = re.compile(
     r"|<br ?/?>|<p>",
     re.IGNORECASE,
 )
+NO_VALUES = frozenset(
+    ("#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA", "NULL",
+     "NaN", "None", "n/a", "nan", "null")
+)  # fmt: skip
+"""Cells of a table that are empty, as pandas reads them."""
+_DEPTH = 4
+_USUAL = ("text", "sentence", "title", "anchor", "positive", "negative", "query", "question", "answer", "_id", "id")
+"""Keys of a record, by which an object of texts is distinguished from texts by id."""
 _ONE = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
+
+
+class Absent(Enum):
+    """The value of a column that an object lacks, where columns may be missing."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
 
 
 class RawRow(NamedTuple):
@@ -148,11 +163,15 @@ def read_records(
     """
     if kind.name in SECTIONED:
         return _from_objects(file, _section_objects(file, kind, keep_code), columns, lenient, kind)
-    if kind.name in OBJECTS:
-        records = _from_objects(file, _objects(file, kind, columns or ()), columns, lenient, kind)
+    if kind.name == "text":
+        return _read_txt(file, columns)
+    if kind.name == "table":
+        records = _read_table(file, kind, columns)
+    elif kind.name == "parquet":
+        records = _read_parquet(file, columns)
     else:
-        records = _READERS[kind.name](file, kind, columns)
-    return records if kind.name == "text" else without_markup(records, keep_code=keep_code)
+        records = _from_objects(file, _objects(file, kind, columns or ()), columns, lenient, kind)
+    return without_markup(records, keep_code=keep_code)
 
 
 def present_columns(file: File, kind: FileKind, columns: Columns = ()) -> Columns:
@@ -161,23 +180,30 @@ def present_columns(file: File, kind: FileKind, columns: Columns = ()) -> Column
     Args:
         file: what to read.
         kind: what it was recognised as.
-        columns: that the user named; see `opencse.text.files.json_files.read_json`.
+        columns: that the user named; see `read_json`.
     """
     if kind.name in SECTIONED:
         return ("_id", "title", "text")
     if kind.name == "text":
         return ("text",)
     if kind.name == "table":
-        return next((tuple(cell.strip() for cell in cells) for _, cells in _rows(file, kind) if any(cells)), ())
+        return next(_named_rows(file, kind))[1]
     if kind.name == "parquet":
-        return _parquet_columns(file)
+        with _parquet(file) as table:
+            return leaves(arrow_names(table.schema_arrow))
     names: dict[str, None] = {}
     for _, record in islice(_objects(file, kind, columns), _LOOKED_AT):
         names |= dict.fromkeys(leaf_names(record))
-    return tuple(names)
+    return leaves(names)
 
 
-def _read_txt(path: File, kind: FileKind, columns: Columns | None) -> Iterator[RawRow]:
+def leaves(names: Iterable[str]) -> Columns:
+    """The names that are no objects with fields of their own."""
+    names = tuple(names)
+    return tuple(name for name in names if not any(other.startswith(f"{name}.") for other in names))
+
+
+def _read_txt(path: File, columns: Columns | None) -> Iterator[RawRow]:
     """One sentence per line; blank lines separate documents."""
     if columns is not None:
         raise UserError(f"{path}: has no columns (one text per line); leave out --columns, or give a table or JSON")
@@ -190,17 +216,49 @@ def _read_txt(path: File, kind: FileKind, columns: Columns | None) -> Iterator[R
             document, begun = document + 1, False
 
 
+def _named_rows(path: File, kind: FileKind, *, named: bool = True) -> Iterator[tuple[int, Columns]]:
+    """The rows of a table that hold anything, white space around the names of columns dropped, the header first.
+
+    A header that is one shorter than the first row lacks the name of the first column, as R writes names of rows.
+    """
+    rows = ((number, tuple(fields)) for number, fields in _rows(path, kind) if any(map(str.strip, fields)))
+    number, header = next(rows, (0, ()))
+    second = list(islice(rows, 1))
+    lacks_one = named and len(header) > 1 and len(second) == 1 and len(second[0][1]) == len(header) + 1
+    yield number, (*([""] * lacks_one), *(name.strip() for name in header))
+    yield from chain(second, rows)
+
+
 def _read_table(path: File, kind: FileKind, columns: Columns | None) -> Iterator[RawRow]:
-    separator = SEPARATORS.get(kind.separator, repr(kind.separator))
-    fix = f"put a text that holds {_ONE.get(kind.separator, repr(kind.separator))} between double quotes"
+    """The records of a table; its first row is the header unless the columns are positions."""
+    by_position = columns is not None and all(column.isdecimal() for column in columns)
+    rows = _named_rows(path, kind, named=not by_position)
+    first, header = next(rows)
+    if not header:
+        return
+    if columns is not None and by_position:
+        names, positions = columns, _positions(columns, len(header), f"{path}, line {first}")
+        rows = chain([(first, header)], rows)
+    else:
+        names = choose_columns(columns, header, path, headerless=True)
+        positions = [header.index(name) for name in names]
+    for number, fields in rows:
+        if len(fields) != len(header):
+            counts = f"{_columns_in_words(len(fields))}, but line {first} has {len(header)}"
+            raise UserError(f"{path}, line {number}: {counts}; {_how_to_separate(kind)}")
+        cells = (fields[position] for position in positions)
+        yield RawRow(number, 0, names, tuple(None if cell.strip() in NO_VALUES else cell for cell in cells))
+
+
+def _how_to_separate(kind: FileKind) -> str:
     if not kind.quoted:
-        fix = (
+        return (
             "tabs separate columns and quotation marks are text; correct the line, or if fields are in double quotes "
             "add --quoted (or save the table as .csv)"
         )
-    elif kind.separator != ",":
-        fix += f" (columns are separated by {separator})"
-    yield from _table(path, columns, _rows(path, kind), fix)
+    fix = f"put a text that holds {_ONE.get(kind.separator, repr(kind.separator))} between double quotes"
+    separator = SEPARATORS.get(kind.separator, repr(kind.separator))
+    return fix + (f" (columns are separated by {separator})" if kind.separator != "," else "")
 
 
 def _rows(path: File, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
@@ -209,7 +267,6 @@ def _rows(path: File, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
     if not kind.quoted:
         yield from ((number, line.split(kind.separator)) for number, line in lines)
         return
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))  # of the process; 131,072 by default
     reader = csv.reader((line + "\n" for _, line in lines), strict=True, delimiter=kind.separator)
     before = kind.first_line - 1
     begin = before + 1  # first line of the record being read
@@ -222,31 +279,6 @@ def _rows(path: File, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
             begin = max(number for number, line in read_lines(path, records=True) if '"' in line.replace('""', ""))
         fix = "check the double quotes of this row" + ", or leave out --quoted" * (kind.separator == "\t")
         raise UserError(f"{path}, line {begin}: not valid csv ({error}); {fix}") from None
-
-
-def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], fix: str) -> Iterator[RawRow]:
-    """The records of a table; its first row is the header unless the columns are positions."""
-    by_position = columns is not None and all(column.isdecimal() for column in columns)
-    names: Columns = ()
-    positions: list[int] = []
-    first, width = 0, 0
-    for number, fields in rows:
-        if not any(field.strip() for field in fields):
-            continue
-        if not first:
-            first, width = number, len(fields)
-            if columns is not None and by_position:
-                names, positions = columns, _positions(columns, width, f"{path}, line {number}")
-            else:
-                header = [field.strip() for field in fields]
-                names = choose_columns(columns, header, path, headerless=True)
-                positions = [header.index(name) for name in names]
-                continue
-        if len(fields) != width:
-            raise UserError(
-                f"{path}, line {number}: {_columns_in_words(len(fields))}, but line {first} has {width}; {fix}"
-            )
-        yield RawRow(number, 0, names, tuple(fields[position] for position in positions))
 
 
 def _positions(columns: Columns, width: int, where: str) -> list[int]:
@@ -301,8 +333,6 @@ def without_markup(records: Iterator[RawRow], *, keep_code: bool = False) -> Ite
         yield from first
         yield from records
         return
-    from opencse.text.files.markup import text_of_html
-
     for record in (*first, *records):
         yield record._replace(
             values=tuple(
@@ -323,62 +353,202 @@ def html_columns(records: Sequence[RawRow]) -> frozenset[int]:
     return frozenset(columns)
 
 
-def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterator[RawRow]:
-    require_packages(f"{path}: a Parquet file", "train", "pyarrow")
-    import pyarrow
-    import pyarrow.parquet
-
-    content = path_of(path)
-    number, characters = 0, 0
-    most = max(UNPACKED_FREELY, MAX_GROWTH * content.stat().st_size)
-    try:
-        with pyarrow.parquet.ParquetFile(content) as file:
-            names = choose_columns(columns, column_names(file.schema_arrow, complete=True), path)
-            for batch in file.iter_batches(batch_size=_BATCH, columns=list(names)):
-                read = [column_values(batch, name, path, number) for name in names]
-                for values in zip(*read, strict=True):
-                    number += 1
-                    characters += sum(len(value) for value in values if isinstance(value, str))
-                    if characters > most:
-                        raise UserError(
-                            f"{path}, row {number}: unpacks to more than {MAX_GROWTH} times the file's size, which "
-                            "text hardly does; drop repeated rows, or give a text file"
-                        )
-                    yield RawRow(number, 0, names, values)
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"{path}, after row {number}: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
-        ) from None
-
-
-def _parquet_columns(path: File) -> Columns:
+@contextmanager
+def _parquet(path: File) -> Iterator[ParquetFile]:
     require_packages(f"{path}: a Parquet file", "train", "pyarrow")
     import pyarrow
     import pyarrow.parquet
 
     try:
         with pyarrow.parquet.ParquetFile(path_of(path)) as file:
-            return column_names(file.schema_arrow)
+            yield file
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(
-            f"{path}, after row 0: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
+            f"{path}: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
         ) from None
 
 
+def _read_parquet(path: File, columns: Columns | None) -> Iterator[RawRow]:
+    with _parquet(path) as file:
+        schema = file.schema_arrow
+        names = choose_columns(columns, arrow_names(schema), path)
+        batches = file.iter_batches(batch_size=_BATCH, columns=arrow_columns(names, schema))
+        yield from arrow_rows(batches, names, path)
+
+
+def arrow_names(fields: Iterable[Field]) -> Columns:
+    """The names of the columns of an Arrow table, and of the fields of structs, which follow a dot as in JSON.
+
+    Example:
+        >>> import pyarrow
+        >>> rows = [{"id": 1, "meta": {"title": "A", "by": {"name": "B"}}}]
+        >>> arrow_names(pyarrow.Table.from_pylist(rows).schema)
+        ('id', 'meta', 'meta.title', 'meta.by', 'meta.by.name')
+    """
+    names: list[str] = []
+    for field in fields:
+        inner = arrow_names(field.type) if hasattr(field.type, "get_field_index") else ()
+        names += [field.name, *(f"{field.name}.{name}" for name in inner)]
+    return tuple(names)
+
+
+def arrow_columns(names: Columns, fields: Iterable[Field]) -> list[str]:
+    """The columns of an Arrow table that hold the columns or fields of these names."""
+    return [one.name for one in fields if any(f"{name}.".startswith(f"{one.name}.") for name in names)]
+
+
+def arrow_rows(batches: Iterable[RecordBatch | Table], names: Columns, where: File | str) -> Iterator[RawRow]:
+    """The rows of Arrow tables; a field of a struct that is null is None."""
+    number = 0
+    for batch in batches:
+        try:
+            records = batch.to_pylist()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{where}, after row {number}: not UTF-8 text (byte 0x{error.object[error.start]:02x}); write it again "
+                "in UTF-8"
+            ) from None
+        for record in records:
+            number += 1
+            values = (value_of(record, name) for name in names)
+            yield RawRow(number, 0, names, tuple(None if value is ABSENT else value for value in values))
+
+
 Objects = Iterator[tuple[int, Mapping[str, object]]]
-OBJECTS: dict[KindName, Callable[[File], Objects]] = {
-    "jsonl": read_objects,
-    "json": read_json,
-    "xml": read_xml,
-}
+OBJECTS: dict[KindName, Callable[[File], Objects]] = {"jsonl": read_objects, "xml": read_xml}
+"""Kinds of files that hold objects; and JSON."""
 
 
 def _objects(file: File, kind: FileKind, columns: Columns) -> Objects:
     return read_json(file, columns) if kind.name == "json" else OBJECTS[kind.name](file)
 
 
-_READERS: dict[KindName, Callable[[File, FileKind, Columns | None], Iterator[RawRow]]] = {
-    "text": _read_txt,
-    "table": _read_table,
-    "parquet": _read_parquet,
-}
+def leaf_names(record: Mapping[str, object], depth: int = 4) -> list[str]:
+    """The keys of an object; keys of nested objects follow a dot: ``meta.title``.
+
+    >>> leaf_names({"id": 1, "meta": {"title": "A"}})
+    ['id', 'meta.title']
+    """
+    names: list[str] = []
+    for key, value in record.items():
+        inner = leaf_names(value, depth - 1) if isinstance(value, Mapping) and depth else []
+        names += [f"{key}.{name}" for name in inner] or [str(key)]
+    return names
+
+
+def value_of(record: Mapping[str, object], name: str) -> object:
+    """The value of a key, or of a nested key with dots; `ABSENT` if it does not exist."""
+    if name in record:
+        return record[name]
+    for dot in re.finditer(r"\.", name):
+        inner = record.get(name[: dot.start()])
+        if isinstance(inner, Mapping) and (value := value_of(inner, name[dot.end() :])) is not ABSENT:
+            return value
+    return ABSENT
+
+
+def read_json(file: File, columns: Collection[str] = ()) -> Objects:
+    """Reads objects, numbered from 1.
+
+    They are the elements of an array; else the longest list of objects inside an object (``{"data": [...]}``), or its
+    values where they are all objects or all texts (their keys become ``_id``), or the object itself where it has
+    neither. A text is an object with ``text``. An object of texts is one record, and not texts by id, where one of its
+    keys is a usual name of a column (``text``, ``title``, ...) or is named. A file of several values has one per line.
+
+    Args:
+        file: what to read.
+        columns: that the user named.
+
+    Raises:
+        UserError: for what is not valid JSON, or an element that is neither an object nor a text.
+    """
+    try:
+        value = json.loads(read_text(file))
+    except RecursionError as error:
+        raise UserError(f"{file}: not valid JSON ({reason(error)}); correct it, or write it again") from None
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data" and error.doc[: error.pos].strip().count("\n") == 0:
+            yield from read_objects(file)
+            return
+        raise UserError(
+            f"{file}, line {error.lineno}: not valid JSON ({error.msg}); correct it, or write it again"
+        ) from None
+    number = 0
+    for number, one in enumerate(value if isinstance(value, list) else _inside(value, columns), start=1):
+        record = {"text": one} if isinstance(one, str) else one
+        if not isinstance(record, dict):
+            raise UserError(f"{file}, row {number}: an object or a text is expected, not {type(one).__name__}")
+        yield number, record
+    if not number:
+        raise UserError(f"{file}: holds no objects; a JSON array of objects with a text each is expected")
+
+
+def _inside(value: object, columns: Collection[str]) -> Sequence[object]:
+    """The records of an object."""
+    best = max(_lists(value, _DEPTH), key=len, default=[])
+    if best and 2 * len(json.dumps(best)) > len(json.dumps(value)):  # else it may be the authors of one document
+        return best
+    if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
+        return [{"_id": key, **one} for key, one in value.items()]
+    if isinstance(value, dict) and value and all(isinstance(one, str) for one in value.values()):
+        is_record = any(key in columns or key.casefold() in _USUAL for key in value)
+        return [value] if is_record else [{"_id": key, "text": text} for key, text in value.items()]
+    return [value]
+
+
+def _lists(value: object, depth: int) -> Iterator[list[object]]:
+    """The lists of objects inside an object."""
+    for one in value.values() if isinstance(value, dict) and depth else ():
+        if isinstance(one, list) and one and all(isinstance(element, dict) for element in one):
+            yield one
+        yield from _lists(one, depth - 1)
+
+
+def read_sections(file: File, kind: FileKind, *, name: str | None = None, keep_code: bool = False) -> Iterator[Section]:
+    r"""Reads the sections of one file, by the reader of its kind.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> path = Path(tempfile.mkdtemp()) / "a.md"
+        >>> _ = path.write_text("# Valves\n\nClose it slowly.\n")
+        >>> [(section.name, section.title, section.paragraphs) for section in read_sections(path, FileKind("markdown"))]
+        [('a.md#valves', 'Valves', ('Close it slowly.',))]
+
+    Args:
+        file: of a kind in `opencse.text.files.kinds.SECTIONED`, or lines of text.
+        kind: what it was recognised as.
+        name: used in the names of sections; by default the name of the file.
+        keep_code: keep code blocks.
+
+    Raises:
+        UserError: naming the file, the line or page, and the fix.
+    """
+    if name is None:
+        name = file.name if isinstance(file, Spooled) else path_of(file).name
+    match kind.name:
+        case "text":
+            paragraphs = tuple(join_lines(line for _, line in read_lines(file)))
+            return iter([Section(name, "", paragraphs)] if paragraphs else [])
+        case "markdown":
+            return markdown_sections(read_text(file) + "\n", name, keep_code=keep_code)
+        case "rst":
+            return rst_sections(read_text(file), name, keep_code=keep_code)
+        case "html":
+            return html_sections(read_text(file), name, keep_code=keep_code)
+        case "pages":
+            return page_sections(read_text(file).split("\f"), name)
+        case "docx":
+            return docx_sections(file, name, keep_code=keep_code)
+        case "epub":
+            return epub_sections(file, name, keep_code=keep_code)
+        case "pdf":
+            return pdf_sections(file, name)
+        case "subtitles":
+            return subtitle_sections(file, name)
+        case "mail":
+            return mail_sections(file, name)
+        case "mbox":
+            return mailbox_sections(file, name)
+        case _:
+            return wikipedia_sections(file)

@@ -1,4 +1,4 @@
-"""Reads lines of a text file, plain or compressed, with errors that name the file and the line."""
+"""Reads text files, plain or packed, and what comes through a pipe: lines with their numbers, or the whole text."""
 
 from __future__ import annotations
 
@@ -7,48 +7,141 @@ import codecs
 import gzip
 import json
 import lzma
-import math
+import os
+import re
+import shutil
 import stat
+import tempfile
+import weakref
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.files.encodings import UTF_8, detect_encoding
-from opencse.text.files.pipes import Spooled
 
-File = Path | Spooled
-MARKDOWN = (".md", ".markdown")
-COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 MAX_LINE_CHARACTERS = 100_000
 MAX_RECORD_CHARACTERS = 10_000_000
 """Largest number of characters in a line of a table, or in an object, which may hold a whole document."""
-MAX_FILE_CHARACTERS = 200_000_000
-"""Largest number of characters in a file that is read as a whole, such as a web page or a JSON object."""
-_RECORDS = (".jsonl", ".csv", ".tsv")
+STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
 _BLOCK = 1 << 20
-_SMALL = 512
-"""Packed bytes that are read at a time from a damaged file."""
-MAX_GROWTH = 100
-"""How many times its packed size a compressed file may unpack to, beyond the first ``UNPACKED_FREELY`` bytes."""
-UNPACKED_FREELY = 1 << 22
+UTF_8 = "utf-8"
+_MARKS = (
+    (codecs.BOM_UTF8, UTF_8),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+_MULTIBYTE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_HIGH = re.compile(rb"[\x80-\xff]")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9._:-]{2,40})""", re.IGNORECASE)
+_CODE_PAGES = [
+    "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "koi8_r",
+    "shift_jis", "euc_jp", "gb18030", "big5", "euc_kr", "mac_roman",
+]  # fmt: skip
+_LATIN = {
+    **dict.fromkeys(("Czech", "Slovak", "Polish", "Hungarian", "Croatian", "Slovene", "Romanian"), "cp1250"),
+    **dict.fromkeys(("Lithuanian", "Latvian", "Estonian"), "cp1257"),
+    "Turkish": "cp1254",
+}
+"""Windows' code pages of Latin letters other than cp1252, by language."""
+_PUNCTUATION = frozenset("–—‘’“”„‚…•€§°«»·£©®™²³½ ")
+_LOOKED_AT = 1 << 16
+"""Number of bytes, of lines with letters outside ASCII, from which a code page is detected."""
 
 
-class _Unpacker(Protocol):
-    """What unpacks the members of a compressed file."""
+@dataclass(frozen=True)
+class Spooled:
+    """The text that came through a pipe, which can be read only once, in a temporary file.
 
-    @property
-    def eof(self) -> bool: ...
+    Attributes:
+        path: a temporary file of the same bytes, deleted with the object that `spool` returned.
+        name: the name of the pipe in messages.
+    """
 
-    @property
-    def unused_data(self) -> bytes: ...
+    path: Path
+    name: str
 
-    def decompress(self, data: bytes, /) -> bytes: ...
+    def __str__(self) -> str:
+        return self.name
+
+
+File = Path | Spooled
+_IN_USE: weakref.WeakValueDictionary[tuple[int, int], Spooled] = weakref.WeakValueDictionary()
+"""The texts of pipes that are still in use, by device and number of the pipe."""
+
+
+def is_pipe(location: str) -> bool:
+    """Whether ``location`` is standard input (``-``), an open descriptor, a pipe or a device: readable once."""
+    if location in STANDARD_INPUT or location.startswith(_DESCRIPTORS):
+        return True
+    try:
+        mode = Path(location).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
+
+
+def pipe_name(location: str) -> str:
+    """The name of the pipe in messages."""
+    return "standard input" if location in STANDARD_INPUT else location
+
+
+def name_in_command(location: str, unknown: str = "FILE") -> str:
+    """The text of a suggested command: ``location``, or ``unknown`` for a pipe, which the command could not read again.
+
+    Example:
+        >>> name_in_command("notes.txt"), name_in_command("-")
+        ('notes.txt', 'FILE')
+    """
+    return unknown if is_pipe(location) else location
+
+
+def spool(location: str, suffix: str = "") -> Spooled:
+    """Reads the pipe at ``location`` to its end; further calls while the text is in use return the same object.
+
+    Args:
+        location: see `is_pipe`.
+        suffix: of the pipe's name. A pipe without one is JSON lines if its first line is an object, else text.
+
+    Raises:
+        UserError: if it cannot be read, is empty, or there is no room for it.
+    """
+    name, is_standard = pipe_name(location), location in STANDARD_INPUT
+    path = Path(tempfile.gettempdir(), "a temporary file")
+    try:
+        status = os.fstat(0) if is_standard else Path(location).stat()
+        if (in_use := _IN_USE.get((status.st_dev, status.st_ino))) is not None:
+            return in_use
+        descriptor, temporary = tempfile.mkstemp(prefix="opencse-", suffix=suffix or ".txt")
+        spooled = Spooled(path := Path(temporary), name)
+        weakref.finalize(spooled, lambda: path.unlink(missing_ok=True))
+        with os.fdopen(descriptor, "wb") as target, open(os.dup(0) if is_standard else location, "rb") as source:  # noqa: PTH123
+            shutil.copyfileobj(source, target)
+        with path.open("rb") as stream:
+            first = stream.readline(_BLOCK)
+    except OSError as error:
+        raise UserError(
+            f"{name}: cannot be read or kept in {path.parent} ({reason(error)}); make room there or set TMPDIR"
+        ) from None
+    if not first:
+        raise UserError(f"{name}: it is empty; one sentence per line is expected")
+    if not suffix and first.removeprefix(codecs.BOM_UTF8).startswith(b"{"):
+        with suppress(ValueError, RecursionError):
+            json.loads(first)
+            renamed = Spooled(path.rename(path.with_suffix(".jsonl")), name)
+            weakref.finalize(renamed, renamed.path.unlink, missing_ok=True)
+            spooled = renamed
+    _IN_USE[status.st_dev, status.st_ino] = spooled
+    return spooled
 
 
 def suffix_of(path: Path) -> str:
@@ -70,7 +163,7 @@ def require_file(path: Path) -> Path:
     if stat.S_ISDIR(status.st_mode):
         raise UserError(f"{path}: is a folder; give a file")
     if stat.S_ISREG(status.st_mode) and status.st_size == 0:
-        raise _empty(path)
+        raise UserError(f"{path}: the file is empty; give a file with text in it")
     return path
 
 
@@ -79,36 +172,58 @@ def path_of(file: File) -> Path:
     return file.path if isinstance(file, Spooled) else file
 
 
-def encoding_of(file: File) -> str:
-    """The encoding of a text file, detected once for each version of the file; see `detect_encoding`.
+def _open_zstd(path: Path) -> BinaryIO:
+    require_packages(f"{path}: a file compressed by zstd", "train", "pyarrow")
+    import pyarrow
+
+    return BufferedReader(pyarrow.input_stream(str(path), compression="zstd"), _BLOCK)
+
+
+COMPRESSED: dict[str, Callable[[Path], Any]] = {
+    ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".zst": _open_zstd,
+}  # fmt: skip
+
+
+@contextmanager
+def open_plain(file: File) -> Iterator[BinaryIO]:
+    """Opens the bytes of a file, unpacked if it is packed; errors of reading them become a one-line ``UserError``."""
+    path = require_file(path_of(file))
+    packed = path.suffix.lower()
+    try:
+        opener: Callable[[Path], Any] = COMPRESSED.get(packed) or partial(Path.open, mode="rb")
+        with opener(path) as stream:
+            yield stream
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        if packed in COMPRESSED:
+            raise UserError(
+                f"{file}: damaged or not a {packed} file ({reason(error)}); fetch it or pack it again"
+            ) from None
+        raise UserError(f"{file}: cannot be read ({reason(error)})") from None
+
+
+@contextmanager
+def open_text(file: File) -> Iterator[TextIOWrapper]:
+    """Opens the characters of a text file, with line feeds as line ends and without byte-order mark.
 
     Raises:
-        UserError: for a missing or empty file.
+        UserError: as `open_plain`; and for bytes that are not text in the encoding of the file, naming the line.
     """
-    path = require_file(path_of(file))
-    if not path.is_file():  # a pipe can be read once only
-        return UTF_8
-    with reading(file):
-        return _encoding(path, *_version(path))
-
-
-def _version(path: Path) -> tuple[int, int]:
-    facts = path.stat()
-    return facts.st_size, facts.st_mtime_ns
-
-
-@lru_cache(maxsize=1_024)
-def _encoding(path: Path, size: int, changed: int) -> str:
-    return detect_encoding(_blocks(path))
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    """The unpacked bytes of the file, as far as they can be read; damage is reported when the file is read."""
-    remaining = _most_unpacked(path)
-    with suppress(EOFError, lzma.LZMAError, zlib.error, OSError), _open(path) as stream:
-        while remaining > 0 and (block := stream.read(_BLOCK)):
-            remaining -= len(block)
-            yield block
+    encoding = encoding_of(file)
+    try:
+        with open_plain(file) as stream, TextIOWrapper(stream, "utf-8-sig" if encoding == UTF_8 else encoding) as text:
+            yield text
+    except UnicodeError:
+        where = byte = ""
+        with open_plain(file) as stream:
+            for number, line in enumerate(stream if encoding == UTF_8 else (), start=1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError as error:
+                    where, byte = f", line {number}", f" (byte 0x{line[error.start]:02x} at column {error.start + 1})"
+                    break
+        raise UserError(
+            f"{file}{where}: not {encoding.upper()} text{byte}; convert the file to UTF-8, for instance with iconv"
+        ) from None
 
 
 def read_lines(file: File, *, records: bool = False) -> Iterator[tuple[int, str]]:
@@ -122,181 +237,50 @@ def read_lines(file: File, *, records: bool = False) -> Iterator[tuple[int, str]
         [(1, 'one'), (2, 'two')]
 
     Args:
-        file: plain or compressed, in UTF-8 or in the encoding that `encoding_of` detects.
-        records: a line may hold a whole document (``MAX_RECORD_CHARACTERS``), as always in csv, tsv and jsonl.
+        file: plain or packed, in UTF-8 or in the encoding that `encoding_of` detects.
+        records: a line may hold a whole document (``MAX_RECORD_CHARACTERS``).
 
     Raises:
-        UserError: for a missing or empty file, bytes that are not text in its encoding, a damaged archive or one that
-            unpacks to more than ``MAX_GROWTH`` times its size, or a line of more than ``MAX_LINE_CHARACTERS``
-            characters (``MAX_RECORD_CHARACTERS`` in a table or of objects).
+        UserError: for a missing or empty file, bytes that are not text in its encoding, a damaged archive, or a line of
+            more than ``MAX_LINE_CHARACTERS`` characters.
     """
-    path = require_file(path_of(file))
-    number, unpacked = 0, 0
-    longest = MAX_RECORD_CHARACTERS if records or suffix_of(path) in _RECORDS else MAX_LINE_CHARACTERS
-    encoding = encoding_of(file)
-    with reading(file, lambda: number), _text(path, encoding) as text:
-        most = _most_unpacked(path)
-        while True:
-            try:
-                line = text.readline(longest + 2).removeprefix("" if number else "\ufeff")
-                if not line.isascii():
-                    line.encode()
-            except UnicodeDecodeError:
-                raise _undecodable(file, number + 1, encoding) from None
-            except UnicodeEncodeError:
-                raise _undecodable(file, number + 1, encoding, line.encode(errors="surrogateescape")) from None
-            if not line:
-                break
+    longest = MAX_RECORD_CHARACTERS if records else MAX_LINE_CHARACTERS
+    number = 0
+    with open_text(file) as text:
+        while line := text.readline(longest + 2):
             number += 1
-            unpacked += len(line)
-            if unpacked > most:
-                raise _bomb(file, f"line {number}")
             if "\0" in line:
-                raise _with_nul(file, number)
+                raise UserError(
+                    f"{file}, line {number}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"
+                )
             line = line.removesuffix("\n")
             if len(line) > longest:
-                raise _too_long(file, number, longest)
+                fix = "split the document" if records else "put one sentence on each line"
+                raise UserError(f"{file}, line {number}: more than {longest:,} characters in one line; {fix}")
             yield number, line
-    if number == 0 and not path.is_file():
-        raise _empty(file)
-
-
-def _text(path: Path, encoding: str) -> TextIOWrapper:
-    """The characters of a file, with line feeds as line ends; bytes that are not UTF-8 as surrogates."""
-    return TextIOWrapper(_open(path), encoding, "surrogateescape" if encoding == UTF_8 else "strict", newline=None)
-
-
-def read_blocks(file: File) -> Iterator[str]:
-    """Reads a text file in blocks of characters, regardless of lines; line ends become line feeds.
-
-    Raises:
-        UserError: see `read_lines`.
-    """
-    path = require_file(path_of(file))
-    encoding = encoding_of(file)
-    unpacked, line = 0, 1
-    with reading(file, lambda: line - 1), _text(path, encoding) as text:
-        most = _most_unpacked(path)
-        try:
-            while block := text.read(_BLOCK // 16):
-                unpacked += len(block)
-                if unpacked > most:
-                    raise _bomb(file, f"line {line}")
-                if (nul := block.find("\0")) >= 0:
-                    raise _with_nul(file, line + block.count("\n", 0, nul))
-                block.encode()
-                yield block.removeprefix("" if unpacked > len(block) else "\ufeff")
-                line += block.count("\n")
-        except UnicodeError:
-            for _ in read_lines(file, records=True):  # which names the line
-                pass
-            raise _undecodable(file, line, encoding) from None
 
 
 def read_text(file: File) -> str:
-    """Reads a whole text file, with line feeds as line ends.
-
-    Raises:
-        UserError: see `read_lines`; and for one of more than ``MAX_FILE_CHARACTERS`` characters.
-    """
-    blocks: list[str] = []
-    characters = 0
-    for block in read_blocks(file):
-        blocks.append(block)
-        characters += len(block)
-        if characters > MAX_FILE_CHARACTERS:
-            raise UserError(f"{file}: more than {MAX_FILE_CHARACTERS:,} characters in one document; split the file")
-    return "".join(blocks)
+    """Reads a whole text file, with line feeds as line ends; see `open_text`."""
+    with open_text(file) as text:
+        return text.read()
 
 
-def read_bytes(file: File, most: int) -> bytes:
-    """Reads a whole file, unpacked.
-
-    Raises:
-        UserError: for a missing, empty or damaged one, or more than ``most`` bytes.
-    """
-    path = require_file(path_of(file))
-    with reading(file), _open(path) as stream:
-        content = stream.read(most + 1)
-    if len(content) > min(most, _most_unpacked(path)):
-        raise (
-            _bomb(file, "") if len(content) <= most else UserError(f"{file}: more than {most:,} bytes; split the file")
-        )
-    return content
-
-
-def open_plain(file: File) -> BinaryIO:
-    """Opens the bytes of a file, unpacked if it is compressed; use it within `reading`."""
-    return _open(require_file(path_of(file)))
-
-
-@contextmanager
-def reading(file: File, lines_read: Callable[[], int] | None = None) -> Iterator[None]:
-    """Turns errors of reading ``file`` in the block into a one-line ``UserError``.
-
-    Args:
-        file: what is read.
-        lines_read: how many of its lines were read so far; None: it is not read by lines.
-    """
-    try:
-        yield
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        suffix = path_of(file).suffix.lower()
-        lines = 0 if lines_read is None else lines_read()
-        if suffix in COMPRESSED and lines_read is not None:
-            lines = _lines_before_damage(path_of(file))
-        at = f", after line {lines}" if lines else ""
-        if suffix in COMPRESSED:
-            raise UserError(
-                f"{file}{at}: damaged or not a {suffix} file ({reason(error)}); fetch it or pack it again"
-            ) from None
-        raise UserError(f"{file}{at}: cannot be read ({reason(error)})") from None
-
-
-def _lines_before_damage(path: Path) -> int:
-    """The number of lines that can be unpacked from a damaged file; readers stop earlier, at the end of a block."""
-    if not path.is_file():
-        return 0
-    decoder = codecs.getincrementaldecoder(_encoding(path, *_version(path)))("replace")
-    return sum(decoder.decode(block).count("\n") for block in _unpacked(path))
-
-
-def _unpacked(path: Path) -> Iterator[bytes]:
-    """The unpacked bytes of a file as far as it is sound, in small blocks."""
-    unpackers: dict[str, Callable[[], _Unpacker]] = {
-        ".gz": lambda: zlib.decompressobj(31),
-        ".xz": lzma.LZMADecompressor,
-        ".bz2": bz2.BZ2Decompressor,
-    }
-    new = unpackers.get(path.suffix.lower())
-    remaining = _most_unpacked(path)
-    with suppress(EOFError, lzma.LZMAError, zlib.error, OSError):
-        if new is None:
-            with _open(path) as stream:
-                while remaining > 0 and (block := stream.read(_SMALL)):
-                    remaining -= len(block)
-                    yield block
-            return
-        unpacker = new()
-        with path.open("rb") as stream:
-            while remaining > 0 and (packed := stream.read(_SMALL)):
-                while packed:
-                    block = unpacker.decompress(packed)
-                    remaining -= len(block)
-                    yield block
-                    packed = unpacker.unused_data if unpacker.eof else b""
-                    unpacker = new() if unpacker.eof else unpacker
+def read_bytes(file: File) -> bytes:
+    """Reads a whole file, unpacked."""
+    with open_plain(file) as stream:
+        return stream.read()
 
 
 def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
     """Reads JSON objects with their line numbers (from 1), one object per line; blank lines are skipped.
 
-    A text in place of an object is an object with ``text``, as in `opencse.text.files.json_files.read_json`.
+    A text in place of an object is an object with ``text``.
 
     Raises:
         UserError: see ``read_lines``; and for a line that is not valid JSON, or not an object.
     """
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, records=True):
         if not line.strip():
             continue
         try:
@@ -313,57 +297,83 @@ def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
-def _most_unpacked(path: Path) -> float:
-    """Largest number of bytes that ``path`` may unpack to; a few packed kilobytes can be made to fill any memory."""
-    if path.suffix.lower() not in COMPRESSED:
-        return math.inf
-    return max(UNPACKED_FREELY, MAX_GROWTH * path.stat().st_size)
+def encoding_of(file: File) -> str:
+    """The encoding of a text file, detected once for each version of the file; see `detect_encoding`.
+
+    Raises:
+        UserError: for a missing or empty file.
+    """
+    path = require_file(path_of(file))
+    if not path.is_file():  # a pipe can be read once only
+        return UTF_8
+    facts = path.stat()
+    return _encoding(path, facts.st_size, facts.st_mtime_ns)
 
 
-def _open(path: Path) -> BinaryIO:
-    match path.suffix.lower():
-        case ".gz":
-            return cast("BinaryIO", gzip.open(path, "rb"))
-        case ".xz":
-            return cast("BinaryIO", lzma.open(path, "rb"))
-        case ".bz2":
-            return cast("BinaryIO", bz2.open(path, "rb"))
-        case ".zst":
-            require_packages(f"{path}: a file compressed by zstd", "train", "pyarrow")
-            import pyarrow
-
-            return BufferedReader(pyarrow.input_stream(str(path), compression="zstd"), 1 << 20)
-        case _:
-            return path.open("rb")
+@lru_cache(maxsize=1_024)
+def _encoding(path: Path, size: int, changed: int) -> str:
+    with suppress(UserError), open_plain(path) as stream:  # reported where the file is read
+        return detect_encoding(iter(lambda: stream.read(_BLOCK), b""))
+    return UTF_8
 
 
-def _bomb(file: File, where: str) -> UserError:
-    at = f", {where}" if where else ""
-    return UserError(
-        f"{file}{at}: unpacks to more than {MAX_GROWTH} times its {path_of(file).stat().st_size:,} "
-        "bytes, which text hardly does; if this is intended, unpack it and give the plain file"
-    )
+def detect_encoding(parts: Iterable[bytes]) -> str:
+    r"""Detects the encoding of a text from blocks of its bytes; reads on until a byte outside ASCII decides.
 
+    A byte-order mark says it; else bytes that are UTF-8 are. A file that is mostly UTF-8 counts as UTF-8, so that its
+    damaged line is reported and not guessed. Then comes what HTML or XML declares, and last the code page that
+    charset-normalizer detects; of Windows' pages of Latin letters cp1252, unless it names a language of another one.
+    The result is ``utf-8`` also for bytes that are not text.
 
-def _with_nul(file: File, line: int) -> UserError:
-    return UserError(f"{file}, line {line}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8")
-
-
-def _undecodable(file: File, number: int, encoding: str, raw: bytes = b"") -> UserError:
-    at = ""
+    Example:
+        >>> detect_encoding(["Zündung".encode()]), detect_encoding([b"\xff\xfeZ\0"])
+        ('utf-8', 'utf-16')
+        >>> detect_encoding(["Die Zündung läuft nicht – Größe, Nässe".encode("cp1252")])
+        'cp1252'
+    """
+    blocks = iter(parts)
+    first = next(blocks, b"")
+    for mark, encoding in _MARKS:
+        if first.startswith(mark):
+            return encoding
+    if b"\0" in first:  # UTF-16 without a byte-order mark has them at every second byte
+        even, odd = first[::2].count(0), first[1::2].count(0)
+        if even + odd >= len(first) / 5 and max(even, odd) > 9 * min(even, odd):
+            return "utf-16-le" if odd > even else "utf-16-be"
+        return UTF_8
+    sample = b"" if first.isascii() else first
+    for block in blocks if len(sample) < 2 * _LOOKED_AT else ():
+        if sample or not block.isascii():
+            sample += block
+            if len(sample) >= 2 * _LOOKED_AT:
+                break
     try:
-        raw.decode()
-    except UnicodeDecodeError as error:
-        at = f" (byte 0x{raw[error.start]:02x} at column {error.start + 1})"
-    return UserError(
-        f"{file}, line {number}: not {encoding.upper()} text{at}; convert the file to UTF-8, for instance with iconv"
-    )
+        codecs.getincrementaldecoder(UTF_8)().decode(sample)
+    except UnicodeDecodeError:
+        if 2 * sum(map(len, _MULTIBYTE.findall(sample))) < len(_HIGH.findall(sample)):
+            return _declared(first[:2_048], sample) or _code_page(sample)
+    return UTF_8
 
 
-def _too_long(path: File, number: int, longest: int) -> UserError:
-    fix = "put one sentence on each line" if longest == MAX_LINE_CHARACTERS else "split the document"
-    return UserError(f"{path}, line {number}: more than {longest:,} characters in one line; {fix}")
+def _declared(head: bytes, sample: bytes) -> str:
+    """The encoding that an HTML or XML file declares in its first lines, if its bytes can be decoded with it."""
+    if head.lstrip()[:1] == b"<" and (match := _DECLARED.search(head)):
+        with suppress(LookupError, UnicodeDecodeError):
+            name = codecs.lookup(match[1].decode("ascii")).name
+            sample[: sample.rfind(b"\n") + 1 or None].decode(name)
+            return "cp1252" if name == "iso8859-1" else name
+    return ""
 
 
-def _empty(path: File) -> UserError:
-    return UserError(f"{path}: the file is empty; give a file with text in it")
+def _code_page(sample: bytes) -> str:
+    from charset_normalizer import from_bytes
+
+    lines = b"\n".join(line for line in sample.split(b"\n") if not line.isascii())[:_LOOKED_AT]
+    best = from_bytes(lines, cp_isolation=_CODE_PAGES).best()
+    if best is None or len(_CONTROL.findall(lines)) > len(lines) / 100:  # not text
+        return UTF_8
+    text = str(best)
+    others = {letter for letter in text if not letter.isascii()}
+    if all(word.isascii() for word in re.findall(r"[^\W\d_]{2,}", text)) and not others <= _PUNCTUATION:
+        return UTF_8  # a single odd byte is no evidence
+    return _LATIN.get(best.language, "cp1252") if best.encoding in ("cp1252", *_LATIN.values()) else str(best.encoding)

@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from html import unescape
 
-from opencse.text.files.paragraphs import Headed, Section
-from opencse.text.files.prose import split_front_matter
+from opencse.text.files.prose import Headed, Section, split_front_matter
 
 _LEFT_OUT = frozenset(
     ("title", "script", "style", "template", "noscript", "svg", "math", "nav", "footer", "aside", "form", "button",
      "select", "iframe", "object", "canvas", "head")
 )  # fmt: skip
+_LANDMARK = re.compile(r"""\srole\s*=\s*["']?(?:complementary|contentinfo|form|navigation|search)\b""", re.IGNORECASE)
+"""The roles of elements that are a page's footer, navigation, ... whatever they are called."""
 _CODE = frozenset(("pre", "listing", "xmp"))
 _BLOCKS = frozenset(
     ("address", "article", "aside", "blockquote", "body", "br", "center", "dd", "details", "dialog", "div", "dl", "dt",
@@ -21,6 +22,7 @@ _BLOCKS = frozenset(
 )  # fmt: skip
 _SECTIONING = frozenset(("article", "main", "section"))
 """Elements whose header is part of the text; another one is the page's, of which the headings alone are read."""
+_VOID = frozenset(("br", "hr", "img", "input"))
 _CELLS = frozenset(("td", "th"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _RAW = frozenset(("script", "style"))
@@ -62,7 +64,7 @@ class _Reader:
                 if tag in _BLOCKS and not self._left_out:
                     self._break()
             elif tag:
-                self._start_tag(tag)
+                self._start_tag(tag, _LANDMARK.search(match[0]) is not None)
                 if tag in _RAW:
                     end = re.compile(f"</{tag}", re.IGNORECASE).search(source, at)
                     at = end.start() if end else len(source)
@@ -71,10 +73,12 @@ class _Reader:
         for paragraph in self._header or ():  # the page's header never ends, so it may be the page
             self._output.paragraph(paragraph)
 
-    def _start_tag(self, tag: str) -> None:
+    def _start_tag(self, tag: str, is_landmark: bool) -> None:
         if tag == "body":  # a head may lack its end
             self._left_out.clear()
-        if tag in _LEFT_OUT:
+        if tag in _LEFT_OUT or tag in self._left_out or (is_landmark and tag not in _VOID):
+            if is_landmark and tag in _BLOCKS and not self._left_out:
+                self._break()
             self._left_out += [tag] * (len(self._left_out) < _DEEPEST)
         elif self._left_out:
             return

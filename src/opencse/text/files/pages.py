@@ -1,12 +1,22 @@
-"""Joins the lines of printed pages to paragraphs, without running heads, page numbers, hyphenation and ligatures."""
+"""Reads PDF files, Word documents and e-books; joins the lines of printed pages to paragraphs."""
 
 from __future__ import annotations
 
+import io
+import logging
+import posixpath
 import re
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
 
-from opencse.text.files.paragraphs import Section
+from opencse.environment import require_packages
+from opencse.errors import UserError, reason
+from opencse.text.files.lines import File, read_bytes
+from opencse.text.files.markup import html_sections
+from opencse.text.files.prose import Section
 
 _EDGE = 3
 """Largest number of lines at the top and bottom of a page that may be running heads or page numbers."""
@@ -130,3 +140,94 @@ def _joined(text: str, first: str, words: str, known: Counter[str]) -> str:
     if text.endswith("-") and with_hyphen > without:
         return text + words
     return text[:-1] + words
+
+
+def pdf_sections(file: File, name: str) -> Iterator[Section]:
+    """Reads the text of a PDF as one document; see `page_sections`.
+
+    Raises:
+        UserError: for a damaged or encrypted file, or pages without any text (scans), naming the page.
+    """
+    require_packages(f"{file}: a PDF", "files", "pypdf")
+    import pypdf
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    content = read_bytes(file)
+    pages: list[str] = []
+    title = ""
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(content))
+        encrypted = reader.is_encrypted and not reader.decrypt("")
+        for page in () if encrypted else reader.pages:
+            pages.append(page.extract_text())
+        if not encrypted and reader.metadata:
+            title = " ".join(str(reader.metadata.title or "").split())
+    except Exception as error:  # a broken file ends in any exception there
+        at = f", page {len(pages) + 1}" if pages else ""
+        raise UserError(f"{file}{at}: damaged or not a PDF ({reason(error)}); save it again") from None
+    if encrypted:
+        raise UserError(f"{file}: is encrypted; save it without a password")
+    if not any(page.strip() for page in pages):
+        raise UserError(f"{file}: no text on its {len(pages):,} page(s) (a scan?); recognise its text first (ocrmypdf)")
+    words = set(" ".join(pages[:2]).casefold().split())
+    if title and not set(title.casefold().split()) <= words:  # often the name of a file or a template
+        title = ""
+    yield from page_sections(pages, name, title)
+
+
+def docx_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator[Section]:
+    """Reads the sections of a Word document, by its headings; its title is the paragraph with the style Title.
+
+    Raises:
+        UserError: for a damaged or encrypted file.
+    """
+    require_packages(f"{file}: a Word document", "files", "mammoth")
+    import mammoth
+
+    content = read_bytes(file)
+    if content.startswith(b"\xd0\xcf\x11\xe0"):
+        raise UserError(f"{file}: is encrypted, or an old Office file; save it as .docx without a password")
+    styles = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
+    images = mammoth.images.img_element(lambda image: {"src": ""})
+    try:
+        html = mammoth.convert_to_html(io.BytesIO(content), style_map=styles, convert_image=images).value
+    except Exception as error:  # of XML, zip and its own, which have no common kind
+        raise _damaged(file, error) from None
+    yield from html_sections(html, name, keep_code=keep_code)
+
+
+def epub_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator[Section]:
+    """Reads the sections of an e-book, chapter after chapter in reading order.
+
+    Raises:
+        UserError: for a damaged file.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(read_bytes(file))) as archive:
+            chapters = [(one, archive.read(one).decode("utf-8-sig", errors="replace")) for one in _chapters(archive)]
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError, RuntimeError, EOFError,
+            zlib.error) as error:  # fmt: skip
+        raise _damaged(file, error) from None
+    for chapter, source in chapters:
+        sections = html_sections(source, f"{name}/{posixpath.basename(chapter)}", keep_code=keep_code)
+        yield from (section for section in sections if section.paragraphs)  # a cover has the book's title alone
+
+
+def _chapters(archive: zipfile.ZipFile) -> list[str]:
+    """The paths of the chapters in the archive, in reading order (the spine)."""
+    container = archive.read("META-INF/container.xml").decode("utf-8", errors="replace")
+    match = re.search(r'full-path="([^"]+)"', container)
+    if match is None:
+        raise ValueError("its container names no book")
+    package = archive.read(match[1]).decode("utf-8", errors="replace")
+    items = {}
+    for item in re.findall(r"<(?:opf:)?item\s[^>]*>", package):
+        facts = dict(re.findall(r'([\w-]+)="([^"]*)"', item))
+        items[facts.get("id", "")] = facts.get("href", "")
+    base = posixpath.dirname(match[1])
+    spine = re.findall(r'<(?:opf:)?itemref\s[^>]*?idref="([^"]+)"', package)
+    return [posixpath.normpath(posixpath.join(base, unquote(items[name]))) for name in spine if name in items]
+
+
+def _damaged(file: File, error: Exception) -> UserError:
+    return UserError(f"{file}: damaged, or not of this kind ({reason(error)}); save it again")
