@@ -83,11 +83,8 @@ def test_sentences_are_drawn_from_the_file(corpus: Path, sentences: list[str]) -
 def test_refusals(corpus: Path, tmp_path: Path) -> None:
     for kind, fit, options, message in (
         ("witening", "target", {}, r"unknown post-processing 'witening'; known: whitening, .*, ranks"),
-        ("flow", "target", {"dimension": 3}, "a flow keeps all dimensions"),
         ("whitening", tmp_path / "none.txt", {}, r"none\.txt: no such file"),
         ("whitening", corpus, {"dimension": 13}, "vary along"),
-        ("flow", "target", {"remove": 3}, "is for the transform all-but-the-top, not flow"),
-        ("ranks", "target", {}, "ranks needs a corpus: --fit FILE"),
     ):
         with pytest.raises(UserError, match=message):
             postprocessed(JUDGED, kind, fit, **options)  # type: ignore[arg-type]

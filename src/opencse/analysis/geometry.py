@@ -118,8 +118,6 @@ def positive_sides(embedded: Embedded, pairs: ScoredPairs) -> tuple[Vectors, Vec
 def all_pairs(vectors: Vectors, t: float = 2.0) -> tuple[float, float]:
     """Computes ``uniformity`` and the lowest cosine over all pairs i < j; n^2 d operations, in some 50 MB of memory."""
     require_vectors(vectors, 2)
-    if not 0 < t < math.inf:
-        raise UserError(f"t of uniformity is a number above 0, not {t}")
     total, least, count = -math.inf, math.inf, 0
     for cosines in pair_cosines(vectors):
         highest = float(cosines.max())
@@ -150,7 +148,7 @@ def uniformity(vectors: Vectors, t: float = 2.0) -> float:
         A value in [-4t, 0].
 
     Raises:
-        UserError: for fewer than 2 vectors, a vector of zeros, NaN or infinite values, or t not above 0.
+        UserError: for fewer than 2 vectors, a vector of zeros, or NaN or infinite values.
 
     Example:
         >>> round(uniformity(np.array([[1.0, 0.0], [-1.0, 0.0]])), 6), round(abs(uniformity(np.ones((3, 2)))), 6)

@@ -92,8 +92,7 @@ def compare_neighbours(
         progress: called with one line at each step.
 
     Raises:
-        UserError: if models, corpus or queries are missing, a query is blank, k is below 1, or a vector holds NaN
-            or infinite values.
+        UserError: if a query is blank, or a vector holds NaN or infinite values.
         ValueError: if an encoder does not return an (n, d) array.
 
     Example:
@@ -104,11 +103,6 @@ def compare_neighbours(
         >>> found.queries[0].models["words"][0].text
         'a cat sleeps'
     """
-    if k < 1:
-        raise UserError(f"k is the number of sentences to list, at least 1, not {k}")
-    for kind, values in (("model", encoders), ("sentence in the corpus", corpus), ("query", queries)):
-        if not values:
-            raise UserError(f"no {kind}; give at least one")
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a sentence")
     report = progress or silent

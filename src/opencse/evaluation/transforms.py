@@ -67,8 +67,6 @@ def postprocessed(
         UserError: for an unknown kind, a fault in the file, or too few or too similar texts.
     """
     make = _Fitting(kind, dimension, remove, cosine_share, progress, say or silent)
-    if kind == "ranks" and str(fit) == TARGET:
-        raise UserError(NEEDS_CORPUS)
     source = Source(str(fit)) if isinstance(fit, str | Path) else fit
     name = f"{model.name} + {kind} ({source.location})"
     if str(fit) == TARGET:
@@ -84,10 +82,8 @@ def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
     """Draws up to ``most`` different texts of ``source`` at random, in the order of the file.
 
     Raises:
-        UserError: if ``most`` is below 1, or for a fault in the text.
+        UserError: for a fault in the text.
     """
-    if most < 1:
-        raise UserError(f"at least 1 sentence is needed to fit on, not {most}")
     texts = list(dict.fromkeys(text for row in source.read().rows for text in row))
     rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:most])
     return [texts[i] for i in rows]
@@ -152,7 +148,7 @@ class _Fitting:
     """Fits a map to vectors: its kind and settings, see `postprocessed`, and what is notified.
 
     Raises:
-        UserError: for an unknown kind, or a setting of another one.
+        UserError: for an unknown kind.
     """
 
     kind: TransformKind
@@ -166,14 +162,6 @@ class _Fitting:
         kind = self.kind
         if kind not in get_args(TransformKind):
             raise UserError(f"unknown post-processing {kind!r}; known: {', '.join(get_args(TransformKind))}")
-        if kind != "whitening" and self.dimension is not None:
-            raise UserError(
-                f"{'a flow' if kind == 'flow' else kind} keeps all dimensions; a smaller one is whitening's"
-            )
-        if kind != "all-but-the-top" and self.remove is not None:
-            raise UserError(f"removing components is for the transform all-but-the-top, not {kind}")
-        if kind != "ranks" and self.cosine_share is not None:
-            raise UserError(f"the share of the cosine is for the transform ranks, not {kind}")
 
     def __call__(self, vectors: Vectors, data: str) -> Transform:
         """The map that is fitted to ``vectors``.
