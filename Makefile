@@ -35,7 +35,7 @@ demo: $(VENV)/.installed  ## train, evaluate, search and report on the built-in 
 	$(BIN)/opencse demo --out $(DEMO_OUT)
 	@echo "opencse is in $(BIN): source $(BIN)/activate"
 
-quick: lint types  ## lint, types and all but the slow tests, some minutes
+quick: lint types  ## lint, types and all but the slow tests, two minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) -m "not slow"
 
 bench-quick: $(VENV)/.installed-dev  ## whether training, encoding, the loss or start-up got slower

@@ -46,6 +46,7 @@ def in_parquet(model: SentenceEncoder, text: Path, out: Path) -> NDArray[np.floa
 Encoded = Callable[[SentenceEncoder, Path, Path], NDArray[np.float32]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoded", "name", "content"),
     [

@@ -89,6 +89,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, int]], list[A
     return use
 
 
+@pytest.mark.slow
 def test_from_labels_to_evaluate_and_adapt(
     index: Path, served: Callable[..., Any], tmp_path: Path, tiny_folder: Path, encoder: SentenceEncoder
 ) -> None:

@@ -20,6 +20,7 @@ QUICK = ["training.max_steps=1", "training.precision=float32", "encoder.pooling=
 TEXTS = ["The kettle boils.", "Snow fell on the hills."]
 
 
+@pytest.mark.slow
 def test_a_grid_with_two_seeds_apart(small_sts: Path, tiny_folder: Path, tmp_path: Path) -> None:
     heard = Heard()
 
@@ -93,6 +94,7 @@ def test_fewer_tasks_are_read_of_a_folder_that_lacks_the_others(
         compared(tasks=["stsb"], suites=["sts", "dev"])
 
 
+@pytest.mark.slow
 def test_each_recipe_is_compared_with_the_values_that_are_best_for_it(
     small_sts: Path, tiny_folder: Path, tmp_path: Path
 ) -> None:

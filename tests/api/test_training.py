@@ -152,6 +152,7 @@ def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> Non
     assert read_hybrid_weight(tmp_path / "out" / "last") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [RuntimeError("killed")])
 def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Path, end: BaseException) -> None:
     documents = [

@@ -180,6 +180,7 @@ def test_an_option_and_a_setting_of_the_same_are_refused(
     assert option.split()[0] in err
 
 
+@pytest.mark.slow
 def test_several_layers_and_dimensions_are_all_written(
     opencse: Run, tiny_folder: Path, small_sts: Path, tmp_path: Path
 ) -> None:

@@ -62,6 +62,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_no_command_of_the_built_in_encoder_loads_torch(folder: Path) -> None:
     commands = [
         ["similarity", "opencse-mini", *TEXTS],
@@ -108,6 +109,7 @@ def test_no_command_of_the_built_in_encoder_loads_torch(folder: Path) -> None:
     assert "--recipe simcse-supervised" in checked["command"]
 
 
+@pytest.mark.slow
 def test_an_encoder_of_word_vectors_is_served_without_torch() -> None:
     pytest.importorskip("fastapi")
     program = """
@@ -131,6 +133,7 @@ print(abs(made - opencse.load().encode(["A kettle boils.", "Rain falls."])).max(
     assert done.stdout.split() == ["True", "False"], done.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_a_bert_is_asked_for_a_few_texts_without_torch(folder: Path, tiny_folder: Path) -> None:
     opencse.build_index(folder / "index", tiny_folder, TEXTS, cut=False, device="cpu")
     commands = [
@@ -144,6 +147,7 @@ def test_a_bert_is_asked_for_a_few_texts_without_torch(folder: Path, tiny_folder
     assert not isinstance(load(tiny_folder), StaticEncoder)
 
 
+@pytest.mark.slow
 def test_an_export_next_to_a_network_is_used_for_a_few_texts(folder: Path, tiny_folder: Path) -> None:
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")

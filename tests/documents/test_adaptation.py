@@ -107,6 +107,7 @@ def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> Non
     assert "add --pairs" in err
 
 
+@pytest.mark.slow
 def test_documents_are_held_out_only_where_questions_about_them_select(tiny_folder: Path, text: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 
@@ -124,6 +125,7 @@ def test_documents_are_held_out_only_where_questions_about_them_select(tiny_fold
         assert not asked
 
 
+@pytest.mark.slow
 def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path, text: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
 

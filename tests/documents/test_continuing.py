@@ -54,6 +54,7 @@ def test_the_user_reads_what_is_new_and_what_is_missing() -> None:
     assert alone.material(material, material_of) is material
 
 
+@pytest.mark.slow
 def test_rows_and_questions_of_both() -> None:
     growth = Growth.of([*OLD, *NEW], KNOWN, "m")
     new, old = material_of(NEW), material_of(OLD)
@@ -78,6 +79,7 @@ def unnamed(topic: str, count: int) -> list[Document]:
     return [replace(one, title="") for one in documents(topic, count)]
 
 
+@pytest.mark.slow
 def test_written_questions_without_ids_stay_with_their_documents(tmp_path: Path, tiny_folder: Path) -> None:
     everything = [one for both in zip(unnamed("kettle", 800), unnamed("lantern", 800), strict=True) for one in both]
     before = KnownDocuments.of(everything[::2])
@@ -117,6 +119,7 @@ def written(folder: Path, rows: list[Document]) -> Path:
     return folder / "docs.jsonl"
 
 
+@pytest.mark.slow
 def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["training.max_steps=2", "training.evaluate_every=1", "training.batch_size=8"]
     first = written(tmp_path / "first", OLD)

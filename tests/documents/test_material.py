@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from opencse.documents.material import material_of
 from opencse.text.documents import Document
 from opencse.text.scripts import normalised
@@ -22,6 +24,7 @@ def in_rows(rows: list[tuple[str, ...]]) -> set[str]:
     return {normalised(text) for row in rows for text in row}
 
 
+@pytest.mark.slow
 def test_titles_and_neighbours_are_trained_on_and_titles_asked_about() -> None:
     documents = collection(800)
     found = material_of(documents)
@@ -57,6 +60,7 @@ def test_passages_are_paired_with_their_sentences_and_rare_words_and_hold_nothin
     assert not any(sentence in trained for unit in held_out for sentence in documents[unit].sentences)
 
 
+@pytest.mark.slow
 def test_nothing_is_held_out_where_nothing_asks() -> None:
     documents = collection(900)
     pairs = [(f"question {n} of a user", f"an answer to number {n} of them") for n in range(600)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
 from opencse.documents import questions as kinds
 from opencse.documents.questions import CANDIDATES, hold_out, shorten
@@ -43,6 +44,7 @@ def test_neighbours_follow_each_other_in_held_out_documents_alone() -> None:
     assert set(found.candidates) > {texts.rows[row][0] for row in np.flatnonzero(held.held)[1::6]}
 
 
+@pytest.mark.slow
 def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answer() -> None:
     draw = random.Random(6)
     rows: list[tuple[str, ...]] = [(words(draw, 5), words(draw, 200)) for _ in range(400)]

@@ -53,6 +53,7 @@ def test_it_is_the_best_passage_of_another_document() -> None:
         assert rows[0][1] not in {text for owner, text in passages if owner == own}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("titled", [True, False])
 def test_nothing_held_out_is_question_or_answer(titled: bool) -> None:
     draw = random.Random(6)

@@ -58,6 +58,7 @@ def disturbed(encoder: SentenceEncoder, size: float) -> SentenceEncoder:
     return encoder
 
 
+@pytest.mark.slow
 def test_a_small_change_passes_and_one_without_agreement_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"Nummer {number} {text} Teil {number}." for text in GERMAN for number in range(5)]
     loaded = load_selector("text", open_texts(rows))

@@ -20,6 +20,7 @@ def questions() -> TextQuestions:
     return made
 
 
+@pytest.mark.slow
 def test_a_start_is_compared_with_the_built_in_encoder(questions: TextQuestions) -> None:
     builtin = float(questions.values(SentenceEncoder.load("opencse-mini", device="cpu")).mean())
     assert advice_for(questions, builtin + 0.1) is None

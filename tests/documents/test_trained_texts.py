@@ -52,6 +52,7 @@ def test_a_few_general_questions_that_are_trained_on_are_not_asked(tiny_folder: 
     assert [line for line in lines if "general questions are also in the training text and are ignored" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", [sample.TRAIN, sample.PAIRS])
 def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: Path, tiny_folder: Path) -> None:
     made, selector, _ = prepared(Source(str(file)), tiny_folder)

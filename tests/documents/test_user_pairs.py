@@ -32,6 +32,7 @@ def some_pairs(count: int) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [300, 3_000])
 def test_many_pairs_are_added_too_and_both_kinds_of_questions_select(count: int) -> None:
     documents, pairs = collection(800), some_pairs(count)
@@ -50,6 +51,7 @@ def test_many_pairs_are_added_too_and_both_kinds_of_questions_select(count: int)
     assert {f"{d.title} {d.body}" for d in documents} & set(of_pairs.candidates)
 
 
+@pytest.mark.slow
 def test_no_held_out_question_is_trained_on_and_no_held_out_answer_either() -> None:
     documents, pairs = collection(800), some_pairs(600)
     questions = material_of(documents, pairs=pairs).questions
@@ -63,6 +65,7 @@ def test_no_held_out_question_is_trained_on_and_no_held_out_answer_either() -> N
     assert normalised("A body of some words.") in trained, "its neighbouring sentences are"
 
 
+@pytest.mark.slow
 def test_the_score_weighs_pairs_by_how_many_there_are() -> None:
     documents = collection(800)
     encoder = SentenceEncoder.load()

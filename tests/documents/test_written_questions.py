@@ -37,6 +37,7 @@ def about(documents: list[Document], each: int = 2) -> list[WrittenRow]:
     ]
 
 
+@pytest.mark.slow
 def test_questions_about_held_out_documents_select_and_no_other_row_has_them() -> None:
     documents = corpus(1200)
     plain, material = material_of(documents), material_of(documents, written=about(documents))

@@ -47,6 +47,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_each_task_by_a_fit_of_its_own(folder: Path) -> None:
     """The fit has an oracle of its own; here, what it is given and what is made of it, read from the files again."""
     result = evaluate_sts_regressor(counts, load_sts_regressor(folder))

@@ -46,6 +46,7 @@ def task() -> RetrievalTask:
     return RetrievalTask("toy", ids, texts, [f"q{row}" for row in rows], queries, [{row: 1} for row in rows], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("language", "weight"), [("none", 0.5), ("english", 0.3)])
 def test_hybrid_rows_rank_as_an_index_does(
     tmp_path: Path, mini: EmbeddingModel, task: RetrievalTask, weight: float, language: str
@@ -66,6 +67,7 @@ def test_hybrid_rows_rank_as_an_index_does(
     assert [[task.document_ids[row] for row in rows] for rows in whole] != expected
 
 
+@pytest.mark.slow
 def test_rows_are_scored_and_compared_with_each_other(mini: EmbeddingModel, task: RetrievalTask) -> None:
     model, lines = replace(mini, hybrid_weight=HybridWeight(0.25, "five questions")), list[str]()
     data = RetrievalData("here", "raw", {"toy": task})
@@ -128,6 +130,7 @@ def test_the_passages_of_the_index_are_ranked(tmp_path: Path, collection: Path, 
     assert (index["documents"], index["kind"], index["max_length"]) == (40, kind, 24)
 
 
+@pytest.mark.slow
 def test_hybrid_rows_have_the_weight_of_the_index(opencse: Run, tmp_path: Path, collection: Path) -> None:
     from opencse.modules.similarity import HybridWeight
 
@@ -165,6 +168,7 @@ def test_documents_that_one_of_both_lacks_are_counted(opencse: Run, tmp_path: Pa
     assert row["scores"][0]["extras"]["by_query"]["q2"] == 0
 
 
+@pytest.mark.slow
 def test_an_index_of_other_documents_is_refused(opencse: Run, tmp_path: Path, collection: Path) -> None:
     for number, (documents, message) in enumerate(
         (
@@ -227,6 +231,7 @@ def expected_ndcg(data: Path, cross_encoder: Path) -> dict[str, float]:
     return {query: 100 * one["ndcg_cut_10"] for query, one in scores.items()}
 
 
+@pytest.mark.slow
 def test_rows_with_and_without_equal_an_independent_loop(data: Path, cross_encoder: Path) -> None:
     options = {"rerank": cross_encoder, "rerank_depth": DEPTH, "device": "cpu"}
     ((_, rows),) = library.evaluate_all(["opencse-mini"], data, ["retrieval"], **options)  # type: ignore[arg-type]

@@ -153,6 +153,7 @@ def test_a_text_is_asked_for_once() -> None:
         assert calls == [*TEXTS, "new", *again]
 
 
+@pytest.mark.slow
 def test_several_layers_and_suites_give_the_records_of_one_at_a_time(
     encoder: SentenceEncoder, passes: list[int], small_sts: Path, tmp_path: Path
 ) -> None:

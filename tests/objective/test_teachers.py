@@ -352,6 +352,7 @@ def test_the_compared_similarities(loss: str, of: str, own: bool) -> None:
     same_with_gradients(made.loss(reps), wanted, [reps.anchor])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [2, 3, 5])
 def test_turned_vectors_keep_the_cosines_that_the_width_can_hold(encoder: SentenceEncoder, width: int) -> None:
     random = torch.Generator().manual_seed(0)

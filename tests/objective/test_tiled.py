@@ -266,6 +266,7 @@ BIG = 600
 _ALL_AT_ONCE = ("empty queue", "guided to zero", "every mixture", "hardest of each")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in _ALL_AT_ONCE])
 def test_no_tensor_of_a_batch_by_batch_size_is_made(
     name: str, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch

@@ -15,7 +15,7 @@ from opencse.objective.objective import Objective
 from opencse.recipes.files import recipe_names
 from opencse.recipes.recipe import load_recipe
 from opencse.text import sample
-from steps import write_documents
+from steps import SMALL, write_documents
 
 STEPS, STEPS_OF_PRESETS = 20, 5
 ROWS = 100
@@ -81,7 +81,7 @@ ACCUMULATED = ("simcse", "esimcse", "gaussian-sampling:memory-bank")
 
 def runs() -> dict[str, tuple[str, int, tuple[str, ...]]]:
     """Every run by name: the recipe with its presets, its steps and its settings."""
-    made = {name: (name, STEPS, SETTINGS) for name in recipe_names()}
+    made = {name: (name, STEPS, (*SETTINGS, *SMALL.get(name, ()))) for name in recipe_names()}
     made |= {name: (name, STEPS_OF_PRESETS, SETTINGS) for name in PRESETS}
     twice = (*SETTINGS, "training.accumulate=2")
     return made | {f"{name}, accumulated": (name, STEPS_OF_PRESETS, twice) for name in ACCUMULATED}

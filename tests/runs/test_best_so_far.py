@@ -186,6 +186,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scores", "kept"), [((50.0, 60.0, 55.0), "best"), ((50.0, 40.0, 30.0, 40.0, 50.0), "start")])
 def test_the_kept_encoder_the_last_one_and_the_record(
     scores: tuple[float, ...], kept: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

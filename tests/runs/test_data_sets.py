@@ -72,6 +72,7 @@ def job(model: Path, first: Path, second: Path, *settings: str) -> Run:
     return Run(text=text, model=str(model), settings=(*SETTINGS, named, *settings), dev=None)
 
 
+@pytest.mark.slow
 def test_a_moved_file_is_the_same_run_and_another_text_is_not(
     tiny_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:

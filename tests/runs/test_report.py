@@ -156,6 +156,7 @@ def test_of_a_plain_save(encoder: SentenceEncoder, tmp_path: Path) -> None:
     assert "opencse export onnx" in card.text
 
 
+@pytest.mark.slow
 def test_of_a_trained_encoder(tiny_folder: Path, tmp_path: Path) -> None:
     result = opencse.train(sample.TRAIN, tmp_path / "out", model=tiny_folder, settings=QUICK, dev="sample")
     opened = Run(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=tuple(QUICK)).open(Silent())

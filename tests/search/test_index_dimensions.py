@@ -60,6 +60,7 @@ def test_it_is_saved_and_used_for_what_is_added(short: Index, mini: SentenceEnco
     assert opencse.check_index(short.folder).faults == ()
 
 
+@pytest.mark.slow
 def test_an_evaluation_scores_what_the_index_delivers(tmp_path: Path, mini: SentenceEncoder) -> None:
     queries = {row: text.split()[0] + " " + text.split()[-1] for row, text in enumerate(MANY[::6])}
     judged = [(row, 6 * row, 1) for row in queries]

@@ -22,6 +22,7 @@ def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_cross_encoder(tmp_path_factory.mktemp("cross") / "encoder")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("k", "depth", "hybrid"), [(3, 8, False), (10, 4, False), (3, 8, True)])
 def test_hits_are_ordered_by_the_cross_encoder(
     index: Index, cross_encoder: Path, k: int, depth: int, hybrid: bool

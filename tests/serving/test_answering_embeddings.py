@@ -127,6 +127,7 @@ async def test_what_is_too_much_is_refused(serve: Serve) -> None:
         assert unannounced.status_code == 413
 
 
+@pytest.mark.slow
 async def test_every_request_gets_its_own_vectors(client: httpx.AsyncClient, offline: SentenceEncoder) -> None:
     """Many at a time, of many sizes: nothing is lost, nothing is mixed up."""
     words = ["snow", "kettle", "river", "stone", "bread", "cloud", "lamp", "horse", "garden", "letter"]

@@ -40,6 +40,7 @@ def test_duplicates_are_counted_without_case_and_spacing() -> None:
     assert "not each other's negatives" in few.advice[0]
 
 
+@pytest.mark.slow
 def test_long_texts_are_truncated(tokenizer: Tokenizer) -> None:
     plain = check_corpus(texts(PLAIN), tokenizer)
     assert (plain.advice, plain.duplicates, plain.near_empty, plain.cut) == ([], 0, 0, 0)

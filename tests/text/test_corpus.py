@@ -166,6 +166,7 @@ def test_interrupted_it_continues(
     assert content(cache) == content(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_several_processes_make_the_same(
     lines_file: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -85,6 +85,7 @@ DIFFERENT = {
 }
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_the_form_does_not_depend_on_unicode_normalisation_or_repetition(text: str) -> None:
     form = folded(text)

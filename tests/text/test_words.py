@@ -102,6 +102,7 @@ def reference(tokenizer: Tokenizer, text: str) -> list[int]:
     return [word - first if word >= 0 else -1 for word in words]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @examples(60)
 @given(text=st.text(alphabet="ab th.,'\t é\u0301\u4e2d\u00a0\u200b\U0001f600\u2581\u0120\n0", max_size=25))

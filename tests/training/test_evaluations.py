@@ -85,6 +85,7 @@ def moved(dev: Distance, folder: Path) -> float:
     return -dev.score(SentenceEncoder.load(folder, device="cpu")).value
 
 
+@pytest.mark.slow
 def test_the_point_between_that_scores_best_is_kept(run: Callable[..., Heard], tmp_path: Path) -> None:
     full = Distance(best_at=1e6)
     run(full, "full")
@@ -135,6 +136,7 @@ def test_it_ends_after_as_many_evaluations_without_a_new_best(job: Callable[...,
     assert again.verdict == result.verdict, "the run had finished"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [7, 8])
 def test_stopped_and_resumed_it_ends_at_the_same_step(job: Callable[..., Run], tmp_path: Path, stop: int) -> None:
     one, other = tmp_path / "one", tmp_path / "other"

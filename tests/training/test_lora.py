@@ -69,6 +69,7 @@ def test_new_adapters_change_nothing_and_merging_none(encoder: SentenceEncoder, 
     assert all(weight.requires_grad for weight in encoder.parameters())
 
 
+@pytest.mark.slow
 def test_only_adapted_weights_change_and_both_folders_are_one_model(trained: Path, tiny_folder: Path) -> None:
     start, merged = load_file(tiny_folder / "model.safetensors"), load_file(trained / "model.safetensors")
     changed = {name for name, weight in merged.items() if not torch.equal(weight, start.get(f"bert.{name}", weight))}

@@ -54,6 +54,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("model.safetensors", "metrics.jsonl")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [("training.chunk=3",), ("mixing=round_robin", "training.accumulate=2")],

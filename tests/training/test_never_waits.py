@@ -74,6 +74,7 @@ def trainer(name: str, model: Path, folder: Path, sentences: list[str], *setting
     return Trainer(p.encoder, p.sets, 9, p.start.recipe.training, p.precision, None, folder, Silent())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("meta")
 @pytest.mark.parametrize("name", ALL)
 def test_no_step_reads_the_device(

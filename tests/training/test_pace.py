@@ -45,6 +45,7 @@ def measured(prepared: Run, settings: TrainingSettings) -> float:
     )
 
 
+@pytest.mark.slow
 def test_measuring_the_pace_changes_no_weight(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = job(tiny_folder, 'encoder.head.kind="mlp"').open(Silent())
     before = {name: tensor.clone() for name, tensor in prepared.encoder.state_dict().items()}
@@ -81,6 +82,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in ("model.safetensors", "metrics.jsonl")}
 
 
+@pytest.mark.slow
 def test_a_resumed_run_keeps_its_steps_whatever_the_pace_is_then(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

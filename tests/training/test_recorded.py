@@ -50,6 +50,7 @@ def losses(made: Run, folder: Path, record: Recorder | None, said: list[str] | N
     return [*found, *(one.detach().cpu().clone() for one in taken.encoder.state_dict().values())]
 
 
+@pytest.mark.slow
 def test_of_each_shape_all_steps_but_the_first_are_replayed(
     tiny_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:

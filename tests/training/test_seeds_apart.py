@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from opencse.progress import Silent
@@ -28,6 +29,7 @@ def equal(a: Run, b: Run) -> bool:
     return all(torch.equal(tensor, b[1][name]) for name, tensor in a[1].items())
 
 
+@pytest.mark.slow
 def test_each_seed_moves_what_it_names(tiny_folder: Path, tmp_path: Path) -> None:
     def made(name: str, *settings: str) -> Run:
         return run(tiny_folder, tmp_path / name, "training.seed=1", *settings)
