@@ -34,7 +34,7 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseExceptio
         if len(sizes) == calls:
             raise error
         sizes.append(len(texts))
-        return encode(self, texts, **how)  # type: ignore[call-overload]
+        return encode(self, texts, **how)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
         patch.setattr(SentenceEncoder, "encode", ending)

@@ -20,7 +20,6 @@ from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.bulk.forms import Form
 from opencse.bulk.sentences import sentences_file
 from opencse.bulk.streaming import EncodedFile, encode_file
-from opencse.encoder.network import encode_in_batches
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.similarity import unit_rows
 from opencse.text.given import DocumentTexts
@@ -137,12 +136,14 @@ def test_a_full_disk_leaves_the_old_file_and_what_is_made(
 def test_vectors_that_are_not_finite_are_refused(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    plain = SentenceEncoder.vectors
+
     def overflowing(encoder: SentenceEncoder, texts: list[str], *how: Any) -> NDArray[np.float32]:
-        vectors = encode_in_batches(encoder, texts, *how)
+        vectors = plain(encoder, texts, *how)
         vectors[[text.startswith("sentence number 7 ") for text in texts], 3] = np.nan
         return vectors
 
-    monkeypatch.setattr("opencse.encoder.encoder.encode_in_batches", overflowing)
+    monkeypatch.setattr(SentenceEncoder, "vectors", overflowing)
     out.write_bytes(b"the old vectors")
     assert told(source, out, encoder, window=5, precision="bf16") == (
         f"{source.location}, line 8: the vector of 'sentence number 7 of the text and more a' holds NaN or "

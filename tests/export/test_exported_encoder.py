@@ -13,7 +13,7 @@ import opencse
 from opencse.commands import opening
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.export.runtime import ExportedEncoder, open_export
+from opencse.export.runtime import OnnxEncoder, open_export
 from opencse.progress import Silent
 
 pytest.importorskip("onnxruntime")
@@ -46,7 +46,7 @@ def test_an_index_of_the_model_is_queried_with_it(
     exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(opening, "open_bert", lambda folder, **options: None)
-    assert isinstance(opening.open_for_vectors(exported, Silent(), texts=3), ExportedEncoder)
+    assert isinstance(opening.open_for_vectors(exported, Silent(), texts=3), OnnxEncoder)
     assert isinstance(opening.open_for_vectors(exported, Silent(), texts=3_000), SentenceEncoder)
     opencse.build_index(tmp_path / "index", exported, TEXTS[:2], device="cpu")
     by_export = opencse.query_index(tmp_path / "index", ["a dog"])[0]

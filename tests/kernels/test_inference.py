@@ -159,7 +159,7 @@ def test_the_states_of_all_layers(dtype: torch.dtype) -> None:
             for layer, state_of_all in zip((0, 2, 3), made, strict=True):
                 mine = np.split(state_of_all, borders)[number]
                 np.testing.assert_allclose(mine, states[layer][0].numpy(), rtol=0, atol=1e-5)
-    assert numpy_network.hidden == 32
+    assert numpy_network.dimension == 32
     assert numpy_network.id_count == 50
     assert numpy_network.nbytes == sum(tensor.nbytes for tensor in state.values())
 

@@ -23,8 +23,6 @@ from opencse.kernels import triton_kernels  # noqa: E402
 from opencse.kernels.gpu import (  # noqa: E402
     FUSED,
     SLOTS,
-    LayerWeights,
-    Rates,
     Setting,
     copied,
     fused_layer,
@@ -243,7 +241,8 @@ def block() -> Block:
 
 
 def parameters(of: Block) -> list[Tensor]:
-    return [weight for pair in LayerWeights.of(of) for weight in pair]
+    modules: list[Any] = [*of.linears, of.attention_norm, of.outer_norm]
+    return [weight for one in modules for weight in (one.weight, one.bias)]
 
 
 def setting(mask: Tensor, hidden: float = 0.0, attention: float = 0.0) -> Setting:
@@ -258,7 +257,7 @@ def states(of: Block, x: Tensor, mask: Tensor, first: bool = False, **rates: flo
 
 def plain(of: Block, x: Tensor, mask: Tensor, first: bool = False) -> Tensor:
     bias = torch.zeros(mask.shape, device=DEVICE).masked_fill(mask == 0, -torch.inf)[:, None, None]
-    return layer_states(x, bias, LayerWeights.of(of), Rates(HEADS_FUSED, 0.0, 0.0, 1e-12), first)
+    return layer_states(x, bias, of, Setting(mask, HEADS_FUSED, 0.0, 0.0, 1e-12), first)
 
 
 def layer_inputs() -> tuple[Block, Tensor, Tensor]:

@@ -185,7 +185,7 @@ CASES: dict[str, tuple[Edit, str]] = {
     "foreign type": (modules("custom_st.Transformer", "Pooling"), "module custom_st.Transformer is not supported"),
     "two poolings": (modules("Transformer", "Pooling", "Pooling"), r"\(Pooling after Pooling\)"),
     "residual": (put(GOOD_DENSE, use_residual=True), "weights do not fit config.json .*residual.weight"),
-    "no size": (put(GOOD_DENSE, in_features=None), "config.json lacks in_features"),
+    "no size": (put(GOOD_DENSE, in_features=None), "in_features is None"),
     "chain": (modules("Transformer", "Pooling", "Dense", "Dense"), "takes 32 features but is given 8"),
     "normalized tokens": (
         put("5_Normalize/config.json", module_input_name="token_embeddings"),
@@ -195,7 +195,7 @@ CASES: dict[str, tuple[Edit, str]] = {
         put("config_sentence_transformers.json", default_prompt_name="passage"),
         "'passage' is not among the prompts",
     ),
-    "task": (put("sentence_bert_config.json", transformer_task="fill-mask"), "transformer_task = fill-mask is not"),
+    "task": (put("sentence_bert_config.json", transformer_task="fill-mask"), "transformer_task = 'fill-mask' is not"),
     "other method": (
         put("sentence_bert_config.json", modality_config={"text": TEXT | {"method": "get_text_features"}}),
         "only text as it is",

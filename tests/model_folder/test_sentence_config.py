@@ -12,11 +12,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.description import (
     SentenceConfig,
+    list_modules,
     read_hybrid_weight,
     read_prompts,
     read_sentence_config,
     read_similarity,
-    require_sentence_vectors,
     write_hybrid_weight,
 )
 from opencse.model_folder.layout import SENTENCE_CONFIG
@@ -66,7 +66,7 @@ def test_wrong_entries_are_refused(entries: dict[str, Any], message: str, tmp_pa
     def read_all() -> None:
         read_similarity(tmp_path)
         read_prompts(tmp_path)
-        require_sentence_vectors(tmp_path)
+        list_modules(tmp_path)
 
     with pytest.raises(UserError, match=message):
         read_all()

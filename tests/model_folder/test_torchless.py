@@ -50,12 +50,7 @@ def weights(edit: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
 def test_the_parts(folder: Path) -> None:
     parts = read_bert(folder)
     assert parts is not None
-    assert (parts.pooling, parts.common.normalize, parts.common.max_length, parts.network.depth) == (
-        Pooling.MEAN,
-        True,
-        64,
-        2,
-    )
+    assert (parts.pooling, parts.normalize, parts.max_length, parts.model.depth) == (Pooling.MEAN, True, 64, 2)
     with_heads = read_bert(folder, pooling="cls")
     assert with_heads is not None
     assert with_heads.pooling is Pooling.CLS

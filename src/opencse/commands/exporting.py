@@ -217,13 +217,13 @@ def merge(
     """
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.export.cards import merged_card
-    from opencse.model_folder.reading import find_adapters
+    from opencse.model_folder.description import describe
     from opencse.outputs import paths_of, require_apart, require_empty
 
     folder, progress = Path(out), progress or Silent()
     require_apart(folder, models=paths_of(adapters))
     require_empty(folder)
-    adapter = find_adapters(adapters)
+    adapter = describe(adapters).adapters
     if adapter is None:
         raise UserError(f"{adapters}: holds no adapters (adapter_config.json); it is a complete model already")
     encoder = SentenceEncoder.load(adapters, device="cpu")

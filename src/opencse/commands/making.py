@@ -139,14 +139,13 @@ def static(
 
 def _tokenizer_of(model: str | Path, trust_remote_code: bool) -> tuple[Tokenizer, bool]:
     """Opens a model's tokenizer; also returns whether sentence-transformers' configuration makes it lower-case."""
-    from opencse.model_folder.description import read_sentence_config
+    from opencse.model_folder.description import list_modules, read_sentence_config
     from opencse.model_folder.locate import locate
-    from opencse.model_folder.reading import transformer_folder
     from opencse.modules.parts import lower_casing
     from opencse.text.tokenizer import Tokenizer
 
     folder = Path(model) if Path(model).is_dir() else locate(model, code=trust_remote_code, weights=False)
-    folder = transformer_folder(folder)
+    folder = list_modules(folder).transformer
     tokenizer = Tokenizer.load(folder, trust_remote_code=trust_remote_code)
     lower = read_sentence_config(folder).lower_case
     return lower_casing(tokenizer) if lower else tokenizer, lower

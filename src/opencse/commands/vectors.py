@@ -319,15 +319,9 @@ def _calibrated(model: Model, pooling: str | None) -> Path | None:
 
 def _similarity_of(model: str | Path) -> Similarity:
     """The function that the folder's vectors are compared by."""
-    from opencse.model_folder.description import read_similarity
-    from opencse.model_folder.locate import locate
+    from opencse.model_folder.description import describe, read_similarity
 
-    folder = locate(model)
-    if not (folder / "adapter_config.json").is_file():
-        return read_similarity(folder)
-    from opencse.model_folder.reading import own_similarity
-
-    return own_similarity(model)
+    return read_similarity(describe(model).folder)
 
 
 def _texts_of_indexes(folders: Sequence[str | Path]) -> list[str]:

@@ -37,8 +37,8 @@ from opencse.documents.questions import TextQuestions
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.files import is_folder
+from opencse.model_folder.description import describe
 from opencse.model_folder.locate import BUILTIN, BUILTINS
-from opencse.model_folder.reading import has_layers
 from opencse.numerals import number_of
 from opencse.progress import Counted, Progress, Say
 from opencse.ranking import Measure
@@ -270,7 +270,7 @@ def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bo
     name, *presets_of_user = str(recipe).split(":")
     if name != RECIPE:
         return None
-    loose, layers = material.kind == "sentences", has_layers(model)
+    loose, layers = material.kind == "sentences", describe(model).has_layers
     suits = {
         LOOSE: loose and len(material.rows[0]) == 1,
         DOUBLED: loose and len(material.rows[0]) == 2,

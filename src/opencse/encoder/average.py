@@ -57,10 +57,8 @@ class MovingAverage(nn.Module):
     def forward(self, tokens: Tokens) -> Tensor:
         """(rows, d) vectors of ``tokens``; pooled ones, (rows, hidden), of a copy without head."""
         with evaluating(self.encoder):  # a head that normalises over a batch takes its running means
-            sentence: Tensor | None = self.encoder(tokens).sentence
-        if sentence is None:
-            raise RuntimeError("the encoder returned no sentence vectors")
-        return sentence
+            vectors: Tensor = self.encoder(tokens).vectors
+        return vectors
 
 
 def _randomise(encoder: SentenceEncoder, seed: int) -> None:

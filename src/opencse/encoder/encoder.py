@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, Self, Unpack, overload
+from typing import Self, TypedDict, Unpack
 
 import torch
-from torch import Tensor
 
-from opencse.arrays import Embeddings
 from opencse.encoder.card import plain_card
-from opencse.encoder.network import EncoderNetwork, default_device, encode_in_batches, encode_together, usable_device
-from opencse.encoder.text_encoder import (
-    Batching,
-    ComparesTexts,
-    EncodingOptions,
-    LoadOptions,
-    counted,
-    require_options,
-    require_sound_vectors,
-    require_texts,
-)
-from opencse.encoder.text_encoder import token_budget as usual_budget
+from opencse.encoder.network import EncoderNetwork, default_device, usable_device
 from opencse.foreign import checks_trust
 from opencse.model_folder.locate import HubOptions, upload
 from opencse.modules.pooling import Pooling
-from opencse.modules.prompts import Role
-from opencse.modules.similarity import unit_rows
-from opencse.progress import Count
-from opencse.text.values import as_list
 
 
-class SentenceEncoder(ComparesTexts, EncoderNetwork):
+class LoadOptions(TypedDict, total=False):
+    """Options of opening an encoder; see `SentenceEncoder`, which documents each."""
+
+    pooling: str | Pooling | None
+    template: str | None
+    max_length: int | None
+    dropout: float | None
+    layers: int | None
+    device: str | torch.device | None
+    trust_remote_code: bool
+
+
+class SentenceEncoder(EncoderNetwork):
     """Turns texts into vectors: ``SentenceEncoder("folder").encode(texts)``.
 
     Attributes:
@@ -167,205 +161,7 @@ class SentenceEncoder(ComparesTexts, EncoderNetwork):
 
         Raises:
             UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
-            TypeError: for an unknown option, before anything is saved or sent.
         """
-        for name in options:
-            if name not in HubOptions.__annotations__:
-                raise TypeError(f"SentenceEncoder.push_to_hub() got an unexpected keyword argument {name!r}")
         with TemporaryDirectory(prefix="opencse-") as folder:
             self.save(folder, card=card)
             return upload(Path(folder), repo_id, **options)
-
-    @overload
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: Literal[False] = False,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings: ...
-
-    @overload
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: Literal[True],
-        **options: Unpack[EncodingOptions],
-    ) -> Tensor: ...
-
-    @torch.inference_mode()
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
-        normalize_embeddings: bool = False,
-        convert_to_tensor: bool = False,
-        device: str | torch.device | None = None,
-        precision: Literal["float32", "bf16"] = "float32",
-        token_budget: int | None = None,
-        progress: Count | None = None,
-    ) -> Embeddings | Tensor:
-        """Encodes texts as vectors, in their order.
-
-        Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
-        ``token_budget`` ids, so that hardly any padding is computed; other batches change the result by rounding alone.
-        A text without a single token (an empty one, where the tokenizer adds no special tokens) has the zero vector.
-        Weights that you change yourself through ``.data`` are used after `eval` is called; see `train`.
-        The arguments that sentence-transformers has too mean the same there.
-
-        Args:
-            texts: one text or many (a list, an array or a generator of them).
-            prompt_name: name of the model's prompt that is put before each text; by default the model's default
-                prompt, if it has one. See `encode_query` and `encode_document`.
-            prompt: text that is put before each text instead.
-            batch_size: texts in a batch, at most; by default the token budget alone decides.
-            show_progress_bar: show a bar on stderr, where that is a terminal.
-            normalize_embeddings: L2-normalise the vectors.
-            convert_to_tensor: return a tensor on the encoder's device instead of an array.
-            device: move the encoder there first; it stays there.
-            precision: ``float32``, or ``bf16`` (faster where the processor has it, cosine to the float32 vector about
-                0.9999).
-            token_budget: ids in a batch, padding counted; by default one that suits the device.
-            progress: called after every batch with (texts done, texts in all).
-
-        Returns:
-            (n, dimension) float32; (dimension,) for a single text.
-
-        Raises:
-            UserError: if ``texts`` are not strings, for an unknown prompt or precision, no such device, a batch size or
-                budget below 1, a progress bar and ``progress`` together, or vectors that hold NaN, infinity or zeros
-                alone.
-
-        Example:
-            >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
-            >>> encoder.encode("One text gives one vector.").shape
-            (448,)
-            >>> encoder.encode(["Two texts", "give two."], convert_to_tensor=True, batch_size=1).shape
-            torch.Size([2, 448])
-        """
-        rows = [texts] if isinstance(texts, str) else as_list(texts)
-        require_texts(rows)
-        require_options(precision, token_budget=token_budget, batch_size=batch_size)
-        prompt = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
-        progress = counted({"show_progress_bar": show_progress_bar, "progress": progress})
-        if device is not None:
-            self.to(usable_device(device))
-        batching = Batching(token_budget or usual_budget(self.device_kind), batch_size, precision == "bf16", prompt)
-        if self.together.several:
-            vectors = encode_together(self, rows, batching)
-        else:
-            vectors = encode_in_batches(self, rows, batching, progress)
-        require_sound_vectors(self, vectors, rows, bf16=batching.bf16)
-        if normalize_embeddings:
-            vectors = unit_rows(vectors)
-        result = vectors[0] if isinstance(texts, str) else vectors
-        return torch.from_numpy(result).to(self.device) if convert_to_tensor else result
-
-    @overload
-    def encode_query(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: Literal[False] = False,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings: ...
-
-    @overload
-    def encode_query(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: Literal[True],
-        **options: Unpack[EncodingOptions],
-    ) -> Tensor: ...
-
-    def encode_query(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: bool = False,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings | Tensor:
-        """Encodes queries: `encode` with the model's prompt called ``query``, as in sentence-transformers.
-
-        A model without that prompt encodes queries unchanged; its default prompt is not used.
-
-        Args:
-            texts: one query or many.
-            prompt_name: name of another prompt.
-            prompt: text of another prompt.
-            convert_to_tensor: see `encode`, which has the same result and errors.
-            options: see `encode`.
-
-        Example:
-            >>> from opencse.modules.prompts import Prompts
-            >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
-            >>> encoder.prompts = Prompts({"query": "query: "})
-            >>> query = encoder.encode_query("leaking valve")
-            >>> bool((query == encoder.encode("query: leaking valve")).all())
-            True
-        """
-        text = self.prompts.requested(Role.QUERY, prompt_name, prompt)
-        vectors = self.encode(texts, prompt=text, **options)
-        return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
-
-    @overload
-    def encode_document(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: Literal[False] = False,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings: ...
-
-    @overload
-    def encode_document(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: Literal[True],
-        **options: Unpack[EncodingOptions],
-    ) -> Tensor: ...
-
-    def encode_document(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        convert_to_tensor: bool = False,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings | Tensor:
-        """Encodes documents: `encode` with the model's prompt called ``document``, as in sentence-transformers.
-
-        A model without that prompt encodes documents unchanged; its default prompt is not used.
-
-        Args:
-            texts: one document or many.
-            prompt_name: name of another prompt.
-            prompt: text of another prompt.
-            convert_to_tensor: see `encode`, which has the same result and errors.
-            options: see `encode`.
-        """
-        text = self.prompts.requested(Role.DOCUMENT, prompt_name, prompt)
-        vectors = self.encode(texts, prompt=text, **options)
-        return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors

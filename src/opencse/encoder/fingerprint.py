@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from opencse.errors import UserError, reason
 from opencse.files import hash_file
 from opencse.foreign import own_code
-from opencse.model_folder.description import module_folder
-from opencse.model_folder.layout import read_json
+from opencse.model_folder.layout import module_folder, read_json
 from opencse.model_folder.locate import locate
 
 if TYPE_CHECKING:

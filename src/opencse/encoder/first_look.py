@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from opencse.encoder.text_encoder import TextEncoder, TorchlessEncoder, require_options
+from opencse.encoder.text_encoder import TextEncoder, require_options
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Say
@@ -60,9 +60,8 @@ def measured_precision(
         require_options(choice)
     if choice == "float32":
         return Precision(False, "requested")
-    exact = encoder if isinstance(encoder, TorchlessEncoder) else _word_vectors(encoder)
-    if exact is not None:
-        return Precision(False, f"{choice}: {exact.kind} computes in float32 alone")
+    if encoder.kind is not None:
+        return Precision(False, f"{choice}: {encoder.kind} computes in float32 alone")
     if choice == "bf16":
         return Precision(True, "requested")
     import torch
@@ -77,13 +76,6 @@ def measured_precision(
     if least > LEAST_COSINE:
         return Precision(True, f"{fast.reason}, and {compared}")
     return Precision(False, f"auto: {compared}, not above {LEAST_COSINE}")
-
-
-def _word_vectors(encoder: TextEncoder) -> TorchlessEncoder | None:
-    """What computes the vectors of a `SentenceEncoder` of word vectors on the CPU; None for all others."""
-    from opencse.encoder.network import EncoderNetwork
-
-    return encoder.static if isinstance(encoder, EncoderNetwork) and encoder.device_kind == "cpu" else None
 
 
 TEXTS_CHECKED = 1_000

@@ -136,8 +136,7 @@ def token_ids(encoder: SentenceEncoder, texts: Sequence[str], prompt: str = "") 
     Raises:
         UserError: for an encoder without layers, or a text that is not a string.
     """
-    if encoder.depth == 0:
-        raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
+    require_layer(encoder, None)
     if isinstance(texts, str):
         raise UserError("texts: a list of strings is expected, not one string")
     rows = as_list(texts)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from opencse.arrays import Embeddings
 from opencse.encoder.fingerprint import hash_parts
 from opencse.encoder.static import StaticEncoder
-from opencse.encoder.text_encoder import WINDOW, Batching, token_batches
+from opencse.encoder.text_encoder import WINDOW, Batching, TextEncoder, token_batches
 from opencse.errors import UserError, reason, shortened
 from opencse.folder_kinds import TABLE
 from opencse.kernels.numpy_models import MOST_FACTORS, EmbeddingNorm, WordMeans
@@ -35,14 +35,14 @@ from opencse.kernels.states import (
 )
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_at, dropout_rates, takes_token_types, with_type_0
-from opencse.model_folder.without_torch import StaticParts, TorchlessParts
+from opencse.model_folder.without_torch import NumpyParts
 from opencse.modules.dense import Dense, Head, Projection, as_saved, evaluating
 from opencse.modules.parts import Parts, lower_casing
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_modules import MaskedLMHead, TemplatesAlone, TokenWeights
 from opencse.processes import ALONE, Processes
 from opencse.progress import Count
-from opencse.text.tokenizer import Ids, Tokens, moved
+from opencse.text.tokenizer import Ids, Tokenizer, Tokens, moved
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -121,50 +121,6 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def encode_in_batches(
-    encoder: EncoderNetwork, texts: Sequence[str], how: Batching, progress: Count | None = None
-) -> NDArray[np.float32]:
-    """(n, dimension) vectors of ``texts``; see `SentenceEncoder.encode`.
-
-    A GPU gets one batch after the other and is waited for once per window, while the next window is tokenised.
-
-    Args:
-        encoder: of the vectors.
-        texts: in the order of the vectors.
-        how: the texts are encoded.
-        progress: called after every batch with (texts done, texts in all).
-    """
-    static = encoder.static if encoder.device.type == "cpu" else None
-    if static is not None:
-        return static.vectors(texts, how, progress)
-    vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
-    starts = range(0, len(texts), WINDOW)
-    windows = (texts[start : start + WINDOW] for start in starts)
-    tokenise = partial(encoder.tokenize, prompt=how.prompt)
-    # Next to a GPU a thread tokenises ahead; next to a CPU it would take the cores that compute.
-    tokenised = prefetched(tokenise, windows, in_thread=encoder.device.type != "cpu")
-    done, unpooled = 0, encoder.unpooled(how.prompt)
-    with evaluating(encoder):
-        for start, ids in zip(starts, tokenised, strict=True):
-            encoded = torch.empty(len(ids), encoder.dimension, device=encoder.device)
-            rows = np.empty(len(ids), dtype=np.int64)
-            at = 0
-            for indices in token_batches([len(row) for row in ids], how.budget, how.most):
-                filled = indices[[len(ids[i]) > 0 for i in indices]]
-                if len(filled):
-                    tokens = encoder.tokenizer.pad([ids[i] for i in filled]).leaving_out(unpooled)
-                    tokens = tokens.to(encoder.device)
-                    encoded[at : at + len(filled)] = encoder.embed(tokens, bf16=how.bf16)
-                    rows[at : at + len(filled)] = start + filled
-                    at += len(filled)
-                done += len(indices)
-                if progress is not None:
-                    progress(done, len(texts))
-            # One copy for a window: each copy waits for the GPU.
-            vectors[rows[:at]] = encoded[:at].cpu().numpy()
-    return vectors
-
-
 def prefetched(make: Callable[[S], T], items: Iterable[S], *, in_thread: bool) -> Iterator[T]:
     """``make`` of each item, in order; ``in_thread`` makes the next one in a thread while the last is used.
 
@@ -207,45 +163,15 @@ def evaluate_together(encoder: E, world: Processes, evaluate: Callable[[E], T]) 
             request: tuple[list[str], Batching] | None = world.share()
             if request is None:
                 break
-            _encoded(encoder, world, *request)
+            encoder.share_vectors(world, *request)
     return world.share(result)
-
-
-def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching) -> Embeddings:
-    """Encodes ``texts`` in all processes, a share in each; called by the first one.
-
-    Args:
-        encoder: whose processes take part.
-        texts: n texts.
-        how: the texts are put into batches.
-
-    Returns:
-        (n, dimension) vectors.
-    """
-    world, encoder.together = encoder.together, ALONE
-    try:
-        world.share((list(texts), how))
-        return _encoded(encoder, world, texts, how)
-    finally:
-        encoder.together = world
-
-
-@torch.inference_mode()
-def _encoded(encoder: EncoderNetwork, world: Processes, texts: Sequence[str], how: Batching) -> Embeddings:
-    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
-    shares = [order[rank :: world.count] for rank in range(world.count)]
-    share_vectors = encode_in_batches(encoder, [texts[row] for row in shares[world.rank]], how)
-    gathered = world.gathered(torch.from_numpy(share_vectors).to(encoder.device), [len(share) for share in shares])
-    vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
-    vectors[np.concatenate(shares).astype(np.intp)] = gathered.cpu().numpy()
-    return vectors
 
 
 _PACKED_WITH_GAPS = 64
 """Longest texts with gaps in their mask that the packed forward computes; longer batches it splits by length."""
 
 
-class EncoderNetwork(nn.Module):
+class EncoderNetwork(TextEncoder, nn.Module):
     """Turns token ids into vectors; the base class of `SentenceEncoder`, which adds folders and texts.
 
     See `SentenceEncoder` for the attributes.
@@ -273,7 +199,7 @@ class EncoderNetwork(nn.Module):
 
     def _assemble(self, parts: Parts) -> None:
         self.backbone = parts.backbone
-        self.tokenizer = lower_casing(parts.tokenizer) if parts.lower_case else parts.tokenizer
+        self.tokenizer: Tokenizer = lower_casing(parts.tokenizer) if parts.lower_case else parts.tokenizer
         if takes_token_types(self.backbone, self.tokenizer.hf):
             self.backbone.register_forward_pre_hook(with_type_0, with_kwargs=True)
         self.pooling = parts.pooling
@@ -380,6 +306,15 @@ class EncoderNetwork(nn.Module):
         return self.device.type
 
     @property
+    def kind(self) -> str | None:
+        """What it is called in messages, where it computes in float32 alone: word vectors on the CPU."""
+        return StaticEncoder.kind if self.device_kind == "cpu" and self.static is not None else None
+
+    def move_to(self, device: str | torch.device) -> None:
+        """Moves the weights to a device, where tensors can be made and read."""
+        self.to(usable_device(device))
+
+    @property
     def id_count(self) -> int:
         """Number of word vectors: ids are smaller."""
         return len(torch.as_tensor(self.backbone.get_input_embeddings().weight))
@@ -402,10 +337,17 @@ class EncoderNetwork(nn.Module):
         words = words_of(self.backbone, self.token_weights)
         if words is None:
             return None
-        common = TorchlessParts(
-            rust, self.max_length, self.normalize, self.prompts, self.similarity_fn_name, self.hybrid_weight
+        return StaticEncoder(
+            NumpyParts(
+                words,
+                rust,
+                self.max_length,
+                self.normalize,
+                self.prompts,
+                self.similarity_fn_name,
+                self.hybrid_weight,
+            )
         )
-        return StaticEncoder(StaticParts(words, common))
 
     def fingerprint(self) -> str:
         """A hash, 16 hexadecimal digits, of all that makes the vectors; see `opencse.encoder.fingerprint`."""
@@ -511,6 +453,59 @@ class EncoderNetwork(nn.Module):
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
     @torch.inference_mode()
+    def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
+        """(n, dimension) vectors of texts; see `TextEncoder.vectors`.
+
+        A GPU gets one batch after the other and is waited for once per window, while the next window is tokenised.
+        """
+        world, self.together = self.together, ALONE
+        if world.several:
+            try:
+                world.share((list(texts), how))
+                return self.share_vectors(world, texts, how)
+            finally:
+                self.together = world
+        on_cpu = self.device.type == "cpu"
+        static = self.static if on_cpu else None
+        if static is not None:
+            return static.vectors(texts, how, progress)
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        starts = range(0, len(texts), WINDOW)
+        windows = (texts[start : start + WINDOW] for start in starts)
+        # Next to a GPU a thread tokenises ahead; next to a CPU it would take the cores that compute.
+        tokenised = prefetched(partial(self.tokenize, prompt=how.prompt), windows, in_thread=not on_cpu)
+        done, unpooled = 0, self.unpooled(how.prompt)
+        with evaluating(self):
+            for start, ids in zip(starts, tokenised, strict=True):
+                encoded = torch.empty(len(ids), self.dimension, device=self.device)
+                rows = np.empty(len(ids), dtype=np.int64)
+                at = 0
+                for indices in token_batches([len(row) for row in ids], how.budget, how.most):
+                    filled = indices[[len(ids[i]) > 0 for i in indices]]
+                    if len(filled):
+                        tokens = self.tokenizer.pad([ids[i] for i in filled]).leaving_out(unpooled).to(self.device)
+                        encoded[at : at + len(filled)] = self.embed(tokens, bf16=how.bf16)
+                        rows[at : at + len(filled)] = start + filled
+                        at += len(filled)
+                    done += len(indices)
+                    if progress is not None:
+                        progress(done, len(texts))
+                # One copy for a window: each copy waits for the GPU.
+                vectors[rows[:at]] = encoded[:at].cpu().numpy()
+        return vectors
+
+    @torch.inference_mode()
+    def share_vectors(self, world: Processes, texts: Sequence[str], how: Batching) -> Embeddings:
+        """(n, dimension) vectors of texts in all processes of ``world``, each of which encodes a share."""
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
+        shares = [order[rank :: world.count] for rank in range(world.count)]
+        own = torch.from_numpy(self.vectors([texts[row] for row in shares[world.rank]], how)).to(self.device)
+        vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
+        gathered = world.gathered(own, [len(share) for share in shares])
+        vectors[np.concatenate(shares).astype(np.intp)] = gathered.cpu().numpy()
+        return vectors
+
+    @torch.inference_mode()
     def encode_ids(
         self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
     ) -> Embeddings:
@@ -579,8 +574,7 @@ class EncoderNetwork(nn.Module):
         self, sentence: Tensor, by_layer: dict[int, Tensor], tokens: Tokens
     ) -> tuple[Tensor, dict[int, Tensor]]:
         """Pooled vectors, and those of layers, less what the texts' templates give alone; see `TemplatesAlone`."""
-        if self.alone is None:
-            return sentence, by_layer
+        assert self.alone is not None
         templates, which = self.alone.of(tokens, self.tokenizer.pad_id)
         computation = self.computation
         if computation == "packed" and templates.input_ids.shape[1] > _PACKED_WITH_GAPS:
@@ -593,15 +587,10 @@ class EncoderNetwork(nn.Module):
 
     def _masked_states(self, masked: MaskedTokens) -> tuple[MaskedLMHead, Tensor]:
         """The masked-LM head, and the last hidden states (M, hidden) of the masked positions."""
-        if self.lm_head is None:
-            raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
+        assert self.lm_head is not None, "masked tokens need a masked-LM head"
         hidden = self._states(masked.tokens, computation=self.computation)[-1]
         positions = masked.positions.flatten().nonzero().squeeze(1)
         return self.lm_head, hidden.flatten(0, 1).index_select(0, moved(positions, hidden.device))
-
-    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
-        """Token ids of each text with ``prompt`` in front, truncated to ``max_length``, as `encode` uses them."""
-        return self.tokenizer.encode([prompt + text for text in texts] if prompt else texts, self.max_length)
 
     def unpooled(self, prompt: str) -> int:
         """Number of first tokens that pooling leaves out of a text with ``prompt`` in front; 0 if it counts all."""

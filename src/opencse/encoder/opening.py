@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from opencse.arrays import Embeddings, without_warnings
 from opencse.encoder.fingerprint import hash_files
-from opencse.encoder.static import StaticEncoder
-from opencse.encoder.text_encoder import TextEncoder, TorchlessEncoder, token_batches
+from opencse.encoder.static import NumpyEncoder, StaticEncoder
+from opencse.encoder.text_encoder import Batching, TextEncoder
 from opencse.errors import plain_failures
 from opencse.foreign import checks_trust
-from opencse.model_folder.without_torch import BertParts, read_bert, read_static
+from opencse.kernels.numpy_models import NumpyBert
+from opencse.kernels.precision import PrecisionName
+from opencse.model_folder.without_torch import NumpyParts, read_bert, read_static
 from opencse.modules.pooling import LEAST_WEIGHT, Pooling
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count
@@ -37,7 +39,7 @@ class KnownModel:
     fingerprint: str
 
 
-class BertEncoder(TorchlessEncoder):
+class BertEncoder(NumpyEncoder[NumpyBert]):
     """Turns texts into vectors with a BERT: those of `SentenceEncoder`, up to rounding.
 
     It is made for the first answers of a process: for hundreds of texts and more the kernels of `SentenceEncoder` are
@@ -45,46 +47,38 @@ class BertEncoder(TorchlessEncoder):
 
     Args:
         parts: of the encoder.
+        folder: that they were read from.
         pooling: as it was requested when the folder was opened.
         known: the fingerprint of some files; if the model is made of these, it need not be computed with torch.
     """
 
     kind = "a BERT in numpy"
 
-    def __init__(self, parts: BertParts, pooling: str | None = None, known: KnownModel | None = None) -> None:
-        super().__init__(parts.common)
-        self.network = parts.network
-        self.pooling = parts.pooling
+    def __init__(
+        self,
+        parts: NumpyParts[NumpyBert],
+        folder: Path | None = None,
+        pooling: str | None = None,
+        known: KnownModel | None = None,
+    ) -> None:
+        super().__init__(parts)
         self.token_weights = parts.token_weights
-        self._folder, self._requested, self._known = parts.folder, pooling, known
-
-    @property
-    def dimension(self) -> int:
-        """Number of dimensions of a vector."""
-        return self.network.hidden
-
-    @property
-    def id_count(self) -> int:
-        """Number of word vectors: ids are smaller."""
-        return self.network.id_count
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of memory of the weights."""
-        return self.network.nbytes
+        self._folder, self._requested, self._known = folder, pooling, known
 
     def fingerprint(self) -> str:
         """A hash of all that makes the vectors: the known one, or that of the `SentenceEncoder`, which is opened."""
-        if self._known is not None and self._known.files == hash_files(self._folder):
+        if self._known is not None and self._known.files == hash_files(self._folder or ""):
             return self._known.fingerprint
         from opencse.encoder.encoder import SentenceEncoder
 
-        return SentenceEncoder.load(self._folder, pooling=self._requested, device="cpu").fingerprint()
+        return SentenceEncoder.load(self._folder or "", pooling=self._requested, device="cpu").fingerprint()
 
     @without_warnings
-    def vectors_of_ids(self, rows: Sequence[Ids]) -> Embeddings:
-        """(n, dimension) vectors of texts that are given as ids, at least one each."""
-        states = self.network.states(rows, self.pooling.layers(self.network.depth))
+    def encode_ids(
+        self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
+    ) -> Embeddings:
+        """(n, dimension) vectors of texts that are given as ids, at least one each; all tokens are pooled."""
+        states = self.model.states(rows, self.pooling.layers(self.model.depth))
         hidden = states[0] if len(states) == 1 else (states[0] + states[1]) / 2
         starts = np.cumsum([0, *(len(row) for row in rows[:-1])])
         if self.pooling is Pooling.CLS:
@@ -97,21 +91,9 @@ class BertEncoder(TorchlessEncoder):
             vectors = np.add.reduceat(hidden * weights, starts, axis=0) / np.maximum(totals, LEAST_WEIGHT)
         return unit_rows(vectors) if self.normalize else vectors
 
-    def vectors_of_texts(
-        self, texts: Sequence[str], prompt: str, *, batch_size: int | None = None, progress: Count | None = None
-    ) -> Embeddings:
-        """(n, dimension) vectors of checked texts; a text without a token has the zero vector."""
-        ids = self.tokenize(texts, prompt)
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        done = 0
-        for indices in token_batches([len(row) for row in ids], _IDS, batch_size):
-            filled = [i for i in indices if len(ids[i])]
-            if filled:
-                vectors[filled] = self.vectors_of_ids([ids[i] for i in filled])
-            done += len(indices)
-            if progress is not None:
-                progress(done, len(texts))
-        return vectors
+    def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
+        """(n, dimension) vectors of texts, in batches of their own size; see `TextEncoder.vectors`."""
+        return super().vectors(texts, replace(how, budget=_IDS), progress)
 
 
 def open_bert(folder: Path, *, pooling: str | None = None, known: KnownModel | None = None) -> BertEncoder | None:
@@ -123,7 +105,7 @@ def open_bert(folder: Path, *, pooling: str | None = None, known: KnownModel | N
         known: see `BertEncoder`.
     """
     parts = read_bert(folder, pooling=pooling)
-    return None if parts is None else BertEncoder(parts, pooling, known)
+    return None if parts is None else BertEncoder(parts, folder, pooling, known)
 
 
 @plain_failures
@@ -140,7 +122,7 @@ def load(
     That is so for the built-in encoder and every static one, on the CPU; torch and transformers take five seconds to
     import. For any other model it is a `SentenceEncoder`. Both have `encode`, `encode_query`, `encode_document` and
     `similarity` with the same arguments and vectors, bit for bit. What needs the network itself (to train, save or
-    export it, or to get tensors) opens a `SentenceEncoder`.
+    export it) opens a `SentenceEncoder`.
 
     Args:
         model: the built-in encoder's name, a folder, or a Hub id.

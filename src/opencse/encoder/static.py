@@ -7,28 +7,65 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
 from opencse.arrays import Embeddings
-from opencse.encoder.text_encoder import WINDOW, Batching, TorchlessEncoder, token_batches
+from opencse.encoder.text_encoder import WINDOW, Batching, TextEncoder, token_batches
 from opencse.errors import UserError
-from opencse.model_folder.without_torch import StaticParts, read_static
-from opencse.modules.pooling import Pooling
+from opencse.kernels.numpy_models import NumpyBert, WordMeans
+from opencse.kernels.precision import PrecisionName
+from opencse.model_folder.without_torch import NumpyParts, read_static
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Count
-from opencse.text.rust_tokenizer import Ids
+from opencse.text.rust_tokenizer import Ids, RustTokenizer
 
 _IDS = 512
 """Ids in a batch: their word vectors fit a processor's cache."""
 
 
-class StaticEncoder(TorchlessEncoder):
+Model = TypeVar("Model", bound=WordMeans | NumpyBert)
+
+
+class NumpyEncoder(TextEncoder, Generic[Model]):
+    """Base class of the encoders that compute in numpy on the CPU.
+
+    Args:
+        parts: of the encoder.
+    """
+
+    def __init__(self, parts: NumpyParts[Model]) -> None:
+        self.model = parts.model
+        self.tokenizer: RustTokenizer = parts.tokenizer
+        self.max_length = parts.max_length
+        self.normalize = parts.normalize
+        self.prompts = parts.prompts
+        self.similarity_fn_name = parts.similarity_fn_name
+        self.hybrid_weight = parts.hybrid_weight
+        self.pooling = parts.pooling
+
+    @property
+    def dimension(self) -> int:
+        """Number of dimensions of a vector."""
+        return self.model.dimension
+
+    @property
+    def id_count(self) -> int:
+        """Number of word vectors: ids are smaller."""
+        return self.model.id_count
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of memory of the weights."""
+        return self.model.nbytes
+
+
+class StaticEncoder(NumpyEncoder[WordMeans]):
     """Turns texts into vectors with a model of word vectors: the vectors of `SentenceEncoder`, which calls this.
 
     Attributes:
-        words: the word vectors; for the others see `TorchlessEncoder`.
+        model: the word vectors; for the others see `TextEncoder`.
 
     Example:
         >>> encoder = StaticEncoder.load("opencse-mini")  # what `opencse.load` opens
@@ -37,11 +74,6 @@ class StaticEncoder(TorchlessEncoder):
     """
 
     kind = "a model of word vectors"
-    pooling = Pooling.MEAN
-
-    def __init__(self, parts: StaticParts) -> None:
-        super().__init__(parts.common)
-        self.words = parts.words
 
     @classmethod
     def load(cls, model: str | Path = "opencse-mini") -> Self:
@@ -55,21 +87,6 @@ class StaticEncoder(TorchlessEncoder):
             raise UserError(f"{model}: is not a model of word vectors alone; open it with SentenceEncoder")
         return cls(parts)
 
-    @property
-    def dimension(self) -> int:
-        """Number of dimensions of a vector."""
-        return self.words.dimension
-
-    @property
-    def id_count(self) -> int:
-        """Number of word vectors: ids are smaller."""
-        return len(self.words.words)
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of memory of the word vectors."""
-        return int(self.words.words.nbytes)
-
     def fingerprint(self) -> str:
         """A hash, 16 hexadecimal digits, of all that makes the vectors; that of the same `SentenceEncoder`."""
         settings = (
@@ -78,29 +95,19 @@ class StaticEncoder(TorchlessEncoder):
             self.normalize,
             self.max_length,
             self.prompts.identity,
-            self.words.hash(),
+            self.model.hash(),
         )
         return hashlib.sha256("\n".join(map(str, settings)).encode()).hexdigest()[:16]
 
-    def vectors_of_ids(self, rows: Sequence[Ids]) -> Embeddings:
-        """(n, dimension) vectors of texts that are given as ids, at least one each."""
-        vectors = self.words.of(rows)
+    def encode_ids(
+        self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
+    ) -> Embeddings:
+        """(n, dimension) vectors of texts that are given as ids, at least one each; all tokens are pooled."""
+        vectors = self.model.of(rows)
         return unit_rows(vectors) if self.normalize else vectors
 
-    def vectors_of_texts(
-        self, texts: Sequence[str], prompt: str, *, batch_size: int | None = None, progress: Count | None = None
-    ) -> Embeddings:
-        """(n, dimension) vectors of checked texts; see `vectors`."""
-        return self.vectors(texts, Batching(_IDS, batch_size, prompt=prompt), progress)
-
     def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
-        """(n, dimension) vectors of ``texts``, of which none is checked; a text without a token has the zero vector.
-
-        Args:
-            texts: in the order of the vectors.
-            how: the prompt, and the most texts in a batch.
-            progress: called after every batch with (texts done, texts in all).
-        """
+        """(n, dimension) vectors of texts, in batches of their own size; see `TextEncoder.vectors`."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         done = 0
         for start in range(0, len(texts), WINDOW):
@@ -108,7 +115,7 @@ class StaticEncoder(TorchlessEncoder):
             lengths = [len(row) for row in ids]
             unique, flat = np.unique(np.concatenate(ids), return_inverse=True)
             rows_by_text = np.split(flat, np.cumsum(lengths)[:-1])
-            occurring = self.words.among(unique, max(lengths))
+            occurring = self.model.among(unique, max(lengths))
             for indices in token_batches(lengths, _IDS, how.most):
                 filled = [i for i in indices if lengths[i]]
                 if filled:

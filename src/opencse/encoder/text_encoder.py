@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypedDict, Unpack, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from opencse.arrays import Embeddings
 from opencse.errors import UserError
 from opencse.kernels.precision import PrecisionName
-from opencse.model_folder.without_torch import TorchlessParts
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.similarity import HybridWeight, Similarity, unit_rows
 from opencse.progress import Count, Counted, Terminal
@@ -24,36 +23,26 @@ from opencse.text.values import as_list, is_missing
 if TYPE_CHECKING:
     import torch
 
-    from opencse.modules.pooling import Pooling
-
-
-class LoadOptions(TypedDict, total=False):
-    """Options of opening an encoder; see `SentenceEncoder`, which documents each."""
-
-    pooling: str | Pooling | None
-    template: str | None
-    max_length: int | None
-    dropout: float | None
-    layers: int | None
-    device: str | torch.device | None
-    trust_remote_code: bool
+Comparable = str | Sequence[str] | NDArray[np.floating]
+"""A text, texts, or vectors: (n, d), or (d,) for a single one."""
+WINDOW = 32_768
+"""Number of texts that are tokenised and sorted together."""
+_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
+_PROBES = 256
+"""Number of ids of the vocabulary that are encoded one by one if all vectors of a call are zero."""
 
 
 class EncodingOptions(TypedDict, total=False):
-    """Options that `encode`, `encode_query` and `encode_document` share; see `SentenceEncoder.encode`."""
+    """Options that `encode`, `encode_query` and `encode_document` share; see `TextEncoder.encode`."""
 
     batch_size: int | None
     show_progress_bar: bool
     normalize_embeddings: bool
+    convert_to_tensor: bool
     device: str | torch.device | None
     precision: Literal["float32", "bf16"]
     token_budget: int | None
     progress: Count | None
-
-
-WINDOW = 32_768
-"""Number of texts that are tokenised and sorted together."""
-_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
 
 
 @dataclass(frozen=True)
@@ -73,23 +62,272 @@ class Batching:
     prompt: str = ""
 
 
-def token_budget(kind: str) -> int:
+class TextEncoder(ABC):
+    """Turns texts into vectors; `opencse.load` opens one.
+
+    A `SentenceEncoder` computes with torch. The others need none: word vectors (`opencse.encoder.static`), a BERT in
+    numpy for a few texts (`opencse.encoder.opening`), an ONNX export (`opencse.export.runtime`).
+
+    Attributes:
+        tokenizer: makes the ids.
+        max_length: longest text in ids, special tokens included; longer ones are truncated.
+        normalize: whether vectors are L2-normalised.
+        prompts: what is put before texts, by what they are for; see `opencse.modules.prompts`.
+        similarity_fn_name: the function that vectors are compared by.
+        hybrid_weight: of the vectors in a hybrid search, where one was fitted for them.
+        own_code: the classes from the model folder's own Python code that it uses.
+    """
+
+    tokenizer: TokenCounter
+    max_length: int
+    normalize: bool
+    prompts: Prompts
+    similarity_fn_name: Similarity
+    hybrid_weight: HybridWeight | None = None
+    own_code: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str | None:
+        """What it is called in messages, where it computes in float32 on the CPU alone."""
+        return None
+
+    @property
+    def network_name(self) -> str:
+        """What the network is called in records."""
+        return type(self).__name__
+
+    @property
+    def device_kind(self) -> str:
+        """Kind of the device: cpu, cuda, mps."""
+        return "cpu"
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of dimensions of a vector."""
+
+    @property
+    @abstractmethod
+    def id_count(self) -> int:
+        """Number of word vectors: ids are smaller."""
+
+    @property
+    @abstractmethod
+    def weight_bytes(self) -> int:
+        """Bytes of memory of the weights."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """A hash, 16 hexadecimal digits, of all that makes the vectors; see `opencse.encoder.fingerprint`."""
+
+    @abstractmethod
+    def encode_ids(
+        self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
+    ) -> Embeddings:
+        """(n, dimension) vectors of texts that are given as ids, at least one each.
+
+        Args:
+            rows: the ids of each text, special tokens included.
+            unpooled: number of first tokens that pooling leaves out, of all texts or of each.
+            precision: arithmetic, as in `encode`; what computes in float32 alone does so always.
+        """
+
+    def move_to(self, device: str | torch.device) -> None:
+        """Moves the weights to a device.
+
+        Raises:
+            UserError: if there is no such device, or it computes elsewhere alone.
+        """
+        if str(device).partition(":")[0] != "cpu":
+            raise UserError(
+                f"device {device}: {self.kind} computes on the CPU; leave it out, or open a SentenceEncoder"
+            )
+
+    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
+        """Token ids of each text with ``prompt`` in front, truncated to ``max_length``, as `encode` uses them."""
+        return self.tokenizer.encode([prompt + text for text in texts] if prompt else texts, self.max_length)
+
+    def unpooled(self, prompt: str) -> int:
+        """Number of first tokens that pooling leaves out of a text with ``prompt`` in front; 0 if it counts all."""
+        del prompt
+        return 0
+
+    def vectors(self, texts: Sequence[str], how: Batching, progress: Count | None = None) -> Embeddings:
+        """(n, dimension) vectors of texts, of which none is checked; a text without a token has the zero vector.
+
+        Args:
+            texts: in the order of the vectors.
+            how: they are put into batches and encoded.
+            progress: called after every batch with (texts done, texts in all).
+        """
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        done = 0
+        for start in range(0, len(texts), WINDOW):
+            ids = self.tokenize(texts[start : start + WINDOW], how.prompt)
+            for indices in token_batches([len(row) for row in ids], how.budget, how.most):
+                filled = [i for i in indices if len(ids[i])]
+                if filled:
+                    vectors[start + np.array(filled)] = self.encode_ids([ids[i] for i in filled])
+                done += len(indices)
+                if progress is not None:
+                    progress(done, len(texts))
+        return vectors
+
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool = False,
+        convert_to_tensor: bool = False,
+        device: str | torch.device | None = None,
+        precision: Literal["float32", "bf16"] = "float32",
+        token_budget: int | None = None,
+        progress: Count | None = None,
+    ) -> Embeddings:
+        """Encodes texts as vectors, in their order.
+
+        Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
+        ``token_budget`` ids, so that hardly any padding is computed; other batches change the result by rounding alone.
+        A text without a single token (an empty one, where the tokenizer adds no special tokens) has the zero vector.
+        Weights that you change yourself through ``.data`` are used after `eval` is called; see `SentenceEncoder.train`.
+        The arguments that sentence-transformers has too mean the same there.
+
+        Args:
+            texts: one text or many (a list, an array or a generator of them).
+            prompt_name: name of the model's prompt that is put before each text; by default the model's default
+                prompt, if it has one. See `encode_query` and `encode_document`.
+            prompt: text that is put before each text instead.
+            batch_size: texts in a batch, at most; by default the token budget alone decides.
+            show_progress_bar: show a bar on stderr, where that is a terminal.
+            normalize_embeddings: L2-normalise the vectors.
+            convert_to_tensor: return a torch tensor on the encoder's device instead of an array.
+            device: move the encoder there first; it stays there.
+            precision: ``float32``, or ``bf16`` (faster where the processor has it, cosine to the float32 vector about
+                0.9999); without effect on what computes in float32 alone.
+            token_budget: ids in a batch, padding counted; by default one that suits the device.
+            progress: called after every batch with (texts done, texts in all).
+
+        Returns:
+            (n, dimension) float32; (dimension,) for a single text.
+
+        Raises:
+            UserError: if ``texts`` are not strings, for an unknown prompt or precision, no such device, a batch size or
+                budget below 1, a progress bar and ``progress`` together, or vectors that hold NaN, infinity or zeros
+                alone.
+
+        Example:
+            >>> import opencse
+            >>> encoder = opencse.load("opencse-mini")
+            >>> encoder.encode("One text gives one vector.").shape
+            (448,)
+            >>> encoder.encode(["Two texts", "give two."], convert_to_tensor=True, batch_size=1).shape
+            torch.Size([2, 448])
+        """
+        rows = [texts] if isinstance(texts, str) else as_list(texts)
+        require_texts(rows)
+        require_options(precision, token_budget=token_budget, batch_size=batch_size)
+        prompt = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
+        if show_progress_bar:
+            if progress is not None:
+                raise UserError("give show_progress_bar or progress, not both")
+            progress = Counted(Terminal(), "encoding")
+        if device is not None:
+            self.move_to(device)
+        how = Batching(token_budget or usual_budget(self.device_kind), batch_size, precision == "bf16", prompt)
+        vectors = self.vectors(rows, how, progress)
+        require_sound_vectors(self, vectors, rows, bf16=how.bf16)
+        if normalize_embeddings:
+            vectors = unit_rows(vectors)
+        result = vectors[0] if isinstance(texts, str) else vectors
+        if convert_to_tensor:
+            import torch
+
+            tensor: Any = torch.from_numpy(result).to(getattr(self, "device", "cpu"))
+            result = tensor
+        return result
+
+    def encode_query(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings:
+        """Encodes queries: `encode` with the model's prompt called ``query``, as in sentence-transformers.
+
+        A model without that prompt encodes queries unchanged; its default prompt is not used.
+
+        Args:
+            texts: one query or many.
+            prompt_name: name of another prompt.
+            prompt: text of another prompt.
+            options: see `encode`, which has the same result and errors.
+
+        Example:
+            >>> import opencse
+            >>> from opencse.modules.prompts import Prompts
+            >>> encoder = opencse.load("opencse-mini")
+            >>> encoder.prompts = Prompts({"query": "query: "})
+            >>> query = encoder.encode_query("leaking valve")
+            >>> bool((query == encoder.encode("query: leaking valve")).all())
+            True
+        """
+        return self.encode(texts, prompt=self.prompts.requested(Role.QUERY, prompt_name, prompt), **options)
+
+    def encode_document(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings:
+        """Encodes documents: `encode_query`, with the prompt called ``document``."""
+        return self.encode(texts, prompt=self.prompts.requested(Role.DOCUMENT, prompt_name, prompt), **options)
+
+    def similarity(self, a: Comparable, b: Comparable) -> Embeddings:
+        """Compares every a with every b by the model's similarity function: (n, m) float32.
+
+        That is the cosine, the dot product, or the negative Euclidean or Manhattan distance, as named by the model's
+        folder (``similarity_fn_name``, as in sentence-transformers). Texts are encoded; arrays are taken as vectors,
+        (n, d) or (d,) for a single one.
+
+        Raises:
+            UserError: for arrays of another shape, or vectors of different lengths.
+            TypeError: for values that are neither texts nor an array.
+        """
+        return self.similarity_fn_name.matrix(self._as_vectors("a", a), self._as_vectors("b", b))
+
+    def similarity_pairwise(self, a: Comparable, b: Comparable) -> Embeddings:
+        """Compares the i-th a with the i-th b, as `similarity` does: (n,) float32.
+
+        Raises:
+            UserError: for arrays of another shape, or of different numbers of rows or dimensions.
+            TypeError: for values that are neither texts nor an array.
+        """
+        one, two = self._as_vectors("a", a), self._as_vectors("b", b)
+        if one.shape != two.shape:
+            raise UserError(f"vectors of shape {one.shape} and {two.shape} cannot be compared row by row")
+        function = self.similarity_fn_name
+        return function.of_pairs(function.prepared(one), function.prepared(two)).astype(np.float32)
+
+    def _as_vectors(self, name: str, value: Comparable) -> NDArray[np.floating]:
+        """``value`` as vectors (n, d): texts encoded."""
+        if not isinstance(value, Iterable):
+            raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(value).__name__}")
+        if not isinstance(value, np.ndarray):
+            return self.encode([value] if isinstance(value, str) else value)
+        if value.ndim not in (1, 2) or value.dtype.kind not in "fiu":
+            raise UserError(f"vectors are a (n, d) array of numbers, not {value.dtype} of shape {value.shape}")
+        return np.atleast_2d(value)
+
+
+def usual_budget(kind: str) -> int:
     """Number of ids in a batch, padding included, that keeps a device of this kind (cpu, cuda, mps) busy."""
     return _BUDGET.get(kind, _BUDGET["cpu"])
-
-
-def counted(options: EncodingOptions) -> Count | None:
-    """What is notified of encoded texts: ``progress``, or a bar on stderr for ``show_progress_bar``.
-
-    Raises:
-        UserError: if both are requested.
-    """
-    progress = options.get("progress")
-    if not options.get("show_progress_bar"):
-        return progress
-    if progress is not None:
-        raise UserError("give show_progress_bar or progress, not both")
-    return Counted(Terminal(), "encoding")
 
 
 def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[NDArray[np.int64]]:
@@ -141,10 +379,6 @@ def require_options(precision: str, *, token_budget: int | None = None, batch_si
     for name, most in (("token_budget", token_budget), ("batch_size", batch_size)):
         if most is not None and most < 1:
             raise UserError(f"{name} is at least 1, not {most}")
-
-
-_PROBES = 256
-"""Number of ids of the vocabulary that are encoded one by one if all vectors of a call are zero."""
 
 
 class DamagedVectorError(UserError):
@@ -199,304 +433,3 @@ def _has_nonzero_vector(encoder: TextEncoder) -> bool:
     count = encoder.tokenizer.vocabulary_size
     ids = np.unique(np.linspace(0, count - 1, min(count, _PROBES)).astype(np.int32))
     return bool(encoder.encode_ids([ids[[at]] for at in range(len(ids))]).any())
-
-
-Comparable = str | Sequence[str] | NDArray[np.floating]
-"""A text, texts, or vectors: (n, d), or (d,) for a single one."""
-
-
-class _Encodes(Protocol):
-    similarity_fn_name: Similarity
-
-    def encode(self, texts: Sequence[str], /) -> Embeddings: ...
-
-
-class ComparesTexts:
-    """Base class of encoders that compare texts; they have ``encode`` and ``similarity_fn_name``."""
-
-    def similarity(self: _Encodes, a: Comparable, b: Comparable) -> Embeddings:
-        """Compares every a with every b by the model's similarity function: (n, m) float32.
-
-        That is the cosine, the dot product, or the negative Euclidean or Manhattan distance, as named by the model's
-        folder (``similarity_fn_name``, as in sentence-transformers). Texts are encoded; arrays are taken as vectors,
-        (n, d) or (d,) for a single one.
-
-        Raises:
-            UserError: for arrays of another shape, or vectors of different lengths.
-            TypeError: for values that are neither texts nor an array.
-        """
-        return self.similarity_fn_name.matrix(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
-
-    def similarity_pairwise(self: _Encodes, a: Comparable, b: Comparable) -> Embeddings:
-        """Compares the i-th a with the i-th b, as `similarity` does: (n,) float32.
-
-        Raises:
-            UserError: for arrays of another shape, or of different numbers of rows or dimensions.
-            TypeError: for values that are neither texts nor an array.
-        """
-        one, two = as_vectors("a", a, self.encode), as_vectors("b", b, self.encode)
-        if one.shape != two.shape:
-            raise UserError(f"vectors of shape {one.shape} and {two.shape} cannot be compared row by row")
-        function = self.similarity_fn_name
-        return function.of_pairs(function.prepared(one), function.prepared(two)).astype(np.float32)
-
-
-def as_vectors(
-    name: str,
-    value: Comparable,
-    encode: Callable[[Sequence[str]], NDArray[np.float32]],
-) -> NDArray[np.floating]:
-    """Encodes ``value`` if it holds texts; vectors are returned as (n, d).
-
-    Args:
-        name: of the argument, for messages.
-        value: a text, texts, or vectors (n, d) or (d,).
-        encode: encodes texts.
-
-    Raises:
-        UserError: for arrays of another shape.
-        TypeError: for values that are neither texts nor an array.
-    """
-    if not isinstance(value, Iterable):
-        raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(value).__name__}")
-    if not isinstance(value, np.ndarray):
-        return encode([value] if isinstance(value, str) else value)
-    if value.ndim not in (1, 2) or value.dtype.kind not in "fiu":
-        raise UserError(f"vectors are a (n, d) array of numbers, not {value.dtype} of shape {value.shape}")
-    return np.atleast_2d(value)
-
-
-@runtime_checkable
-class TextEncoder(Protocol):
-    """Turns texts into vectors: a `SentenceEncoder`, or an encoder that needs no torch; `opencse.load` opens one.
-
-    Attributes:
-        prompts: what is put before texts, by what they are for.
-        similarity_fn_name: the function that vectors are compared by.
-        max_length: longest text in ids.
-        hybrid_weight: of the vectors in a hybrid search, where one was fitted for them.
-        own_code: the classes from the model folder's own Python code that it uses.
-    """
-
-    prompts: Prompts
-    similarity_fn_name: Similarity
-    max_length: int
-    hybrid_weight: HybridWeight | None
-    own_code: tuple[str, ...]
-
-    @property
-    def network_name(self) -> str:
-        """What the network is called in records."""
-
-    @property
-    def tokenizer(self) -> TokenCounter:
-        """Makes the ids."""
-
-    @property
-    def dimension(self) -> int:
-        """Number of dimensions of a vector."""
-
-    @property
-    def device_kind(self) -> str:
-        """Kind of the device: cpu, cuda, mps."""
-
-    @property
-    def weight_bytes(self) -> int:
-        """Bytes of memory of the weights."""
-
-    def fingerprint(self) -> str:
-        """A hash of all that makes the vectors; see `opencse.encoder.fingerprint`."""
-
-    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
-        """Token ids of each text with ``prompt`` in front, truncated to ``max_length``."""
-
-    @property
-    def id_count(self) -> int:
-        """Number of word vectors: ids are smaller."""
-
-    def unpooled(self, prompt: str) -> int:
-        """Number of first tokens that pooling leaves out of a text with ``prompt`` in front; 0 if it counts all."""
-
-    def encode_ids(
-        self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
-    ) -> Embeddings:
-        """(n, dimension) vectors of texts that are given as ids, at least one each.
-
-        Args:
-            rows: the ids of each text, special tokens included.
-            unpooled: number of first tokens that pooling leaves out, of all texts or of each.
-            precision: arithmetic, as in `encode`; what computes in float32 alone does so always.
-        """
-
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """(n, dimension) vectors of texts, (dimension,) of a single one; see `SentenceEncoder.encode`."""
-
-    def encode_query(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """Vectors of queries; see `SentenceEncoder.encode_query`."""
-
-    def encode_document(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """Vectors of documents; see `SentenceEncoder.encode_document`."""
-
-    def similarity(
-        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Embeddings:
-        """Compares every a with every b: (n, m)."""
-
-
-class TorchlessEncoder(ComparesTexts, ABC):
-    """Base class of encoders on the CPU that need no torch; see `opencse.encoder.text_encoder.TextEncoder`.
-
-    It has the attributes of `opencse.model_folder.without_torch.TorchlessParts`.
-
-    Attributes:
-        kind: (of the class) what it is called in messages.
-    """
-
-    own_code: tuple[str, ...] = ()
-    device_kind = "cpu"
-    kind: ClassVar[str]
-
-    def __init__(self, parts: TorchlessParts) -> None:
-        self.tokenizer = parts.tokenizer
-        self.max_length = parts.max_length
-        self.normalize = parts.normalize
-        self.prompts = parts.prompts
-        self.similarity_fn_name = parts.similarity_fn_name
-        self.hybrid_weight = parts.hybrid_weight
-
-    @property
-    def network_name(self) -> str:
-        """What the network is called in records."""
-        return type(self).__name__
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int:
-        """Number of dimensions of a vector."""
-
-    @property
-    @abstractmethod
-    def id_count(self) -> int:
-        """Number of word vectors: ids are smaller."""
-
-    @property
-    @abstractmethod
-    def weight_bytes(self) -> int:
-        """Bytes of memory of the weights."""
-
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """A hash, 16 hexadecimal digits, of all that makes the vectors; that of the same `SentenceEncoder`."""
-
-    @abstractmethod
-    def vectors_of_ids(self, rows: Sequence[Ids]) -> Embeddings:
-        """(n, dimension) vectors of texts that are given as ids, at least one each."""
-
-    @abstractmethod
-    def vectors_of_texts(
-        self, texts: Sequence[str], prompt: str, *, batch_size: int | None = None, progress: Count | None = None
-    ) -> Embeddings:
-        """(n, dimension) vectors of checked texts, each with ``prompt`` in front.
-
-        Args:
-            texts: in the order of the vectors.
-            prompt: put before each.
-            batch_size: most texts in a batch.
-            progress: called after every batch with (texts done, texts in all).
-        """
-
-    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
-        """Token ids of each text with ``prompt`` in front, truncated to ``max_length``, as `encode` uses them."""
-        return self.tokenizer.encode([prompt + text for text in texts] if prompt else texts, self.max_length)
-
-    def unpooled(self, prompt: str) -> int:
-        """Number of first tokens that pooling leaves out of a text: none."""
-        del prompt
-        return 0
-
-    def encode_ids(
-        self, rows: Sequence[Ids], unpooled: int | Sequence[int] = 0, *, precision: PrecisionName = "float32"
-    ) -> Embeddings:
-        """(n, dimension) float32 vectors of texts that are given as ids, at least one each; all tokens are pooled.
-
-        Raises:
-            ValueError: if tokens are to be left out.
-        """
-        del precision
-        if np.any(unpooled):
-            raise ValueError(f"{self.kind} pools every token")
-        return self.vectors_of_ids(rows)
-
-    def encode(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """Encodes texts as vectors; see `SentenceEncoder.encode`, whose arguments and errors it has.
-
-        The vectors are float32, whatever precision is requested.
-        """
-        unknown = sorted(options.keys() - EncodingOptions.__annotations__.keys())
-        if "convert_to_tensor" in unknown:
-            raise TypeError(
-                f"{type(self).__name__}.encode() returns arrays, without torch; torch.from_numpy makes a tensor of "
-                "one, and SentenceEncoder.load opens an encoder that takes convert_to_tensor"
-            )
-        if unknown:
-            raise TypeError(f"{type(self).__name__}.encode() got an unexpected keyword argument {unknown[0]!r}")
-        rows = [texts] if isinstance(texts, str) else as_list(texts)
-        require_texts(rows)
-        batch_size, device = options.get("batch_size"), options.get("device")
-        require_options(
-            options.get("precision", "float32"), token_budget=options.get("token_budget"), batch_size=batch_size
-        )
-        if device is not None and str(device).partition(":")[0] != "cpu":
-            raise UserError(
-                f"device {device}: {self.kind} computes on the CPU; leave it out, or open a SentenceEncoder"
-            )
-        before = self.prompts.requested(Role.PLAIN, prompt_name, prompt)
-        vectors = self.vectors_of_texts(rows, before, batch_size=batch_size, progress=counted(options))
-        require_sound_vectors(self, vectors, rows)
-        if options.get("normalize_embeddings"):
-            vectors = unit_rows(vectors)
-        return vectors[0] if isinstance(texts, str) else vectors
-
-    def encode_query(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """Encodes queries; see `SentenceEncoder.encode_query`."""
-        return self.encode(texts, prompt=self.prompts.requested(Role.QUERY, prompt_name, prompt), **options)
-
-    def encode_document(
-        self,
-        texts: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        **options: Unpack[EncodingOptions],
-    ) -> Embeddings:
-        """Encodes documents; see `SentenceEncoder.encode_document`."""
-        return self.encode(texts, prompt=self.prompts.requested(Role.DOCUMENT, prompt_name, prompt), **options)

@@ -38,7 +38,7 @@ from opencse.arrays import Vectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.text_encoder import require_sound_vectors, token_batches
 from opencse.errors import UserError
-from opencse.model_folder.table import model2vec_tokenizer, new_table, without_unknown
+from opencse.model_folder.table import bare_tokenizer, new_table, without_unknown
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.similarity import unit_rows
@@ -117,7 +117,7 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
     if settings.words and not texts:
         raise UserError("words are counted in a text; give --corpus too")
     added = _frequent_words(encoder, texts, settings)
-    tokenizer = model2vec_tokenizer(_with_words(hf.backend_tokenizer, added))
+    tokenizer = bare_tokenizer(_with_words(hf.backend_tokenizer, added), model2vec=True)
     names = _by_id(tokenizer.hf.get_vocab())
     special = {hf.convert_tokens_to_ids(token) for token in hf.all_special_tokens} | {tokenizer.pad_id}
     vectors = _encode_tokens(encoder, names, 1 + max(hf.get_vocab().values()), progress)

@@ -40,74 +40,66 @@ _MATERIALISED = 128
 """Longest texts whose attention scores are written out; for longer ones torch's fused attention is faster."""
 
 
-class LayerWeights(NamedTuple):
-    """The weights of one layer: (weight, bias) of each map, then of each norm."""
-
-    query: tuple[Tensor, Tensor]
-    key: tuple[Tensor, Tensor]
-    value: tuple[Tensor, Tensor]
-    attention: tuple[Tensor, Tensor]
-    inner: tuple[Tensor, Tensor]
-    outer: tuple[Tensor, Tensor]
-    attention_norm: tuple[Tensor, Tensor]
-    outer_norm: tuple[Tensor, Tensor]
-
-    @classmethod
-    def of(cls, block: Block) -> LayerWeights:
-        """The weights of ``block``, shared with it."""
-        names = cls._fields
-        return cls(*((getattr(block, name).weight, getattr(block, name).bias) for name in names))
-
-
-class Rates(NamedTuple):
-    """What a layer does beyond its weights.
+class Setting(NamedTuple):
+    """What the layers of one forward share.
 
     Attributes:
+        mask: (rows, length), not 0 at tokens.
         heads: of the attention.
-        hidden: dropout of the maps' outputs.
-        attention: dropout of the attention weights.
+        hidden_rate: dropout of the maps' outputs.
+        attention_rate: dropout of the attention weights.
         eps: of the LayerNorms.
+        seeds: (layers * SLOTS,) int64, of dropout; None without.
     """
 
+    mask: Tensor
     heads: int
-    hidden: float
-    attention: float
+    hidden_rate: float
+    attention_rate: float
     eps: float
+    seeds: Tensor | None = None
+
+    def draws(self, number: int, slot: int) -> SeededDropout:
+        """The dropout at place ``slot`` (from 0, in the order of the layer) of layer ``number``."""
+        from opencse.kernels.triton_kernels import SeededDropout
+
+        rate = self.hidden_rate if slot else self.attention_rate
+        return SeededDropout(rate, self.seeds, number * SLOTS + slot)
 
 
-def layer_states(x: Tensor, bias: Tensor, weights: LayerWeights, rates: Rates, first: bool) -> Tensor:
+def layer_states(x: Tensor, bias: Tensor, block: Block, setting: Setting, first: bool) -> Tensor:
     """One layer.
 
     Args:
         x: (rows, length, hidden).
         bias: (1 or rows, 1 or heads, 1 or length, length), added to the attention scores.
-        weights: of the layer.
-        rates: heads, and dropout rates (0 without dropout).
+        block: the block.
+        setting: heads, and dropout rates (0 without dropout).
         first: compute the first token alone.
 
     Returns:
         (rows, length, hidden), or (rows, 1, hidden).
     """
     rows, _, hidden = x.shape
-    size = hidden // rates.heads
+    size = hidden // setting.heads
     queried = x[:, :1] if first else x
     if first:
-        q = _mapped(queried, weights.query)
-        k, v = _mapped(x, weights.key, weights.value).chunk(2, dim=-1)
+        q = _mapped(queried, block.query)
+        k, v = _mapped(x, block.key, block.value).chunk(2, dim=-1)
     else:
-        q, k, v = _mapped(x, weights.query, weights.key, weights.value).chunk(3, dim=-1)
-    q, k, v = (part.reshape(rows, -1, rates.heads, size).transpose(1, 2) for part in (q, k, v))
-    mixed = _attention(q, k, v, bias[:, :, :1] if first else bias, rates.attention)
+        q, k, v = _mapped(x, block.query, block.key, block.value).chunk(3, dim=-1)
+    q, k, v = (part.reshape(rows, -1, setting.heads, size).transpose(1, 2) for part in (q, k, v))
+    mixed = _attention(q, k, v, bias[:, :, :1] if first else bias, setting.attention_rate)
     mixed = mixed.transpose(1, 2).reshape(rows, -1, hidden)
-    x = _added(queried, _mapped(mixed, weights.attention), weights.attention_norm, rates)
-    inner = functional.gelu(_mapped(x, weights.inner))
-    return _added(x, _mapped(inner, weights.outer), weights.outer_norm, rates)
+    x = _added(queried, _mapped(mixed, block.attention), block.attention_norm, setting)
+    inner = functional.gelu(_mapped(x, block.inner))
+    return _added(x, _mapped(inner, block.outer), block.outer_norm, setting)
 
 
-def _mapped(x: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
+def _mapped(x: Tensor, *parts: nn.Linear) -> Tensor:
     """The linear maps ``parts`` of ``x``, side by side, in the type of ``x``."""
-    weight = parts[0][0] if len(parts) == 1 else torch.cat([one for one, _ in parts])
-    bias = parts[0][1] if len(parts) == 1 else torch.cat([one for _, one in parts])
+    weight = parts[0].weight if len(parts) == 1 else torch.cat([one.weight for one in parts])
+    bias = parts[0].bias if len(parts) == 1 else torch.cat([one.bias for one in parts])
     return functional.linear(x, weight.to(x.dtype), bias.to(x.dtype))
 
 
@@ -122,10 +114,10 @@ def _attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, rate: float) -> Te
     return weights @ v
 
 
-def _added(x: Tensor, change: Tensor, norm: tuple[Tensor, Tensor], rates: Rates) -> Tensor:
+def _added(x: Tensor, change: Tensor, norm: nn.LayerNorm, setting: Setting) -> Tensor:
     """``norm(x + dropout(change))``; the norm is computed in float32."""
-    total = x.float() + functional.dropout(change, rates.hidden, training=rates.hidden > 0)
-    return functional.layer_norm(total, (x.shape[-1],), *norm, rates.eps).to(x.dtype)
+    total = x.float() + functional.dropout(change, setting.hidden_rate, training=setting.hidden_rate > 0)
+    return functional.layer_norm(total, (x.shape[-1],), norm.weight, norm.bias, setting.eps).to(x.dtype)
 
 
 def padded_states(
@@ -162,24 +154,24 @@ def padded_states(
     if dtype is None:
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else backbone.dtype
     shape = pack(backbone)
-    rates = Rates(
-        shape.heads,
-        shape.hidden_rate if dropout else 0.0,
-        shape.attention_rate if dropout else 0.0,
-        float(backbone.config.layer_norm_eps),
-    )
     # A disturbance is made for the texts' own length.
     spare = -length % MULTIPLE if disturb is None else 0
     mask = functional.pad(mask, (0, spare))
+    rates = (shape.hidden_rate, shape.attention_rate) if dropout else (0.0, 0.0)
+    setting = Setting(mask, shape.heads, *rates, float(backbone.config.layer_norm_eps))
     with torch.autocast(kind, enabled=False):
-        x = _embedded(backbone, ids, spare, rates, disturb).to(dtype)
+        x = _embedded(backbone, ids, spare, setting.hidden_rate, disturb).to(dtype)
         if leading is not None:
             x = torch.cat([leading.to(dtype).unsqueeze(1), x[:, 1:]], dim=1)
         states = {0: x[:, :length]} if 0 in layers else {}
         if fused and mask.shape[1] <= FUSED.get(dtype, 0) and unfit_for_fusing(backbone) is None:
-            layer = _fused(shape.blocks, mask, dtype, rates)
+            layer = _fused(shape.blocks, dtype, setting)
         else:
-            layer = _plain(shape.blocks, _bias(backbone, mask), rates)
+            bias = _bias(backbone, mask)
+
+            def layer(x: Tensor, number: int, first: bool) -> Tensor:
+                return layer_states(x, bias, shape.blocks[number], setting, first)
+
         for number in range(1, len(shape.blocks) + 1):
             x = layer(x, number - 1, first_only and number == len(shape.blocks))
             if number in layers:
@@ -220,18 +212,13 @@ _Layer = Callable[[Tensor, int, bool], Tensor]
 """Computes a layer from its input, its number from 0, and whether the first token alone is computed."""
 
 
-def _plain(blocks: Sequence[Block], bias: Tensor, rates: Rates) -> _Layer:
-    """The layers by `layer_states`."""
-    return lambda x, number, first: layer_states(x, bias, LayerWeights.of(blocks[number]), rates, first)
-
-
-def _fused(blocks: Sequence[Block], mask: Tensor, dtype: torch.dtype, rates: Rates) -> _Layer:
-    """The layers by `opencse.kernels.gpu`, of the current weights."""
-    seeds = None
-    if rates.hidden or rates.attention:
+def _fused(blocks: Sequence[Block], dtype: torch.dtype, setting: Setting) -> _Layer:
+    """The layers by Triton's kernels, of the current weights."""
+    if setting.hidden_rate or setting.attention_rate:
         # On the device, so that a recorded step draws new masks at each replay.
-        seeds = torch.randint(2**62, (len(blocks) * SLOTS,), device=mask.device)
-    setting = Setting(mask.contiguous(), rates.heads, rates.hidden, rates.attention, rates.eps, seeds)
+        seeds = torch.randint(2**62, (len(blocks) * SLOTS,), device=setting.mask.device)
+        setting = setting._replace(seeds=seeds)
+    setting = setting._replace(mask=setting.mask.contiguous())
     copies = copied(blocks, dtype)
     return lambda x, number, first: fused_layer(x, blocks[number], copies[number], setting, number, first)
 
@@ -240,7 +227,7 @@ def _embedded(
     backbone: PreTrainedModel,
     ids: Tensor,
     spare: int,
-    rates: Rates,
+    rate: float,
     disturb: Callable[[Tensor], Tensor] | None,
 ) -> Tensor:
     """(rows, length + spare, hidden): token, type and position embeddings, normalised, with dropout."""
@@ -258,7 +245,7 @@ def _embedded(
     if getattr(embeddings, "token_type_embeddings", None) is not None:
         shift = shift + embeddings.token_type_embeddings.weight[0]  # before they meet the texts, which are larger
     x = embeddings.LayerNorm(x + shift)
-    return functional.dropout(x, rates.hidden, training=rates.hidden > 0)
+    return functional.dropout(x, rate, training=rate > 0)
 
 
 def _bias(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
@@ -288,33 +275,6 @@ class Copies(NamedTuple):
     attention: Tensor
     inner: Tensor
     outer: Tensor
-
-
-class Setting(NamedTuple):
-    """What the layers of one forward share.
-
-    Attributes:
-        mask: (rows, length), not 0 at tokens.
-        heads: of the attention.
-        hidden_rate: dropout of the maps' outputs.
-        attention_rate: dropout of the attention weights.
-        eps: of the LayerNorms.
-        seeds: (layers * SLOTS,) int64, of dropout; None without.
-    """
-
-    mask: Tensor
-    heads: int
-    hidden_rate: float
-    attention_rate: float
-    eps: float
-    seeds: Tensor | None
-
-    def draws(self, number: int, slot: int) -> SeededDropout:
-        """The dropout at place ``slot`` (from 0, in the order of the layer) of layer ``number``."""
-        from opencse.kernels.triton_kernels import SeededDropout
-
-        rate = self.hidden_rate if slot else self.attention_rate
-        return SeededDropout(rate, self.seeds, number * SLOTS + slot)
 
 
 def copied(blocks: Sequence[Block], dtype: torch.dtype) -> list[Copies]:

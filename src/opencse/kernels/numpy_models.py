@@ -82,6 +82,16 @@ class WordMeans:
         """Number of dimensions of a vector."""
         return int(self.words.shape[1])
 
+    @property
+    def id_count(self) -> int:
+        """Number of word vectors."""
+        return len(self.words)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the word vectors."""
+        return int(self.words.nbytes)
+
     def of(self, rows: Sequence[Ids]) -> FloatTable:
         """(n, d): the vector of each text, of at least one id."""
         unique, word_rows = np.unique(np.concatenate(rows), return_inverse=True)
@@ -242,7 +252,7 @@ class NumpyBert:
     eps: float
 
     @property
-    def hidden(self) -> int:
+    def dimension(self) -> int:
         """Number of dimensions of a token vector."""
         return int(self.weights["embeddings.word_embeddings.weight"].shape[1])
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -414,47 +414,8 @@ def _block(layer: nn.Module) -> Block:
     )
 
 
-T = TypeVar("T")
-
 _ROWS = 1_024
 """Number of rows that oneDNN packs the weights for; products of other numbers of rows give the same result."""
-
-
-@dataclass(frozen=True)
-class OneDnnLinear:
-    """A linear map with weights packed for oneDNN, and maybe GELU after it: (T, in) -> (T, out)."""
-
-    weight: Tensor
-    bias: Tensor
-    gelu: bool
-
-    @classmethod
-    def of(cls, weight: Tensor, bias: Tensor, *, gelu: bool) -> OneDnnLinear:
-        """Copies of both, packed for oneDNN; of their type."""
-        # torch.compile packs weights by these calls; there are no public ones.
-        reorder: Any = torch.ops.mkldnn._reorder_linear_weight
-        return cls(reorder(weight.contiguous(), _ROWS), bias, gelu)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``W x + b``, or GELU of it (by erf)."""
-        call: Any = torch.ops.mkldnn._linear_pointwise
-        name, algorithm = ("gelu", "none") if self.gelu else ("none", "")
-        output: Tensor = call(x, self.weight, self.bias, name, [], algorithm)
-        return output
-
-
-@dataclass(frozen=True)
-class TorchLinear:
-    """A linear map by torch's own call, and maybe GELU after it: (T, in) -> (T, out)."""
-
-    weight: Tensor
-    bias: Tensor
-    gelu: bool
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``W x + b``, or GELU of it (by erf)."""
-        output = functional.linear(x, self.weight, self.bias)
-        return functional.gelu(output) if self.gelu else output
 
 
 class InferenceForward:
@@ -468,7 +429,7 @@ class InferenceForward:
     """
 
     def __init__(self) -> None:
-        self._prepared: tuple[object, Any] | None = None
+        self._prepared: tuple[object, list[Maps]] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> InferenceForward:
         return InferenceForward()
@@ -513,23 +474,15 @@ class InferenceForward:
         self._prepared = None
 
     def _maps(self, blocks: Sequence[Block], kernel: Kernel, dtype: torch.dtype, *, first_only: bool) -> list[Maps]:
-        """The maps of each layer; if ``first_only``, the last one's with the query by itself."""
-        last = len(blocks) - 1
-
-        def make() -> list[Maps]:
-            return [_prepared(block, kernel, dtype, apart=first_only and i == last) for i, block in enumerate(blocks)]
-
+        """The maps of each layer, made again when weights have changed; if ``first_only``, the last query by itself."""
         weights = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
-        return self._cached((kernel, dtype, first_only), weights, make)
-
-    def _cached(self, key: tuple[object, ...], weights: Sequence[Tensor], make: Callable[[], T]) -> T:
-        """The result of ``make``, made again when ``weights`` have changed; only one is kept, since it is large."""
-        stamp = (key, _stamp_of(weights))
+        stamp = (kernel, dtype, first_only, _stamp_of(weights))
         prepared = self._prepared  # read and set as one, for threads that share an encoder
         if prepared is None or prepared[0] != stamp:
-            prepared = self._prepared = (stamp, make())
-        result: T = prepared[1]
-        return result
+            last = len(blocks) - 1
+            maps = [_prepared(block, kernel, dtype, apart=first_only and i == last) for i, block in enumerate(blocks)]
+            prepared = self._prepared = (stamp, maps)
+        return prepared[1]
 
 
 def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
@@ -541,12 +494,21 @@ def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
 def _prepared(block: Block, kernel: Kernel, dtype: torch.dtype, *, apart: bool) -> Maps:
     """The maps of one layer; ``apart``: query by itself, else with key and value in one product."""
 
-    def joined(*linears: nn.Linear, gelu: bool = False) -> OneDnnLinear | TorchLinear:
+    def joined(*linears: nn.Linear, gelu: bool = False) -> TensorMap:
+        """(T, in) -> (T, out), with GELU (by erf) after it if asked."""
         weight = torch.cat([linear.weight for linear in linears]) if len(linears) > 1 else linears[0].weight
         bias = torch.cat([linear.bias for linear in linears]) if len(linears) > 1 else linears[0].bias
+        weight, bias = weight.to(dtype), bias.to(dtype)
         if kernel == "torch":
-            return TorchLinear(weight.to(dtype), bias.to(dtype), gelu)
-        return OneDnnLinear.of(weight.to(dtype), bias.to(dtype), gelu=gelu)
+            if gelu:
+                return lambda x: functional.gelu(functional.linear(x, weight, bias))
+            return lambda x: functional.linear(x, weight, bias)
+        # torch.compile packs weights by these calls; there are no public ones.
+        reorder: Any = torch.ops.mkldnn._reorder_linear_weight
+        call: Any = torch.ops.mkldnn._linear_pointwise
+        ordered = reorder(weight.contiguous(), _ROWS)
+        after: tuple[Any, ...] = ("gelu", [], "none") if gelu else ("none", [], "")
+        return lambda x: call(x, ordered, bias, *after)
 
     q, k, v = block.query, block.key, block.value
     return Maps(

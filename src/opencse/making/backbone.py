@@ -11,9 +11,10 @@ from torch import nn
 
 from opencse.errors import UserError, reason
 from opencse.model_folder.backbone import quiet_transformers
+from opencse.model_folder.description import list_modules
 from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
 from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import open_masked_lm, transformer_folder
+from opencse.model_folder.reading import open_masked_lm
 from opencse.settings import Settings
 from opencse.text.tokenizer import Tokenizer
 
@@ -103,7 +104,7 @@ def renew_backbone(model: str, folder: Path, new_layers: int = 0, *, seed: int, 
         UserError: if the model has no layers to draw again, has adapters, or the folder cannot be written.
     """
     location = locate(model)
-    if (transformer_folder(location) / ADAPTERS).is_file():
+    if (list_modules(location).transformer / ADAPTERS).is_file():
         raise UserError(f"{model}: has adapters; merge them into their model first (opencse merge)")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

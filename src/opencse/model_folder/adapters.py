@@ -191,26 +191,26 @@ def read_adapters(folder: Path) -> Adapters | None:
     if not base:
         raise UserError(f"{path}: base_model_name_or_path is missing; name the model that the adapters belong to")
     require_packages(f"{folder}: an adapter", "lora", "peft")
-    usual = _defaults()
+    from peft import LoraConfig
+
+    usual: dict[str, Any] = LoraConfig().to_dict()
     for key, value in config.items():
-        if key in (*_READ, *_SAY_NOTHING) or value == usual.get(key) or not (value or usual.get(key)):
-            continue
-        if key == "init_lora_weights" and value in (True, False, "gaussian"):
-            continue
-        raise UserError(f"{path}: {key} = {str(value)[:60]} is not supported here; merge the adapters with peft")
-    targets = config.get("target_modules")
-    are_names = isinstance(targets, list) and all(isinstance(one, str) for one in targets)
-    if not (are_names and targets) and targets != "all-linear":
+        understood = key in (*_READ, *_SAY_NOTHING) or value == usual.get(key) or not (value or usual.get(key))
+        if not understood and not (key == "init_lora_weights" and value in (False, "gaussian")):
+            raise UserError(f"{path}: {key} = {str(value)[:60]} is not supported here; merge the adapters with peft")
+    read = {key: config[key] for key in _READ if config.get(key) is not None}
+    targets = read.get("target_modules")
+    ranks = [read.get("r", 8), *entry(path, read, "rank_pattern", dict, {}).values()]
+    names = targets == "all-linear" or (
+        isinstance(targets, list) and targets and all(isinstance(one, str) for one in targets)
+    )
+    if not names:
         raise UserError(f"{path}: target_modules is {str(targets)[:60]!r}; a list of names was expected")
-    rank = entry(path, config, "r", int, 8)
-    ranks = entry(path, config, "rank_pattern", dict, {})
-    for one in (rank, *ranks.values()):
-        if not isinstance(one, int) or not 1 <= one <= _MOST_RANK:
-            raise UserError(f"{path}: a rank is {one!r}; a whole number from 1 to {_MOST_RANK:,} was expected")
-    scales = [config.get("lora_alpha", 8), *entry(path, config, "alpha_pattern", dict, {}).values()]
-    if not all(isinstance(scale, int | float) for scale in scales):
-        raise UserError(f"{path}: lora_alpha is no number")
-    return Adapters(folder, base, {key: config[key] for key in _READ if config.get(key) is not None})
+    if not all(isinstance(one, int) and 1 <= one <= _MOST_RANK for one in ranks):
+        raise UserError(
+            f"{path}: r is {ranks[0]!r}; a whole number from 1 to {_MOST_RANK:,} was expected, as in all ranks"
+        )
+    return Adapters(folder, base, read)
 
 
 def shares_the_start(name: str) -> bool:
@@ -219,12 +219,6 @@ def shares_the_start(name: str) -> bool:
     Not A: averaging B alone with its start, which is 0, gives B A averaged with 0, and so the average of the weights.
     """
     return ".lora_A." not in name
-
-
-def _defaults() -> dict[str, Any]:
-    from peft import LoraConfig
-
-    return dict(LoraConfig().to_dict())
 
 
 def _inject(config: Any, backbone: PreTrainedModel, where: str) -> None:  # noqa: ANN401 - peft is untyped

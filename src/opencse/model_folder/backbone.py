@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from inspect import Parameter, signature
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
-_MOST_REPEATS = 256
-"""Most layers (or groups, heads, experts) without a tensor for each; ALBERT's layers share their tensors."""
 _COUNTED = ("layer", "layers", "groups", "head", "heads", "experts", "group_num")
 """Last words of the keys that say how often a part of the network is repeated."""
+_SIZES = ("size", "embeddings", "positions", "dim", "_model", "_ff")
+"""Last words of the keys that are a side of a matrix, whose other side is the hidden size."""
 _SMALL = 2**26
-"""Networks up to this many numbers (256 MiB) are built whatever the weight files hold."""
+"""Matrices up to this many numbers (256 MiB) are built whatever the weight files hold."""
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:
@@ -57,71 +57,28 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
     return ()
 
 
-def require_repeats(folder: Path) -> int:
-    """Compares how many layers config.json names with the number of tensors, before anything is built.
+def require_fitting(folder: Path) -> None:
+    """Refuses a config.json that names many more layers, or larger matrices, than the weight files can hold.
 
-    Returns:
-        Bytes of all weight files; 0 where there are none.
+    Nothing is built for it: a network that a broken number describes may not fit into memory.
 
     Raises:
-        UserError: naming the key and both numbers.
+        UserError: naming the key and both numbers; or for a weight file that holds more than tensors.
     """
     files = [file for file in weight_files(folder) if file.is_file()]
-    tensors = sum(map(_tensor_count, files))
-    path = folder / "config.json"
-    for key, value in _numbers(read_config(path)):
-        if key.endswith(_COUNTED) and value > max(_MOST_REPEATS, tensors):
-            _too_large(path, f"{key} is {value:,}", f"the weight files hold {tensors:,} tensors")
-    return sum(file.stat().st_size for file in files)
-
-
-def require_sizes(
-    folder: Path,
-    opener: Any,  # noqa: ANN401 - a class of transformers that opens models
-    config: PretrainedConfig,
-    stored_bytes: int,
-    *,
-    trust_remote_code: bool,
-) -> None:
-    """Refuses sizes in config.json that make a network much larger than the stored weights, before it is allocated.
-
-    Args:
-        folder: transformers' folder.
-        opener: builds the network, such as `AutoModel`.
-        config: its configuration.
-        stored_bytes: of all weight files; a stored number takes a byte at least.
-        trust_remote_code: run the code that the folder names, where it names any.
-
-    Raises:
-        UserError: with both numbers.
-    """
-    with torch.device("meta"):  # shapes alone, no memory
-        model = opener.from_config(config, trust_remote_code=trust_remote_code)
-    numbers = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-    pooler = sum(tensor.numel() for name, tensor in model.named_parameters() if name.startswith("pooler."))
-    if numbers - pooler > max(_SMALL, stored_bytes):
-        sizes = {key: value for key, value in _numbers(read_config(folder / "config.json")) if "id" not in key}
-        largest = max(sizes, key=lambda key: sizes[key], default="")
-        problem = f"its sizes make a network of {numbers:,} numbers"
-        _too_large(folder / "config.json", problem, f"the weight files have {stored_bytes:,} bytes", largest)
-
-
-def _too_large(path: Path, problem: str, weights: str, key: str = "") -> NoReturn:
-    where = f" (the largest size is {key})" if key else ""
-    raise UserError(f"{path}: {problem}, but {weights}{where}; take config.json and weights from the same model")
-
-
-def _tensor_count(file: Path) -> int:
-    """Tensors in a weight file; a broken file of safetensors counts as one and is reported by what loads it."""
-    from safetensors import SafetensorError, safe_open
-
-    if file.suffix != ".safetensors":
-        return len(read_binary(file, "meta"))
-    try:
-        with safe_open(file, framework="pt") as opened:
-            return len(opened.keys())
-    except (OSError, SafetensorError):
-        return 1
+    for file in files:
+        if file.suffix != ".safetensors":
+            read_binary(file, "meta")
+    stored, path = sum(file.stat().st_size for file in files), folder / "config.json"
+    config = read_config(path)
+    hidden = next((size for key in ("hidden_size", "d_model", "dim") if isinstance(size := config.get(key), int)), 1)
+    for key, value in _numbers(config):
+        most = max(256, stored // 1_024) if key.endswith(_COUNTED) else max(_SMALL, stored) // max(1, hidden)
+        if key.endswith((*_COUNTED, *_SIZES)) and value > most:
+            raise UserError(
+                f"{path}: {key} is {value:,}, but the weight files have {stored:,} bytes; take config.json and weights "
+                "from the same model"
+            )
 
 
 def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
@@ -266,7 +223,7 @@ def load_backbone(
         UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random; or if
             padding changes the vectors.
     """
-    stored_bytes = require_repeats(folder)
+    require_fitting(folder)
     config = load_config(folder, trust_remote_code=trust_remote_code)
     opener = _opener(config)
     if opener is None:
@@ -277,13 +234,6 @@ def load_backbone(
     for key in ("hidden_size", "num_hidden_layers"):
         if not isinstance(getattr(config, key, None), int):
             raise UserError(f"{folder}: a {config.model_type} configuration has no {key}; give a text encoder")
-    try:
-        with quiet_transformers():
-            require_sizes(folder, opener, config, stored_bytes, trust_remote_code=trust_remote_code)
-    except UserError:
-        raise
-    except Exception as error:
-        raise cannot_load(folder, error, trust_remote_code) from error
     if dropout is not None:
         _set_dropout(config, dropout, folder)
     if layers is not None:
@@ -423,9 +373,7 @@ def _set_dropout(config: PretrainedConfig, rate: float, where: Path) -> None:
 
 
 def _keep_layers(config: PretrainedConfig, layers: int, where: Path) -> None:
-    depth = getattr(config, "num_hidden_layers", None)
-    if not isinstance(depth, int):
-        raise UserError(f"{where}: a {config.model_type} configuration has no number of layers that could be set")
+    depth = config.num_hidden_layers
     if not 0 <= layers <= depth:
         raise UserError(f"{where}: {layers} layers cannot be kept of a model that has {depth}")
     config.num_hidden_layers = layers

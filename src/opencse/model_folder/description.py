@@ -1,11 +1,12 @@
-"""Reads what a sentence-transformers folder says: its modules, their settings and weights, the prompts."""
+"""Reads what a model's folder says, once: its modules, their settings and weights, the template, the prompts."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,175 +17,48 @@ from opencse import files
 from opencse.errors import UserError, nearest
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
+    ADAPTER_CONFIG,
     LAYER_NORM_PREFIX,
     POOLING_FLAGS,
     POOLING_MODES,
     SENTENCE_CONFIG,
     SIMILARITY,
+    TEMPLATE,
     TOKEN_WEIGHTS,
     TOKEN_WEIGHTS_TENSOR,
     entry,
+    map_tensors,
+    module_folder,
     read_config,
     read_json,
     read_weights,
 )
+from opencse.model_folder.locate import locate
 from opencse.model_folder.table import table_folder
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import HybridWeight, Similarity
 from opencse.text.scripts import is_unicode
+from opencse.text.template import Template
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
-    from opencse.modules.dense import Dense, SavedLayer
-    from opencse.modules.token_modules import TokenWeights
+    from opencse.model_folder.adapters import Adapters
+    from opencse.modules.dense import SavedLayer
 
-
-_BEFORE = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling")
+_ORDER = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling")
 """The modules from text to one vector, in this order, each once."""
 _AFTER = ("Dense", "LayerNorm", "Dropout", "Normalize")
 """The modules that change the vector, in any order."""
 _MODULE_FOLDER = re.compile(r"\d+_[A-Z][A-Za-z0-9]*")
-
-
-@dataclass(frozen=True)
-class LayerFolder:
-    """A module after the pooling: its name in sentence-transformers, and its folder."""
-
-    name: str
-    folder: Path
-
-
-@dataclass(frozen=True)
-class Modules:
-    """The folders of the modules in modules.json.
-
-    Attributes:
-        transformer: of the backbone; the table's for a table of word vectors.
-        pooling: with the configuration of the pooling.
-        weighted_layers: the weights of layers, if there are any.
-        token_weights: the weights of tokens, if there are any.
-        layers: what changes the pooled vector, in order, without a Normalize at the end.
-        normalize: the Normalize at the end, if there is one.
-        table: whether the backbone is a table of word vectors.
-    """
-
-    transformer: Path
-    pooling: Path
-    weighted_layers: Path | None
-    token_weights: Path | None
-    layers: tuple[LayerFolder, ...]
-    normalize: Path | None
-    table: bool = False
-
-
-def list_modules(folder: Path) -> Modules | None:
-    """The modules that modules.json lists; None for a plain transformers folder."""
-    listing = folder / "modules.json"
-    table = table_folder(folder)
-    if not listing.is_file():
-        _refuse_unlisted(folder)
-        return None if table is None else Modules(folder, folder, None, None, (), None, table=True)
-    entries = read_json(listing)
-    folders: dict[str, Path] = {}
-    layers: list[LayerFolder] = []
-    last = ""
-    for module in entries if isinstance(entries, list) else [entries]:
-        if not isinstance(module, dict) or not {"type", "path"} <= module.keys():
-            raise UserError(f"{listing}: a list of objects with type and path was expected")
-        package, _, name = str(module["type"]).rpartition(".")
-        if table is not None and not last and name == "StaticEmbedding":
-            folders = {"Transformer": table, "Pooling": table}
-            last = "Pooling"
-            continue
-        if name not in (*_BEFORE, *_AFTER) or package.split(".")[0] != "sentence_transformers":
-            supported = ", ".join((*_BEFORE, *_AFTER))
-            raise UserError(f"{folder}: module {module['type']} is not supported here; supported: {supported}")
-        if not _may_follow(name, last):
-            where = f"{name} after {last}" if last else f"{name} first"
-            raise UserError(f"{folder}: modules in an order that is not supported here ({where})")
-        path = module_folder(listing, module["path"])
-        if name != "Normalize" and not path.is_dir():  # the folder of a Normalize is empty, and git stores none
-            raise UserError(
-                f"{listing}: names the {name} module in {path.name}, but there is no such folder; copy it from the "
-                "model that this folder was made of"
-            )
-        if name in _AFTER:
-            layers.append(LayerFolder(name, path))
-        else:
-            folders[name] = path
-        last = name
-    if "Transformer" not in folders or "Pooling" not in folders:
-        raise UserError(
-            f"{folder}: modules.json lacks a Transformer or a Pooling module, so this gives no vectors of texts; a "
-            "cross-encoder re-ranks, by --rerank"
-        )
-    normalize = layers.pop().folder if layers and layers[-1].name == "Normalize" else None
-    return Modules(
-        transformer=folders["Transformer"],
-        pooling=folders["Pooling"],
-        weighted_layers=folders.get("WeightedLayerPooling"),
-        token_weights=folders.get(TOKEN_WEIGHTS),
-        layers=tuple(layers),
-        normalize=normalize,
-        table=table is not None,
-    )
-
-
-def _may_follow(name: str, last: str) -> bool:
-    """Whether the module ``name`` may come after ``last``, which is empty for the first one."""
-    if name in _AFTER:
-        return last == "Pooling" or last in _AFTER
-    return not last or (last in _BEFORE and _BEFORE.index(name) > _BEFORE.index(last))
-
-
-def _refuse_unlisted(folder: Path) -> None:
-    """Refuses folders of modules without modules.json: they would be left out silently."""
-    unlisted = sorted(path.name for path in folder.iterdir() if _MODULE_FOLDER.fullmatch(path.name) and path.is_dir())
-    if unlisted:
-        raise UserError(
-            f"{folder}: modules.json is missing, which says how {', '.join(unlisted)} is used; copy modules.json from "
-            "the model that this folder was made of, or delete the folders of modules to read the transformer alone"
-        )
-
-
-def module_folder(listing: Path, path: object) -> Path:
-    """The folder of a module, which is in the model's folder or the folder itself.
-
-    Args:
-        listing: the file modules.json.
-        path: of the module, as it is written there.
-
-    Raises:
-        UserError: for a path that leads out of the model's folder.
-    """
-    folder = listing.parent
-    if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path:
-        raise UserError(f"{listing}: path is {path!r}; the name of a folder inside {folder} was expected")
-    return folder / path
-
-
 # The Transformer module's configuration; the later names are those of releases before 1.0.
-_SENTENCE_CONFIGS = (
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_distilbert_config.json",
-    "sentence_camembert_config.json",
-    "sentence_albert_config.json",
-    "sentence_xlm-roberta_config.json",
-    "sentence_xlnet_config.json",
+_SENTENCE_CONFIGS = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
 # Keys whose values are read below, or change no vector.
-_READ = (
-    "max_seq_length",
-    "do_lower_case",
-    "transformer_task",
-    "modality_config",
-    "module_output_name",
-    "processing_kwargs",
-    "unpad_inputs",
-)
+_READ = ("max_seq_length", "do_lower_case", "modality_config", "unpad_inputs")
 # Arguments of transformers' loaders, under the names of each release, and those of them that change no vector here.
 _ARGUMENTS = ("model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args", "config_kwargs")
 _SAME_VECTORS = {
@@ -203,6 +77,33 @@ _OUTPUTS = {
     "feature-extraction": ("last_hidden_state", "token_embeddings"),
     "sequence-classification": ("logits", "scores"),
 }
+_HYBRID = "hybrid_search"
+# The keys of the number of layers in the configurations of transformers' encoders.
+_DEPTH_KEYS = ("num_hidden_layers", "n_layers")
+_MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
+
+
+@dataclass(frozen=True)
+class LayerFolder:
+    """A module after the pooling: its name in sentence-transformers, and its folder."""
+
+    name: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class SavedTemplate:
+    """The template of a folder.
+
+    Attributes:
+        template: that texts are put into.
+        pools_mask: whether pooling reads its last mask token, which then has an id of its own.
+        processor: the step of the tokenizer that the template replaced, as ``tokenizer.json`` has it.
+    """
+
+    template: Template
+    pools_mask: bool
+    processor: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -218,10 +119,219 @@ class SentenceConfig:
     lower_case: bool = False
 
 
+@dataclass(frozen=True)
+class Description:
+    """What a model's folder says; `describe` finds it. Settings are read when they are asked for.
+
+    Example:
+        >>> about = describe("opencse-mini")
+        >>> about.pooling.value, about.has_layers, about.sentence.max_length
+        ('mean', False, 128)
+
+    Attributes:
+        folder: names the prompts and the modules.
+        transformer: folder of the backbone; the table's for a table of word vectors.
+        text: folder of the tokenizer and of the Transformer module's configuration.
+        modules: the folder of each module from text to one vector, by name; empty for a plain transformers folder.
+        layers: what changes the pooled vector, in order, without a Normalize at the end.
+        normalize: the folder of the Normalize at the end, if there is one.
+        table: whether the backbone is a table of word vectors.
+        adapters: for the backbone, if there are any; the backbone is then another folder's.
+    """
+
+    folder: Path
+    transformer: Path
+    text: Path
+    modules: Mapping[str, Path] = field(default_factory=dict)
+    layers: tuple[LayerFolder, ...] = ()
+    normalize: Path | None = None
+    table: bool = False
+    adapters: Adapters | None = None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """Transformers' configuration of the backbone."""
+        return read_config(self.transformer / "config.json")
+
+    @property
+    def has_layers(self) -> bool:
+        """Whether the encoder has layers that relate tokens to each other, and is more than word vectors."""
+        return not self.table and self.config.get("num_hidden_layers") != 0
+
+    @cached_property
+    def sentence(self) -> SentenceConfig:
+        """The settings of the Transformer module."""
+        return read_sentence_config(self.text)
+
+    @cached_property
+    def pool_prompt(self) -> bool:
+        """Whether the folder's pooling counts the tokens of the prompt too."""
+        if "Pooling" not in self.modules:
+            return True
+        path = self.modules["Pooling"] / "config.json"
+        return entry(path, read_config(path), "include_prompt", bool, True)
+
+    @cached_property
+    def pooling(self) -> Pooling | None:
+        """The pooling that the folder names; None for plain transformers folders, which name none.
+
+        Raises:
+            UserError: for one that is not supported here.
+        """
+        if not self.modules or self.table:
+            return Pooling.MEAN if self.table else None
+        if self.template is not None and self.template.pools_mask:
+            return Pooling.MASK
+        where = self.modules["Pooling"]
+        path = where / "config.json"
+        config = read_config(path)
+        mode = config.get("pooling_mode") or [
+            name for flag, name in POOLING_FLAGS.items() if entry(path, config, flag, bool, False)
+        ]
+        modes = mode if isinstance(mode, list) else [mode]
+        if len(modes) != 1 or modes[0] not in POOLING_MODES:
+            names = " + ".join(map(str, modes)) or "none"
+            raise UserError(f"{where}: pooling {names} is not supported here; choose one with --pooling")
+        pooling = POOLING_MODES[modes[0]]
+        if not self.pool_prompt and not pooling.may_leave_out_prompt:
+            raise UserError(
+                f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here; "
+                "choose a pooling with --pooling"
+            )
+        # Without the hidden states of all layers sentence-transformers ignores the weighting, and so do we.
+        weighted = self.modules.get("WeightedLayerPooling")
+        if weighted is None or not self.config.get("output_hidden_states"):
+            return pooling
+        return _weighted(
+            weighted, pooling, next((int(self.config[key]) for key in _DEPTH_KEYS if key in self.config), 0)
+        )
+
+    @cached_property
+    def template(self) -> SavedTemplate | None:
+        """The template that the folder names; None for a folder without one."""
+        path = self.folder / SENTENCE_CONFIG
+        stated = entry(path, read_config(path), TEMPLATE, dict, {})
+        if not stated:
+            return None
+        try:
+            template = Template(entry(path, stated, "text", str, ""))
+        except UserError as error:
+            raise UserError(f"{path}: {TEMPLATE}: {error}") from None
+        processor = entry(path, stated, "replaced_processor", dict, {})
+        return SavedTemplate(template, entry(path, stated, "pools_mask", bool, False), processor or None)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every encoder made of the folder has: its prompts, and how vectors are compared."""
+        return {
+            "prompts": read_prompts(self.folder),
+            "similarity_fn_name": read_similarity(self.folder),
+            "hybrid_weight": read_hybrid_weight(self.folder),
+        }
+
+    def saved_layers(self, features: int) -> list[SavedLayer]:
+        """The layers after the pooling, which gives vectors of ``features`` dimensions."""
+        layers = [read_layer(layer) for layer in self.layers]
+        require_chain(self.folder, features, layers)
+        return layers
+
+
+def describe(model: str | Path, *, code: bool = False) -> Description:
+    """What the folder of ``model`` says.
+
+    Args:
+        model: a built-in encoder's name, a folder or a Hub id.
+        code: fetch the model's own Python files too; see `locate`.
+
+    Raises:
+        UserError: if there is no such model, or it has modules or adapters that are not opened here.
+    """
+    about = list_modules(locate(model, code=code))
+    if not (about.transformer / ADAPTER_CONFIG).is_file():
+        return about
+    from opencse.model_folder.adapters import read_adapters
+
+    local, adapters = about.transformer, read_adapters(about.transformer)
+    if adapters is None:
+        return about
+    try:
+        base = locate(adapters.base)
+    except UserError as error:
+        raise UserError(
+            f"{adapters.folder}: holds adapters alone, and their model cannot be opened ({error}); bring it back, or "
+            f"name where it is now as base_model_name_or_path in {ADAPTER_CONFIG}"
+        ) from None
+    below = list_modules(base)
+    if below.table:
+        raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")
+    text = local if (local / "tokenizer_config.json").is_file() else below.transformer
+    return replace(about if about.modules else below, transformer=below.transformer, text=text, adapters=adapters)
+
+
+def list_modules(folder: Path) -> Description:
+    """The modules of the encoder in ``folder``; adapters are left alone."""
+    path = folder / SENTENCE_CONFIG
+    config = read_config(path)
+    if config.get("truncate_dim") is not None:
+        raise UserError(f"{path}: truncate_dim is not supported here; delete the key and truncate the vectors yourself")
+    kind = config.get("model_type")
+    if kind not in (None, _DENSE):
+        raise UserError(f"{path}: model_type is {kind!r}; only {_DENSE} is supported here, one vector per text")
+    listing, table = folder / "modules.json", table_folder(folder)
+    if not listing.is_file():
+        unlisted = sorted(one.name for one in folder.iterdir() if _MODULE_FOLDER.fullmatch(one.name) and one.is_dir())
+        if unlisted:
+            raise UserError(
+                f"{folder}: modules.json is missing, which says how {', '.join(unlisted)} is used; copy modules.json "
+                "from the model that this folder was made of, or delete the folders of modules to read the transformer "
+                "alone"
+            )
+        return Description(folder, folder, folder, {"Transformer": folder} if table else {}, table=table is not None)
+    modules: dict[str, Path] = {}
+    layers: list[LayerFolder] = []
+    last = ""
+    entries = read_json(listing)
+    for module in entries if isinstance(entries, list) else [entries]:
+        if not isinstance(module, dict) or not {"type", "path"} <= module.keys():
+            raise UserError(f"{listing}: a list of objects with type and path was expected")
+        package, _, name = str(module["type"]).rpartition(".")
+        if table is not None and not last and name == "StaticEmbedding":
+            modules["Transformer"], last = table, "Pooling"
+            continue
+        if name not in (*_ORDER, *_AFTER) or package.split(".")[0] != "sentence_transformers":
+            supported = ", ".join((*_ORDER, *_AFTER))
+            raise UserError(f"{folder}: module {module['type']} is not supported here; supported: {supported}")
+        place, before = (_ORDER.index(one) if one in _ORDER else len(_ORDER) if one else -1 for one in (name, last))
+        if before < len(_ORDER) - 1 if name in _AFTER else place <= before:
+            where = f"{name} after {last}" if last else f"{name} first"
+            raise UserError(f"{folder}: modules in an order that is not supported here ({where})")
+        path = module_folder(listing, module["path"])
+        if name != "Normalize" and not path.is_dir():  # the folder of a Normalize is empty, and git stores none
+            raise UserError(
+                f"{listing}: names the {name} module in {path.name}, but there is no such folder; copy it from the "
+                "model that this folder was made of"
+            )
+        if name in _AFTER:
+            layers.append(LayerFolder(name, path))
+        else:
+            modules[name] = path
+        last = name
+    if "Transformer" not in modules or (table is None and "Pooling" not in modules):
+        raise UserError(
+            f"{folder}: modules.json lacks a Transformer or a Pooling module, so this gives no vectors of texts; a "
+            "cross-encoder re-ranks, by --rerank"
+        )
+    normalize = layers.pop().folder if layers and layers[-1].name == "Normalize" else None
+    if normalize is not None:
+        _require_sentence_names(normalize)
+    transformer = modules["Transformer"]
+    return Description(folder, transformer, transformer, modules, tuple(layers), normalize, table is not None)
+
+
 def read_sentence_config(
     transformer: Path, task: Literal["feature-extraction", "sequence-classification"] = "feature-extraction"
 ) -> SentenceConfig:
-    """Reads the configuration of the Transformer module.
+    """Reads the configuration of the Transformer module; what is not understood there is refused as a whole.
 
     Args:
         transformer: folder of the module.
@@ -235,29 +345,21 @@ def read_sentence_config(
     config = read_config(path)
     output, passed_on = _OUTPUTS[task]
     plain = {"method": "forward", "method_output_name": output}
-    expected = {"transformer_task": task, "module_output_name": passed_on}
-    for key, value in expected.items():
-        if config.get(key, value) != value:
-            raise UserError(f"{transformer}: {key} = {config[key]} is not supported here, only {value}")
     modalities = entry(path, config, "modality_config", dict, {"text": plain})
-    if modalities.get("text") != plain or "message" in modalities or config.get("processing_kwargs"):
-        raise UserError(f"{transformer}: only text as it is (no chat template, no processing_kwargs) is supported here")
-    _require_no_other(path, config)
+    if modalities.get("text") != plain or "message" in modalities:
+        raise UserError(f"{transformer}: only text as it is, without a chat template, is supported here")
+    understood = {"transformer_task": task, "module_output_name": passed_on}
+    stated = {key: value for key, value in config.items() if key not in (*_READ, *_ARGUMENTS)}
+    for key in _ARGUMENTS:
+        arguments = entry(path, config, key, dict, {})
+        stated |= {f"{key}: {name}": value for name, value in arguments.items() if name not in _SAME_VECTORS}
+    for key, value in stated.items():
+        if value not in (None, {}, [], understood.get(key)):
+            raise UserError(f"{path}: {key} = {value!r} is not supported here; delete it if the model works without")
     length = entry(path, config, "max_seq_length", int, 0)
     if length < 0 or config.get("max_seq_length") == 0:
         raise UserError(f"{path}: max_seq_length is {length}; a whole number from 1 on was expected")
     return SentenceConfig(length or None, entry(path, config, "do_lower_case", bool, False))
-
-
-def _require_no_other(path: Path, config: dict[str, Any]) -> None:
-    """Refuses settings that change vectors and are not read here: sentence-transformers would follow them."""
-    others = {key: value for key, value in config.items() if key not in (*_READ, *_ARGUMENTS)}
-    for key in _ARGUMENTS:
-        arguments = entry(path, config, key, dict, {})
-        others |= {f"{key}: {name}": value for name, value in arguments.items() if name not in _SAME_VECTORS}
-    for key, value in others.items():
-        if value not in (None, {}, []):
-            raise UserError(f"{path}: {key} = {value!r} is not supported here; delete it if the model works without")
 
 
 def read_similarity(folder: Path) -> Similarity:
@@ -294,54 +396,6 @@ def read_prompts(folder: Path) -> Prompts:
         raise UserError(f"{path}: default_prompt_name: {error}") from None
 
 
-def require_sentence_vectors(folder: Path) -> None:
-    """Refuses a folder that asks for truncated vectors, or whose modules are of a model that gives no single vector."""
-    path = folder / SENTENCE_CONFIG
-    config = read_config(path)
-    if config.get("truncate_dim") is not None:
-        raise UserError(f"{path}: truncate_dim is not supported here; delete the key and truncate the vectors yourself")
-    kind = config.get("model_type")
-    if kind not in (None, _DENSE):
-        raise UserError(f"{path}: model_type is {kind!r}; only {_DENSE} is supported here, one vector per text")
-
-
-# The keys of the number of layers in the configurations of transformers' encoders.
-_DEPTH_KEYS = ("num_hidden_layers", "n_layers")
-_MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
-
-
-def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
-    """The pooling that the modules define together; ``backbone`` is transformers' configuration."""
-    where = modules.pooling
-    config = read_config(where / "config.json")
-    path = where / "config.json"
-    flagged = [name for flag, name in POOLING_FLAGS.items() if entry(path, config, flag, bool, False)]
-    mode = config.get("pooling_mode") or flagged
-    modes = mode if isinstance(mode, list) else [mode]
-    if not all(isinstance(one, str) for one in modes):
-        raise UserError(f"{path}: pooling_mode is {mode!r}; a string was expected, such as 'mean'")
-    if len(modes) != 1 or modes[0] not in POOLING_MODES:
-        names = " + ".join(modes) or "none"
-        raise UserError(f"{where}: pooling {names} is not supported here; choose one with --pooling")
-    pooling = POOLING_MODES[modes[0]]
-    if not pools_prompt(modules) and not pooling.may_leave_out_prompt:
-        raise UserError(
-            f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here; "
-            "choose a pooling with --pooling"
-        )
-    # Without the hidden states of all layers sentence-transformers ignores the weighting, and so do we.
-    if modules.weighted_layers is None or not backbone.get("output_hidden_states"):
-        return pooling
-    depth = next((int(backbone[key]) for key in _DEPTH_KEYS if key in backbone), 0)
-    return _weighted(modules.weighted_layers, pooling, depth)
-
-
-def pools_prompt(modules: Modules) -> bool:
-    """Whether the folder's pooling counts the tokens of the prompt too."""
-    path = modules.pooling / "config.json"
-    return entry(path, read_config(path), "include_prompt", bool, True)
-
-
 def read_layer(layer: LayerFolder) -> SavedLayer:
     """The module after the pooling in a folder, with its weights.
 
@@ -350,73 +404,53 @@ def read_layer(layer: LayerFolder) -> SavedLayer:
     """
     from torch import nn
 
-    from opencse.modules.dense import UnitLength
+    from opencse.modules.dense import Dense, UnitLength
 
-    require_sentence_names(layer.folder)
-    if layer.name == "Dense":
-        return _read_dense(layer.folder)
+    _require_sentence_names(layer.folder)
+    file = layer.folder / "config.json"
+    config = read_config(file)
+    if layer.name == "Normalize":
+        return UnitLength()
+    if layer.name == "Dropout":
+        rate = config.get("dropout", 0.2)  # sentence-transformers' own where the file names none
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
+            raise UserError(f"{file}: dropout is {rate!r}; a number from 0 to below 1 was expected")
+        return nn.Dropout(rate)
+
+    def size(key: str) -> int:
+        features = entry(file, config, key, int, 0)
+        if not 1 <= features <= _MOST_FEATURES:
+            raise UserError(
+                f"{file}: {key} is {config.get(key)}; a whole number from 1 to {_MOST_FEATURES:,} was expected"
+            )
+        return features
+
+    weights = read_weights(layer.folder)
+    module: nn.LayerNorm | Dense
     if layer.name == "LayerNorm":
-        return _read_layer_norm(layer.folder)
-    return UnitLength() if layer.name == "Normalize" else nn.Dropout(_dropout_rate(layer.folder / "config.json"))
-
-
-def _read_dense(path: Path) -> Dense:
-    from opencse.modules.dense import Dense
-
-    file = path / "config.json"
-    config = read_config(file)
-    names = {activation: name for name, activation in ACTIVATION_PATHS.items()}
-    activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
-    if activation not in names:
-        raise UserError(f"{path}: a Dense module with {activation} is not supported here")
-    residual = entry(file, config, "use_residual", bool, False)
-    weights = read_weights(path)
-    sizes = {key: _size(file, config, key) for key in ("in_features", "out_features")}
-    dense = Dense(
-        **sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True), use_residual=residual
-    )
-    _load_weights(path, dense, weights)
-    return dense
-
-
-def _read_layer_norm(path: Path) -> nn.LayerNorm:
-    from torch import nn
-
-    file = path / "config.json"
-    config = read_config(file)
-    weights = read_weights(path)
-    norm = nn.LayerNorm(_size(file, config, "dimension"))
-    _load_weights(path, norm, {name.removeprefix(LAYER_NORM_PREFIX): tensor for name, tensor in weights.items()})
-    return norm
-
-
-def _dropout_rate(file: Path) -> float:
-    """The rate of a Dropout module; sentence-transformers' own where the file names none."""
-    rate = read_config(file).get("dropout", 0.2)
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
-        raise UserError(f"{file}: dropout is {rate!r}; a number from 0 to below 1 was expected")
-    return float(rate)
-
-
-def _size(file: Path, config: dict[str, Any], key: str) -> int:
-    """A module's number of dimensions; refuses one that is missing or cannot be."""
-    if key not in config:
-        raise UserError(f"{file.parent}: config.json lacks {key}")
-    size = entry(file, config, key, int, 0)
-    if not 1 <= size <= _MOST_FEATURES:
-        raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
-    return size
-
-
-def _load_weights(path: Path, module: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Puts the weights of a folder into the module that its configuration describes."""
+        module = nn.LayerNorm(size("dimension"))
+        weights = {name.removeprefix(LAYER_NORM_PREFIX): tensor for name, tensor in weights.items()}
+    else:
+        names = {path: name for name, path in ACTIVATION_PATHS.items()}
+        activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
+        if activation not in names:
+            raise UserError(f"{layer.folder}: a Dense module with {activation} is not supported here")
+        module = Dense(
+            size("in_features"),
+            size("out_features"),
+            names[activation],
+            bias=entry(file, config, "bias", bool, True),
+            use_residual=entry(file, config, "use_residual", bool, False),
+        )
     try:
         module.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
     except RuntimeError as error:
-        raise UserError(f"{path}: the weights do not fit config.json ({_last_line(error)})") from None
+        last = str(error).strip().splitlines()[-1].strip()
+        raise UserError(f"{layer.folder}: the weights do not fit config.json ({last})") from None
+    return module
 
 
-def require_sentence_names(path: Path) -> None:
+def _require_sentence_names(path: Path) -> None:
     """Refuses a Dense or Normalize module that works on token vectors instead of the sentence vector."""
     config = read_config(path / "config.json")
     for key in ("module_input_name", "module_output_name"):
@@ -442,8 +476,8 @@ def require_chain(folder: Path, size: int, layers: list[SavedLayer]) -> None:
         size = gives
 
 
-def read_token_weights(folder: Path, vocabulary: int) -> TokenWeights:
-    """The weights of a WordWeights module; of folders written before sentence-transformers 5, by word.
+def read_token_weights(folder: Path, vocabulary: int) -> NDArray[np.float32]:
+    """The weights (V,) of a WordWeights module; of folders written before sentence-transformers 5, by word.
 
     Args:
         folder: of the module.
@@ -452,38 +486,27 @@ def read_token_weights(folder: Path, vocabulary: int) -> TokenWeights:
     Raises:
         UserError: for a folder without weights, fewer of them than ids, or one that is negative or not finite.
     """
-    import torch
-
-    from opencse.modules.token_modules import TokenWeights
-
-    if (folder / "model.safetensors").is_file():
-        weights = read_weights(folder).get(TOKEN_WEIGHTS_TENSOR, torch.zeros(0)).flatten().float()
+    file = folder / "model.safetensors"
+    if file.is_file():
+        weights = map_tensors(file).get(TOKEN_WEIGHTS_TENSOR, np.zeros(0)).ravel().astype(np.float32)
     else:
-        weights = _weights_by_word(folder / "config.json")
-    require_token_weights(folder, weights.numpy(), vocabulary)
-    return TokenWeights(weights)
-
-
-def require_token_weights(folder: Path, weights: NDArray[np.floating], vocabulary: int) -> None:
-    """Refuses weights (V,) of a WordWeights module; see `read_token_weights` for the arguments and errors."""
+        file = folder / "config.json"
+        config = read_config(file)
+        words, by_word = config.get("vocab"), entry(file, config, "word_weights", dict, {})
+        unknown = config.get("unknown_word_weight", 1)
+        try:
+            weights = np.array(
+                [by_word.get(word, by_word.get(word.lower(), unknown)) for word in words or ()], dtype=np.float32
+            )
+        except (AttributeError, TypeError, ValueError):
+            raise UserError(
+                f"{file}: vocab is not a list of words, or word_weights holds something that is not a number"
+            ) from None
     if len(weights) < vocabulary:
         raise UserError(f"{folder}: {len(weights):,} weights of tokens for {vocabulary:,} ids; each id needs one")
-    if not bool(np.isfinite(weights).all()) or bool((weights < 0).any()):
+    if not np.isfinite(weights).all() or (weights < 0).any():
         raise UserError(f"{folder}: a weight of a token is negative or not finite; numbers from 0 on were expected")
-
-
-def _weights_by_word(file: Path) -> Tensor:
-    import torch
-
-    config = read_config(file)
-    words, by_word = config.get("vocab"), entry(file, config, "word_weights", dict, {})
-    unknown = config.get("unknown_word_weight", 1)
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UserError(f"{file}: vocab is not a list of words, and there is no model.safetensors")
-    weights = [by_word.get(word, by_word.get(word.lower(), unknown)) for word in words]
-    if not all(isinstance(weight, int | float) for weight in weights):
-        raise UserError(f"{file}: word_weights holds something that is not a number")
-    return torch.tensor(weights, dtype=torch.float32)
+    return weights
 
 
 def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
@@ -499,13 +522,6 @@ def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
     raise UserError(f"{path}: this weighting of layers is not supported here; choose a pooling with --pooling")
 
 
-def _last_line(error: RuntimeError) -> str:
-    return str(error).strip().splitlines()[-1].strip()
-
-
-_KEY = "hybrid_search"
-
-
 def read_hybrid_weight(folder: Path) -> HybridWeight | None:
     """The weight of the vectors in a hybrid search that a model's folder names, or None.
 
@@ -513,12 +529,12 @@ def read_hybrid_weight(folder: Path) -> HybridWeight | None:
         UserError: for a weight outside [0, 1], with the file and the key.
     """
     path = folder / SENTENCE_CONFIG
-    stated = entry(path, read_config(path), _KEY, dict, {})
+    stated = entry(path, read_config(path), _HYBRID, dict, {})
     if not stated:
         return None
     weight = stated.get("weight")
     if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
-        raise UserError(f"{path}: {_KEY}: the weight of the vectors is a number from 0 to 1, not {weight!r}")
+        raise UserError(f"{path}: {_HYBRID}: the weight of the vectors is a number from 0 to 1, not {weight!r}")
     return HybridWeight(float(weight), entry(path, stated, "source", str, "from the model's folder"))
 
 
@@ -529,7 +545,7 @@ def hybrid_entry(weight: HybridWeight | None) -> dict[str, Any]:
         >>> hybrid_entry(HybridWeight(0.4, "300 questions"))
         {'hybrid_search': {'weight': 0.4, 'source': '300 questions'}}
     """
-    return {} if weight is None else {_KEY: {"weight": weight.value, "source": weight.source}}
+    return {} if weight is None else {_HYBRID: {"weight": weight.value, "source": weight.source}}
 
 
 def write_hybrid_weight(folder: Path, weight: HybridWeight) -> None:

@@ -189,3 +189,19 @@ def map_tensors(file: Path) -> dict[str, NDArray[Any]]:
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise UserError(f"{file}: cannot be read ({reason(error)})") from None
     return tensors
+
+
+def module_folder(listing: Path, path: object) -> Path:
+    """The folder of a module, which is in the model's folder or the folder itself.
+
+    Args:
+        listing: the file modules.json.
+        path: of the module, as it is written there.
+
+    Raises:
+        UserError: for a path that leads out of the model's folder.
+    """
+    folder = listing.parent
+    if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path:
+        raise UserError(f"{listing}: path is {path!r}; the name of a folder inside {folder} was expected")
+    return folder / path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from opencse.errors import UserError, reason
 from opencse.folder_kinds import kind_of_folder
@@ -48,37 +48,44 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
     """
     if not isinstance(model, str | Path):
         raise TypeError(f"model is a name or a folder (str or Path), not {type(model).__name__}")
-    if not str(model):
-        raise UserError(f"no model is named; give a folder, a Hub id, {SMALL} or {BUILTIN}")
-    if str(model) in BUILTINS:
-        return builtin_folder(str(model))
+    name = str(model)
+    if name in BUILTINS:
+        return builtin_folder(name)
     folder = Path(in_home(model))
+    problem = "no such folder"
     try:
-        a_file, a_folder = folder.is_file(), folder.is_dir()
-    except OSError as error:
-        raise UserError(f"{str(model)[:80]}: no such folder ({error.strerror})") from None
-    if a_file:
-        raise UserError(f"{model}: is a file; give the folder of a model")
-    if a_folder:
-        if (folder / "run.json").is_file() and not (folder / "config.json").is_file():
-            raise UserError(
-                f"{model}: this run has not finished; continue it with the command that began it and --resume"
+        if not name:
+            problem = f"no model is named; give a folder, a Hub id, {SMALL} or {BUILTIN}"
+        elif folder.is_dir():
+            problem = _no_model(folder)
+            if not problem:
+                return folder
+        elif folder.is_file():
+            problem = "is a file; give the folder of a model"
+        elif name == BAG_OF_WORDS or (":" in name and name.startswith((WORDS, *DITTO))):
+            problem = (
+                "is a baseline that opencse evaluate computes; no folder holds it, so it cannot be trained, saved or "
+                f"served; name a folder, a Hub id, {SMALL} or {BUILTIN}"
             )
-        if any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
-            return folder
-        if (folder / "export.json").is_file():
-            raise UserError(f"{model}: is an export (ONNX); give the folder of the model that was exported")
-        if kind := kind_of_folder(folder):
-            raise UserError(f"{model}: is {kind}, not a model; give the folder of a model")
-        raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")
-    if str(model) == BAG_OF_WORDS or (":" in str(model) and str(model).startswith((WORDS, *DITTO))):
-        raise UserError(
-            f"{model}: is a baseline that opencse evaluate computes; no folder holds it, so it cannot be trained, "
-            f"saved or served; name a folder, a Hub id, {SMALL} or {BUILTIN}"
-        )
-    if str(model).count("/") > 1 or str(model).startswith((".", "/", "~")):
-        raise UserError(f"{model}: no such folder")
-    return _download(str(model), [*_PATTERNS, "*.py"] if code else _PATTERNS, weights)
+        elif name.count("/") <= 1 and not name.startswith((".", "/", "~")):
+            return _download(name, [*_PATTERNS, "*.py"] if code else _PATTERNS, weights)
+    except OSError as error:
+        problem = f"no such folder ({error.strerror})"
+    raise UserError(f"{name[:200]}: {problem}" if name else problem)
+
+
+def _no_model(folder: Path) -> str:
+    """Why a folder holds no model that can be opened; empty where it does."""
+    files = {name: (folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")}
+    if (folder / "run.json").is_file() and not files["config.json"]:
+        return "this run has not finished; continue it with the command that began it and --resume"
+    if any(files.values()):
+        return ""
+    if (folder / "export.json").is_file():
+        return "is an export (ONNX); give the folder of the model that was exported"
+    if kind := kind_of_folder(folder):
+        return f"is {kind}, not a model; give the folder of a model"
+    return "the folder holds no model (neither modules.json nor config.json)"
 
 
 def _download(hub_id: str, patterns: list[str], weights: bool) -> Path:
@@ -136,13 +143,28 @@ class HubOptions(TypedDict, total=False):
     commit_message: str | None
 
 
-def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
+def upload(
+    folder: Path,
+    repo_id: str,
+    *,
+    token: str | None = None,
+    private: bool | None = None,
+    exist_ok: bool = False,
+    revision: str | None = None,
+    create_pr: bool = False,
+    commit_message: str | None = None,
+) -> str:
     """Puts the model files of ``folder`` and its card on the Hub, in one commit.
 
     Args:
         folder: of the model.
         repo_id: ``owner/name``; a bare name is put under the token's owner.
-        options: see `HubOptions`.
+        token: see `HubOptions`, as for all others.
+        private: of a new repository.
+        exist_ok: add a version.
+        revision: branch.
+        create_pr: open a pull request.
+        commit_message: of the commit.
 
     Returns:
         The address of the commit, or of the pull request.
@@ -151,7 +173,6 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
         UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     if not any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
@@ -162,37 +183,24 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
             "nowhere else; put that model on the Hub and name it there, or merge them (opencse merge)"
         )
     _require_no_links(folder)
+    exist_ok = exist_ok or create_pr or revision is not None
     try:
         validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise UserError(f"{repo_id}: is no name on the Hub ({reason(error)}); give owner/name") from None
-    token, revision = options.get("token"), options.get("revision")
-    create_pr = options.get("create_pr", False)
-    exist_ok = options.get("exist_ok", False) or create_pr or revision is not None
-    api = HfApi(token=token)
-    try:
-        repository = api.create_repo(repo_id, private=options.get("private"), exist_ok=exist_ok)
+        api = HfApi(token=token)
+        repository = api.create_repo(repo_id, private=private, exist_ok=exist_ok)
         if revision is not None:
             api.create_branch(repository.repo_id, branch=revision, exist_ok=True)
         commit = api.create_commit(
             repository.repo_id,
             _operations(folder, repository.repo_id),
-            commit_message=options.get("commit_message") or "Add a sentence encoder written by OpenCSE",
+            commit_message=commit_message or "Add a sentence encoder written by OpenCSE",
             revision=revision,
             create_pr=create_pr,
         )
-    except LocalTokenNotFoundError:
-        raise UserError(_no_token(repo_id)) from None
-    except OfflineModeIsEnabled:
-        raise UserError(f"{repo_id}: HF_HUB_OFFLINE is set, so nothing is sent to the Hub; unset it") from None
-    except HfHubHTTPError as error:
-        raise UserError(_refused(repo_id, error, token)) from None
     except UserError:
         raise
-    except ValueError as error:
-        raise UserError(f"{repo_id}: the Hub refuses the model's card or files ({reason(error)})") from None
     except Exception as error:  # of the library that huggingface_hub asks with, which is not always the same
-        raise UserError(f"{repo_id}: the Hub cannot be reached ({reason(error)}); try again with a network") from None
+        raise UserError(f"{repo_id}: {_why_not_sent(error, token)}") from None
     return str(commit.pr_url or commit.commit_url)
 
 
@@ -261,19 +269,24 @@ def _names_local_model(folder: Path) -> bool:
     return isinstance(base, str) and (Path(base).is_absolute() or Path(base).exists())
 
 
-def _no_token(repo_id: str) -> str:
-    return f"{repo_id}: the Hub asks who you are; log in (hf auth login), or set HF_TOKEN to a token that may write"
+def _why_not_sent(error: Exception, token: str | None) -> str:
+    """What an error of the Hub, or of the way to it, means for the user."""
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
-
-def _refused(repo_id: str, error: object, token: str | None) -> str:
-    from huggingface_hub.errors import HfHubHTTPError
-
-    assert isinstance(error, HfHubHTTPError)
-    status, message = error.response.status_code, error.server_message or reason(error)
-    if status == 401:
-        return _no_token(repo_id) if token is None else f"{repo_id}: the Hub does not know this token ({message})"
-    if status == 403:
-        return f"{repo_id}: the token may not write there ({message}); use a token with write access, or another owner"
-    if status == 409:
-        return f"{repo_id}: is on the Hub already; give --exist-ok to add a version to it, or another name"
-    return f"{repo_id}: the Hub refuses it with {status} ({message})"
+    unknown = "the Hub asks who you are; log in (hf auth login), or set HF_TOKEN to a token that may write"
+    if isinstance(error, HfHubHTTPError):
+        status, message = error.response.status_code, error.server_message or reason(error)
+        return {
+            401: unknown if token is None else f"the Hub does not know this token ({message})",
+            403: f"the token may not write there ({message}); use a token with write access, or another owner",
+            409: "is on the Hub already; give --exist-ok to add a version to it, or another name",
+        }.get(status, f"the Hub refuses it with {status} ({message})")
+    if isinstance(error, LocalTokenNotFoundError):
+        return unknown
+    if isinstance(error, OfflineModeIsEnabled):
+        return "HF_HUB_OFFLINE is set, so nothing is sent to the Hub; unset it"
+    if isinstance(error, HFValidationError):
+        return f"is no name on the Hub ({reason(error)}); give owner/name"
+    if isinstance(error, ValueError):
+        return f"the Hub refuses the model's card or files ({reason(error)})"
+    return f"the Hub cannot be reached ({reason(error)}); try again with a network"

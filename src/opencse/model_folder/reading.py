@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,39 +11,27 @@ from torch import nn
 
 from opencse.errors import UserError, nearest, reason
 from opencse.foreign import MASKED_LM, own_code
-from opencse.model_folder.adapters import Adapters, read_adapters
 from opencse.model_folder.backbone import (
     dropout_rates,
     load_backbone,
     load_config,
     position_limit,
     quiet_transformers,
-    require_repeats,
-    require_sizes,
+    require_fitting,
     takes_token_types,
 )
 from opencse.model_folder.description import (
-    Modules,
+    Description,
+    describe,
     list_modules,
-    pools_prompt,
-    read_hybrid_weight,
-    read_layer,
-    read_pooling,
-    read_prompts,
-    read_sentence_config,
-    read_similarity,
     read_token_weights,
-    require_chain,
-    require_sentence_names,
-    require_sentence_vectors,
 )
-from opencse.model_folder.layout import read_config
-from opencse.model_folder.locate import locate
-from opencse.model_folder.writing import read_template, restore
+from opencse.model_folder.layout import TOKEN_WEIGHTS
+from opencse.model_folder.table import read_table
+from opencse.model_folder.writing import restore
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
-from opencse.modules.similarity import Similarity
-from opencse.modules.token_modules import MaskedLMHead
+from opencse.modules.token_modules import MaskedLMHead, TokenWeights
 from opencse.numerals import number_of
 from opencse.text.template import Template
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
@@ -53,25 +41,6 @@ if TYPE_CHECKING:
 
 
 _NO_LIMIT = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class _Sources:
-    """The folders that the parts of an encoder are read from.
-
-    Attributes:
-        folder: with the prompts and the list of modules.
-        modules: the modules; None for a plain transformers folder.
-        transformer: folder of the backbone.
-        text: folder of the tokenizer and the Transformer module's configuration.
-        adapters: for the backbone, if there are any; the backbone is then another folder's.
-    """
-
-    folder: Path
-    modules: Modules | None
-    transformer: Path
-    text: Path
-    adapters: Adapters | None = None
 
 
 def parse_pooling(name: str) -> Pooling:
@@ -95,84 +64,74 @@ def read_folder(
 ) -> Parts:
     """Reads the parts of the encoder in a folder; the arguments are those of `SentenceEncoder`."""
     mode = None if pooling is None else parse_pooling(pooling)
-    sources = _find(locate(model, code=trust_remote_code))
-    folder, modules, transformer = sources.folder, sources.modules, sources.transformer
-    if modules is not None and modules.table:
-        if template is not None:
-            raise UserError(f"{model}: a table of word vectors has no template; leave it out")
-        return _read_table(model, folder, modules, mode, max_length, dropout, layers)
-    if sources.adapters is not None:
+    about = describe(model, code=trust_remote_code)
+    if about.table:
+        return _read_table(model, about, mode, max_length, dropout, layers, template)
+    folder, modules, transformer = about.folder, about.modules, about.transformer
+    if about.adapters is not None:
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
         if layers is not None:
             raise UserError(f"{model}: layers cannot be removed below adapters; merge them first (opencse merge)")
-    sentence = read_sentence_config(sources.text)
-    require_tokenizer(sources.text)
+    sentence = about.sentence
+    require_tokenizer(about.text)
     backbone = load_backbone(transformer, dropout=dropout, layers=layers, trust_remote_code=trust_remote_code)
-    if sources.adapters is not None:
-        sources.adapters.merge_into(backbone)
-    tokenizer = Tokenizer.load(sources.text, trust_remote_code=trust_remote_code)
+    if about.adapters is not None:
+        about.adapters.merge_into(backbone)
+    tokenizer = Tokenizer.load(about.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
-    _require_one_type(sources.text, tokenizer, backbone)
-    saved = read_template(folder)
+    _require_one_type(about.text, tokenizer, backbone)
+    saved = about.template
     if saved is not None:
         restore(saved, tokenizer, backbone, folder)
     wrapped = saved.template if template is None and saved is not None else None
     wrapped = wrapped if template is None else Template(template)
     tokenizer = Tokenizer(tokenizer.hf, template=wrapped) if saved or wrapped else tokenizer
-    require_sentence_vectors(folder)
-    prompts = read_prompts(folder)
-    dense = [read_layer(layer) for layer in modules.layers] if modules else []
-    require_chain(folder, int(backbone.config.hidden_size), dense)
+    dense = about.saved_layers(int(backbone.config.hidden_size))
     if mode is None:
-        mode = read_pooling(modules, backbone.config.to_dict()) if modules else Pooling.MEAN
-        mode = Pooling.MASK if saved is not None and saved.pools_mask else mode
-    pool_prompt = modules is None or not mode.may_leave_out_prompt or pools_prompt(modules)
+        mode = about.pooling or Pooling.MEAN
+    pool_prompt = not mode.may_leave_out_prompt or about.pool_prompt
     depth = int(backbone.config.num_hidden_layers)
     if not 0 <= mode.layers(depth)[0] <= depth:
         others = "mean or cls" if depth else "mean"
         raise UserError(f"{model}: pooling {mode} needs more layers than the model has ({depth}); choose {others}")
-    if modules and modules.normalize:
-        require_sentence_names(modules.normalize)
     weights = None
+    weighing = modules.get(TOKEN_WEIGHTS)
     fits = pooling is None or mode.is_mean  # the folder's weights are for its own pooling, or another mean
-    if modules and modules.token_weights and fits and not (saved and saved.pools_mask):
+    if weighing and fits and not (saved and saved.pools_mask):
         if not pool_prompt:
             raise UserError(
-                f"{modules.pooling}: include_prompt is false: pooling that leaves out the prompt and weighs tokens "
-                f"({modules.token_weights.name}) is not supported here; choose a pooling that is no mean with --pooling"
+                f"{modules['Pooling']}: include_prompt is false: pooling that leaves out the prompt and weighs tokens "
+                f"({weighing.name}) is not supported here; choose a pooling that is no mean with --pooling"
             )
-        weights = read_token_weights(modules.token_weights, tokenizer.vocabulary_size)
-    stated = read_config(transformer / "config.json")
+        weights = TokenWeights(torch.from_numpy(read_token_weights(weighing, tokenizer.vocabulary_size)))
     return Parts(
         backbone,
         tokenizer,
         pooling=mode,
         max_length=_length(model, max_length, sentence.max_length, tokenizer, backbone),
         dense=dense,
-        normalize=modules is not None and modules.normalize is not None,
-        prompts=prompts,
-        similarity_fn_name=read_similarity(folder),
-        hybrid_weight=read_hybrid_weight(folder),
+        normalize=about.normalize is not None,
+        **about.common,
         pool_prompt=pool_prompt,
         lower_case=sentence.lower_case,
         token_weights=weights,
         own_code=own_code(transformer, MASKED_LM) if trust_remote_code else (),
-        own_dropout={key: stated[key] for key in dropout_rates(backbone.config) if key in stated},
+        own_dropout={key: about.config[key] for key in dropout_rates(backbone.config) if key in about.config},
     )
 
 
 def _read_table(
     model: str | Path,
-    folder: Path,
-    modules: Modules,
+    about: Description,
     pooling: Pooling | None,
     max_length: int | None,
     dropout: float | None,
     layers: int | None,
+    template: str | None,
 ) -> Parts:
     """The parts of an encoder of word vectors; see `opencse.model_folder.table`."""
-    from opencse.model_folder.table import read_table
-
+    if template is not None:
+        raise UserError(f"{model}: a table of word vectors has no template; leave it out")
     if pooling not in (None, Pooling.MEAN):
         raise UserError(f"{model}: a table of word vectors has no pooling but mean; choose that one")
     if layers:
@@ -181,103 +140,11 @@ def _read_table(
         raise UserError(f"max_length {max_length} leaves no room for text")
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
-    require_sentence_vectors(folder)
-    if modules.normalize is not None:
-        require_sentence_names(modules.normalize)
-    read = read_table(folder, modules.transformer, dropout=dropout)
-    dense = [read_layer(layer) for layer in modules.layers]
-    require_chain(folder, int(read.table.config.hidden_size), dense)
-    normalize = modules.normalize is not None
-    return Parts(
-        read.table,
-        read.tokenizer,
-        pooling=Pooling.MEAN,
-        max_length=max_length or read.max_length,
-        dense=dense,
-        normalize=normalize if read.normalize is None or dense else read.normalize,
-        prompts=read_prompts(folder),
-        similarity_fn_name=read_similarity(folder),
-        hybrid_weight=read_hybrid_weight(folder),
-        token_weights=read.token_weights,
-    )
-
-
-def has_own_pooling(model: str | Path) -> bool:
-    """Whether the folder says how to pool (sentence-transformers' and model2vec's do, plain transformers' do not)."""
-    return _find(locate(model)).modules is not None
-
-
-def has_layers(model: str | Path) -> bool:
-    """Whether the encoder has layers that relate tokens to each other, and is more than word vectors."""
-    sources = _find(locate(model))
-    table = sources.modules is not None and sources.modules.table
-    return not table and read_config(sources.transformer / "config.json").get("num_hidden_layers") != 0
-
-
-def own_pooling(model: str | Path) -> Pooling | None:
-    """The pooling that the folder names; None for plain transformers folders, which name none.
-
-    Raises:
-        UserError: if there is no such model, or its pooling is not supported here.
-    """
-    sources = _find(locate(model))
-    if sources.modules is None:
-        return None
-    if sources.modules.table:
-        return Pooling.MEAN
-    saved = read_template(sources.folder)
-    if saved is not None and saved.pools_mask:
-        return Pooling.MASK
-    stated = read_config(sources.transformer / "config.json")
-    return read_pooling(sources.modules, stated)
-
-
-def own_template(model: str | Path) -> str | None:
-    """The template that the folder names, that of `SentenceEncoder`; None if it has none."""
-    saved = read_template(_find(locate(model)).folder)
-    return None if saved is None else saved.template.text
-
-
-def own_similarity(model: str | Path) -> Similarity:
-    """The function that the folder's vectors are compared by; see `read_similarity`."""
-    return read_similarity(_find(locate(model)).folder)
-
-
-def find_adapters(model: str | Path) -> Adapters | None:
-    """The adapters that ``model`` is made of; None for a whole model.
-
-    Raises:
-        UserError: if there is no such model, or its adapters are of a kind that is not opened.
-    """
-    return _find(locate(model)).adapters
-
-
-def transformer_folder(folder: Path) -> Path:
-    """The folder with the transformers files: the Transformer module's, or ``folder`` itself."""
-    modules = list_modules(folder)
-    return modules.transformer if modules else folder
-
-
-def _find(folder: Path) -> _Sources:
-    """Finds the folders of all parts of the encoder in ``folder``."""
-    modules = list_modules(folder)
-    local = modules.transformer if modules else folder
-    adapters = read_adapters(local)
-    if adapters is None:
-        return _Sources(folder, modules, local, local)
-    try:
-        base = locate(adapters.base)
-    except UserError as error:
-        raise UserError(
-            f"{adapters.folder}: holds adapters alone, and their model cannot be opened ({error}); bring it back, or "
-            "name where it is now as base_model_name_or_path in adapter_config.json"
-        ) from None
-    below = list_modules(base)
-    if below is not None and below.table:
-        raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")
-    transformer = below.transformer if below else base
-    text = local if (local / "tokenizer_config.json").is_file() else transformer
-    return _Sources(folder if modules else base, modules or below, transformer, text, adapters)
+    read, parts = read_table(about.folder, about.transformer, dropout=dropout)
+    dense = about.saved_layers(int(parts.backbone.config.hidden_size))
+    normalize = about.normalize is not None if read.normalize is None or dense else read.normalize
+    length = max_length or read.max_length
+    return replace(parts, max_length=length, dense=dense, normalize=normalize, **about.common)
 
 
 def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
@@ -373,14 +240,13 @@ def open_masked_lm(
     Raises:
         UserError: if transformers has no masked language model for it.
     """
-    from transformers import AutoModel, AutoModelForMaskedLM
+    from transformers import AutoModelForMaskedLM
 
     try:
-        transformer = transformer_folder(folder)
-        stored_bytes = require_repeats(transformer)
+        transformer = list_modules(folder).transformer
+        require_fitting(transformer)
         with quiet_transformers():
             config = load_config(transformer, trust_remote_code=trust_remote_code)
-            require_sizes(transformer, AutoModel, config, stored_bytes, trust_remote_code=trust_remote_code)
             if tied is not None:
                 config.tie_word_embeddings = tied
             report: dict[str, Any]

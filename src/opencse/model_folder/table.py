@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from opencse import files
 from opencse.errors import UserError, reason
 from opencse.folder_kinds import TABLE
-from opencse.model_folder.layout import entry, map_tensors, read_config, read_json, read_weights
+from opencse.model_folder.layout import entry, map_tensors, module_folder, read_config, read_json, read_weights
+from opencse.modules.pooling import Pooling
 from opencse.numerals import number_of
 from opencse.text.rust_tokenizer import RustTokenizer
 
@@ -115,9 +116,7 @@ def table_folder(folder: Path) -> Path | None:
         first = entries[0] if isinstance(entries, list) and entries else {}
         kind, path = (first.get("type"), first.get("path")) if isinstance(first, dict) else (None, None)
         if str(kind).split(".")[0] == "sentence_transformers" and str(kind).endswith(".StaticEmbedding"):
-            if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
-                raise UserError(f"{listing}: path is {path!r}; the name of a folder inside {folder} was expected")
-            return folder / path
+            return module_folder(listing, path)
         return None
     config, stored = read_config(folder / "config.json"), folder / "model.safetensors"
     named = config.get("model_type")
@@ -242,25 +241,6 @@ def _folded(where: Path, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.floa
     return rows
 
 
-@dataclass(frozen=True, eq=False)
-class TableParts:
-    """The parts that are read from a table's folder.
-
-    Attributes:
-        table: the rows.
-        tokenizer: without special tokens.
-        max_length: the longest text in ids.
-        normalize: whether its config.json requests vectors of length 1; None if it is not model2vec's.
-        token_weights: 0 for the unknown token of a model2vec folder, 1 for all others; None where all count.
-    """
-
-    table: Table
-    tokenizer: Tokenizer
-    max_length: int
-    normalize: bool | None
-    token_weights: TokenWeights | None
-
-
 def new_table(rows: Tensor, *, dropout: float | None = None) -> Table:
     """A new backbone whose word vectors are ``rows`` (vocabulary, d)."""
     import torch
@@ -275,7 +255,7 @@ def new_table(rows: Tensor, *, dropout: float | None = None) -> Table:
     return table
 
 
-def read_table(folder: Path, where: Path, *, dropout: float | None = None) -> TableParts:
+def read_table(folder: Path, where: Path, *, dropout: float | None = None) -> tuple[TableRows, Parts]:
     """Reads the table in ``where``, a part of ``folder``, as model2vec or sentence-transformers reads it.
 
     Raises:
@@ -283,17 +263,15 @@ def read_table(folder: Path, where: Path, *, dropout: float | None = None) -> Ta
     """
     import torch
 
+    from opencse.modules.parts import Parts
+
     weights = read_weights(where).items()
     wide = {name: (tensor.float() if tensor.is_floating_point() else tensor) for name, tensor in weights}
     read = table_rows(folder, where, {name: tensor.numpy() for name, tensor in wide.items()})
-    rows, tokenizer = torch.from_numpy(read.rows), _with_padding(read.tokenizer)
-    return TableParts(
-        table=new_table(rows, dropout=dropout),
-        tokenizer=tokenizer,
-        max_length=read.max_length,
-        normalize=read.normalize,
-        token_weights=without_unknown(tokenizer, len(rows)) if read.leaves_out_unknown else None,
-    )
+    tokenizer = _with_padding(read.tokenizer)
+    table = new_table(torch.from_numpy(read.rows), dropout=dropout)
+    left_out = without_unknown(tokenizer, len(read.rows)) if read.leaves_out_unknown else None
+    return read, Parts(table, tokenizer, Pooling.MEAN, read.max_length, token_weights=left_out)
 
 
 def without_unknown(tokenizer: Tokenizer, rows: int) -> TokenWeights | None:
@@ -308,11 +286,6 @@ def without_unknown(tokenizer: Tokenizer, rows: int) -> TokenWeights | None:
     weights = torch.ones(rows)
     weights[unknown] = 0
     return TokenWeights(weights)
-
-
-def model2vec_tokenizer(backend: Backend) -> Tokenizer:
-    """The tokenizer of ``backend`` as model2vec uses it: per id it reads the median length of a token in characters."""
-    return bare_tokenizer(backend, model2vec=True)
 
 
 def bare_tokenizer(backend: Backend, *, model2vec: bool = False) -> Tokenizer:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,19 +18,12 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.kernels.numpy_models import MOST_FACTORS, EmbeddingNorm, NumpyBert, WordMeans
 from opencse.model_folder.description import (
-    Modules,
+    Description,
     list_modules,
-    pools_prompt,
-    read_hybrid_weight,
-    read_pooling,
-    read_prompts,
     read_sentence_config,
-    read_similarity,
-    require_sentence_names,
-    require_sentence_vectors,
-    require_token_weights,
+    read_token_weights,
 )
-from opencse.model_folder.layout import SENTENCE_CONFIG, TEMPLATE, TOKEN_WEIGHTS_TENSOR, map_tensors, read_config
+from opencse.model_folder.layout import ADAPTER_CONFIG, TOKEN_WEIGHTS, map_tensors, read_config
 from opencse.model_folder.locate import locate
 from opencse.model_folder.table import read_backend, table_rows
 from opencse.modules.pooling import Pooling
@@ -52,77 +45,40 @@ _UNUSUAL = (
 )
 
 
+Model = TypeVar("Model", bound=WordMeans | NumpyBert)
+
+
 @dataclass(frozen=True, eq=False)
-class TorchlessParts:
-    """Lists the parts that every encoder without torch has, whatever computes its vectors.
+class NumpyParts(Generic[Model]):
+    """Lists the parts of an encoder that computes in numpy.
 
     Attributes:
+        model: computes the vectors.
         tokenizer: makes the ids.
         max_length: longest text in ids, special tokens included; longer ones are truncated.
         normalize: whether vectors are L2-normalised.
         prompts: what is put before texts, by what they are for.
         similarity_fn_name: the function that vectors are compared by.
         hybrid_weight: of the vectors in a hybrid search, where one was fitted for them.
+        pooling: from token vectors to a sentence vector; a mean, or the first token.
+        token_weights: (V,) how much each token counts in the mean of a BERT, from 0 on; None if all count the same.
     """
 
+    model: Model
     tokenizer: RustTokenizer
     max_length: int
     normalize: bool
     prompts: Prompts
     similarity_fn_name: Similarity
     hybrid_weight: HybridWeight | None = None
-
-    @classmethod
-    def read(cls, folder: Path, tokenizer: RustTokenizer, max_length: int, *, normalize: bool) -> Self:
-        """The parts of a model, of which ``folder`` names the prompts, the similarity and the weight.
-
-        Raises:
-            UserError: for a value that is not supported, naming file and key.
-        """
-        return cls(
-            tokenizer, max_length, normalize, read_prompts(folder), read_similarity(folder), read_hybrid_weight(folder)
-        )
+    pooling: Pooling = Pooling.MEAN
+    token_weights: NDArray[np.float32] | None = None
 
 
-def needs_complete_reader(folder: Path, modules: Modules | None) -> bool:
-    """Whether a folder has modules or settings that only `opencse.model_folder.reading` opens.
-
-    Args:
-        folder: of the model.
-        modules: in it; None for a plain transformers folder.
-
-    Raises:
-        UserError: for settings that no reader opens.
-    """
-    require_sentence_vectors(folder)
-    transformer = folder
-    if modules is not None:
-        transformer = modules.transformer
-        if modules.layers:
-            return True
-        if modules.normalize is not None:
-            require_sentence_names(modules.normalize)
-    adapted = any((one / "adapter_config.json").is_file() for one in (folder, transformer))
-    return adapted or TEMPLATE in read_config(folder / SENTENCE_CONFIG)
-
-
-def is_plain_bert(config: dict[str, Any]) -> bool:
-    """Whether config.json describes a BERT with absolute positions, and nothing that transformers adds to one."""
-    usual = config.get("model_type") == "bert" and not any(config.get(key) for key in _UNUSUAL)
-    return usual and config.get("position_embedding_type", "absolute") == "absolute"
-
-
-def bert_tensors(transformer: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of a BERT by their names in transformers, without the prefix ``bert.``.
-
-    Raises:
-        UserError: if they cannot be read, or one is there with and without the prefix.
-    """
-    stored = map_tensors(transformer / "model.safetensors")
-    tensors = {name.removeprefix("bert."): array for name, array in stored.items()}
-    if len(tensors) < len(stored):
-        raise UserError(f"{transformer}: model.safetensors holds a tensor both with and without the prefix 'bert.'")
-    return tensors
+def _is_unusual(about: Description) -> bool:
+    """Whether a folder has modules or settings that only `opencse.model_folder.reading` opens."""
+    adapted = any((one / ADAPTER_CONFIG).is_file() for one in (about.folder, about.transformer))
+    return bool(about.layers) or adapted or about.template is not None
 
 
 _AS_THEY_ARE = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -139,6 +95,15 @@ _OTHER_IDS = (
 _SPECIAL = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 """What tells two added tokens of a tokenizer apart."""
+_EMBEDDINGS = (
+    "word_embeddings.weight",
+    "position_embeddings.weight",
+    "token_type_embeddings.weight",
+    "LayerNorm.weight",
+    "LayerNorm.bias",
+)
+"""The tensors of the embedding layer."""
+_POOLINGS = (Pooling.MEAN, Pooling.CLS, Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2)
 
 
 def read_plain_tokenizer(folder: Path) -> RustTokenizer | None:
@@ -238,25 +203,12 @@ def longest_input(folder: Path, tokenizer: RustTokenizer, words: Sized, position
     return length if length > tokenizer.special_count else None
 
 
-@dataclass(frozen=True, eq=False)
-class StaticParts:
-    """Lists the parts of an encoder of word vectors.
-
-    Attributes:
-        words: the vectors.
-        common: the tokenizer and all else.
-    """
-
-    words: WordMeans
-    common: TorchlessParts
-
-
-def read_static(model: str | Path, *, pooling: str | None = None) -> StaticParts | None:
+def read_static(model: str | Path, *, pooling: str | None = None) -> NumpyParts[WordMeans] | None:
     """The parts of the encoder in a folder, if it is word vectors alone that are averaged; None for all others.
 
     Example:
         >>> parts = read_static("opencse-mini")
-        >>> parts.words.dimension, parts.common.max_length
+        >>> parts.model.dimension, parts.max_length
         (448, 128)
 
     Args:
@@ -267,179 +219,121 @@ def read_static(model: str | Path, *, pooling: str | None = None) -> StaticParts
         UserError: if there is no such model.
     """
     folder = locate(model)
-    if pooling not in (None, Pooling.MEAN.value):
-        return None
     try:
-        return _read_words(folder, averaged=pooling is not None)
+        about = list_modules(folder)
+        if pooling not in (None, Pooling.MEAN.value) or not about.modules or _is_unusual(about):
+            return None
+        if about.table:
+            return _table(about)
+        parts = None if about.has_layers else _bert(about, pooling)
     except UserError:  # the complete reader says what is wrong, after it has tried all that it can
         return None
+    if parts is None or parts.pooling is not Pooling.MEAN or parts.token_weights is not None:
+        return None
+    words, positions, types, weight, bias = (parts.model.weights[f"embeddings.{name}"] for name in _EMBEDDINGS)
+    if len(words) * len(positions) > MOST_FACTORS:
+        return None
+    means = WordMeans(words, EmbeddingNorm(positions, types[0], weight, bias, parts.model.eps))
+    return NumpyParts(means, parts.tokenizer, parts.max_length, parts.normalize, **about.common)
 
 
-def _read_words(folder: Path, *, averaged: bool) -> StaticParts | None:
-    modules = list_modules(folder)
-    if modules is None or modules.weighted_layers is not None or modules.token_weights is not None:
-        return None
-    if needs_complete_reader(folder, modules):
-        return None
-    normalize = modules.normalize is not None
-    if modules.table:
-        read = table_rows(folder, modules.transformer, map_tensors(modules.transformer / "model.safetensors"))
-        bare, weights = read.tokenizer, None
-        if read.leaves_out_unknown:
-            weights = np.ones(len(read.rows), dtype=np.float32)
-            weights[bare.unknown_id] = 0
-        unit = normalize if read.normalize is None else read.normalize
-        words = WordMeans(read.rows, token_weights=weights)
-        return StaticParts(words, TorchlessParts.read(folder, bare.rust, read.max_length, normalize=unit))
-    config = read_config(modules.transformer / "config.json")
-    if not pools_prompt(modules) or not (averaged or read_pooling(modules, config) is Pooling.MEAN):
-        return None
-    norm_words = _words(modules, config)
-    if norm_words is None or norm_words.norm is None:
-        return None
-    bert = read_plain_tokenizer(modules.transformer)
-    length = (
-        None if bert is None else longest_input(modules.transformer, bert, norm_words.words, norm_words.norm.positions)
+def _table(about: Description) -> NumpyParts[WordMeans]:
+    """The parts of a table of word vectors."""
+    folder = about.folder
+    read = table_rows(folder, about.transformer, map_tensors(about.transformer / "model.safetensors"))
+    weights = None
+    if read.leaves_out_unknown:
+        weights = np.ones(len(read.rows), dtype=np.float32)
+        weights[read.tokenizer.unknown_id] = 0
+    return NumpyParts(
+        WordMeans(read.rows, token_weights=weights),
+        read.tokenizer.rust,
+        read.max_length,
+        about.normalize is not None if read.normalize is None else read.normalize,
+        **about.common,
     )
-    if bert is None or length is None:
-        return None
-    return StaticParts(norm_words, TorchlessParts.read(folder, bert, length, normalize=normalize))
 
 
-def _words(modules: Modules, config: dict[str, Any]) -> WordMeans | None:
-    """The word vectors of a BERT without layers; None for any other network."""
-    if not is_plain_bert(config) or config.get("num_hidden_layers") != 0:
-        return None
-    tensors = bert_tensors(modules.transformer)
-    words, positions, types, weight, bias = (
-        tensors.get(f"embeddings.{name}")
-        for name in (
-            "word_embeddings.weight",
-            "position_embeddings.weight",
-            "token_type_embeddings.weight",
-            "LayerNorm.weight",
-            "LayerNorm.bias",
-        )
-    )
-    if words is None or positions is None or types is None or weight is None or bias is None:
-        return None
-    size = config.get("hidden_size")
-    shapes = [
-        (words, (config.get("vocab_size"), size)),
-        (positions, (config.get("max_position_embeddings"), size)),
-        (types, (config.get("type_vocab_size", 2), size)),
-        (weight, (size,)),
-        (bias, (size,)),
-    ]
-    if any(array.shape != stated for array, stated in shapes) or len(words) * len(positions) > MOST_FACTORS:
-        return None
-    eps = config.get("layer_norm_eps", 1e-12)
-    norm = EmbeddingNorm(positions, types[0], weight, bias, float(eps)) if isinstance(eps, int | float) else None
-    return None if norm is None else WordMeans(words, norm)
-
-
-_EMBEDDINGS = {
-    "word_embeddings.weight": "vocab_size",
-    "position_embeddings.weight": "max_position_embeddings",
-    "token_type_embeddings.weight": "type_vocab_size",
-}
-"""The tables of the embedding layer, and the entry of the configuration that is their number of rows."""
-_POOLINGS = (Pooling.MEAN, Pooling.CLS, Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2)
-
-
-@dataclass(frozen=True, eq=False)
-class BertParts:
-    """Lists the parts of an encoder that is a BERT with pooling.
-
-    Attributes:
-        folder: of the model.
-        network: the weights.
-        pooling: from token vectors to a sentence vector; a mean, or the first token.
-        common: the tokenizer and all else.
-        token_weights: (V,) how much each token counts in a mean, from 0 on; None if all count the same.
-    """
-
-    folder: Path
-    network: NumpyBert
-    pooling: Pooling
-    common: TorchlessParts
-    token_weights: NDArray[np.float32] | None = None
-
-
-def read_bert(folder: Path, *, pooling: str | None = None) -> BertParts | None:
-    """The parts of the encoder in a folder, if it is a BERT that is pooled; None for all others.
+def read_bert(folder: Path, *, pooling: str | None = None) -> NumpyParts[NumpyBert] | None:
+    """The parts of the encoder in a folder, if it is a BERT with layers that is pooled; None for all others.
 
     Args:
         folder: of the model.
         pooling: replaces the folder's own.
     """
     try:
-        return _read_network(folder, pooling)
+        about = list_modules(folder)
+        return None if not about.has_layers or _is_unusual(about) else _bert(about, pooling)
     except UserError:  # the complete reader says what is wrong, after it has tried all that it can
         return None
 
 
-def _read_network(folder: Path, requested: str | None) -> BertParts | None:
-    modules = list_modules(folder)
-    transformer = folder if modules is None else modules.transformer
-    if (modules is not None and modules.table) or needs_complete_reader(folder, modules):
+def _bert(about: Description, requested: str | None) -> NumpyParts[NumpyBert] | None:
+    """The parts of a BERT with or without layers; None for any other network, tokenizer or pooling."""
+    pooling = (about.pooling or Pooling.MEAN) if requested is None else requested
+    network = _network(about)
+    if pooling not in _POOLINGS or not about.pool_prompt or network is None:
         return None
-    config = read_config(transformer / "config.json")
-    if requested is not None:
-        pooling = next((one for one in _POOLINGS if one.value == requested), None)
-    else:
-        pooling = Pooling.MEAN if modules is None else read_pooling(modules, config)
-    if pooling not in _POOLINGS or (modules is not None and not pools_prompt(modules)):
-        return None
-    network = _network(transformer, config)
-    if network is None or not 0 <= pooling.layers(network.depth)[0] <= network.depth:
-        return None
-    tokenizer = read_plain_tokenizer(transformer)
-    if tokenizer is None:
+    pooling = Pooling(pooling)
+    tokenizer = read_plain_tokenizer(about.transformer)
+    if tokenizer is None or not 0 <= pooling.layers(network.depth)[0] <= network.depth:
         return None
     words, positions = (network.weights[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position"))
-    length = longest_input(transformer, tokenizer, words, positions)
-    if length is None:
-        return None
-    token_weights = None
-    if modules is not None and modules.token_weights is not None and (pooling.is_mean or requested is None):
+    length = longest_input(about.transformer, tokenizer, words, positions)
+    weighing, token_weights = about.modules.get(TOKEN_WEIGHTS), None
+    if weighing is not None and (pooling.is_mean or requested is None):
         if not pooling.is_mean:
             return None
-        token_weights = _token_weights(modules.token_weights, tokenizer.vocabulary_size)
-    normalize = modules is not None and modules.normalize is not None
-    common = TorchlessParts.read(folder, tokenizer, length, normalize=normalize)
-    return BertParts(folder, network, pooling, common, token_weights)
-
-
-def _token_weights(folder: Path, vocabulary: int) -> NDArray[np.float32]:
-    """The weights of a WordWeights module, (V,)."""
-    weights = map_tensors(folder / "model.safetensors").get(TOKEN_WEIGHTS_TENSOR, np.zeros(0)).ravel()
-    require_token_weights(folder, weights, vocabulary)
-    return weights.astype(np.float32)
-
-
-def _network(folder: Path, config: dict[str, Any]) -> NumpyBert | None:
-    """The weights of a BERT with layers, float32 or float16; None for any other network."""
-    if not is_plain_bert(config) or config.get("hidden_act") != "gelu":
+        token_weights = read_token_weights(weighing, tokenizer.vocabulary_size)
+    if length is None:
         return None
-    sizes = [
-        config.get(key) for key in ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    return NumpyParts(
+        network,
+        tokenizer,
+        length,
+        about.normalize is not None,
+        pooling=pooling,
+        token_weights=token_weights,
+        **about.common,
+    )
+
+
+def _network(about: Description) -> NumpyBert | None:
+    """The weights of a BERT with absolute positions, float32 or float16; None for any other network.
+
+    Raises:
+        UserError: if they cannot be read, or one is there with and without the prefix ``bert.``.
+    """
+    config = about.config
+    names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
+    depth, hidden, inner, heads = sizes = [
+        int(size) if isinstance(size := config.get(key), int) else -1 for key in names
     ]
     eps = config.get("layer_norm_eps", 1e-12)
-    if not all(isinstance(size, int) and size > 0 for size in sizes) or not isinstance(eps, int | float):
+    plain = config.get("model_type") == "bert" and not any(config.get(key) for key in _UNUSUAL)
+    if not plain or config.get("position_embedding_type", "absolute") != "absolute" or not isinstance(eps, int | float):
         return None
-    hidden, inner, depth, heads = (int(size or 0) for size in sizes)
-    tensors = bert_tensors(folder)
-    if depth > len(tensors):  # before a list of names is made for a number of layers that cannot be
+    if min(sizes) < 0 or not heads or hidden % heads:
         return None
+    stored = map_tensors(about.transformer / "model.safetensors")
+    tensors = {name.removeprefix("bert."): array for name, array in stored.items()}
+    # no list of names is made for a number of layers that cannot be
+    if len(tensors) < len(stored) or depth > len(tensors) or (depth and config.get("hidden_act") != "gelu"):
+        return None
+    rows = (config.get("vocab_size"), config.get("max_position_embeddings"), config.get("type_vocab_size", 2))
+    tables = [(count, hidden) for count in rows]
     shapes = {
-        f"embeddings.{name}": (config.get(rows, 2 if rows == "type_vocab_size" else None), hidden)
-        for name, rows in _EMBEDDINGS.items()
-    } | {name: shape for layer in range(depth) for name, shape in _layer_shapes(layer, hidden, inner).items()}
-    shapes |= _pair("embeddings.LayerNorm", (hidden,))
+        f"embeddings.{name}": shape for name, shape in zip(_EMBEDDINGS, [*tables, (hidden,), (hidden,)], strict=True)
+    }
+    for name in (f"encoder.layer.{layer}." for layer in range(depth)):
+        for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+            shapes |= _pair(name + part, (hidden, hidden))
+        for part in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes |= _pair(name + part, (hidden,))
+        shapes |= _pair(f"{name}intermediate.dense", (inner, hidden)) | _pair(f"{name}output.dense", (hidden, inner))
     weights: dict[str, NDArray[Any]] = {name: tensors[name] for name in shapes if name in tensors}
     fits = all(name in weights and weights[name].shape == shape for name, shape in shapes.items())
-    if not fits or hidden % heads or any(one.dtype not in (np.float32, np.float16) for one in weights.values()):
+    if not fits or any(one.dtype not in (np.float32, np.float16) for one in weights.values()):
         return None
     return NumpyBert(weights, depth, heads, float(eps))
 
@@ -447,14 +341,3 @@ def _network(folder: Path, config: dict[str, Any]) -> NumpyBert | None:
 def _pair(name: str, shape: tuple[int, ...]) -> dict[str, tuple[Any, ...]]:
     """The shapes of a weight and its bias."""
     return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-
-
-def _layer_shapes(layer: int, hidden: int, inner: int) -> dict[str, tuple[Any, ...]]:
-    name = f"encoder.layer.{layer}"
-    shapes: dict[str, tuple[Any, ...]] = {}
-    for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
-        shapes |= _pair(f"{name}.{part}", (hidden, hidden))
-    for part in ("attention.output.LayerNorm", "output.LayerNorm"):
-        shapes |= _pair(f"{name}.{part}", (hidden,))
-    shapes |= _pair(f"{name}.intermediate.dense", (inner, hidden)) | _pair(f"{name}.output.dense", (hidden, inner))
-    return shapes

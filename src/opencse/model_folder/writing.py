@@ -25,7 +25,7 @@ from opencse.files import moving_in, write_new_json
 from opencse.home import in_home
 from opencse.model_folder.adapters import write_adapters
 from opencse.model_folder.backbone import quiet_transformers
-from opencse.model_folder.description import hybrid_entry
+from opencse.model_folder.description import SavedTemplate, hybrid_entry
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
     ADAPTER,
@@ -38,7 +38,6 @@ from opencse.model_folder.layout import (
     TOKEN_WEIGHTS,
     TOKEN_WEIGHTS_TENSOR,
     WRITTEN_BY,
-    entry,
     read_config,
 )
 from opencse.model_folder.table import write_table
@@ -46,7 +45,6 @@ from opencse.modules.dense import Dense, SavedLayer, UnitLength
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_modules import MaskedLMHead, TokenWeights
-from opencse.text.template import Template
 from opencse.text.tokenizer import Tokenizer
 from opencse.version import __version__
 
@@ -56,39 +54,6 @@ if TYPE_CHECKING:
 
 _GENERIC = "PreTrainedTokenizerFast"
 """The tokenizer class that uses ``tokenizer.json`` as it is; others write their own special tokens over it."""
-
-
-@dataclass(frozen=True)
-class SavedTemplate:
-    """The template of a folder.
-
-    Attributes:
-        template: that texts are put into.
-        pools_mask: whether pooling reads its last mask token, which then has an id of its own.
-        processor: the step of the tokenizer that the template replaced, as ``tokenizer.json`` has it.
-    """
-
-    template: Template
-    pools_mask: bool
-    processor: dict[str, Any] | None
-
-
-def read_template(folder: Path) -> SavedTemplate | None:
-    """The template that a model's folder names; None for a folder without one.
-
-    Raises:
-        UserError: for an entry that is not a template, naming file and key.
-    """
-    path = folder / SENTENCE_CONFIG
-    stated = entry(path, read_config(path), TEMPLATE, dict, {})
-    if not stated:
-        return None
-    try:
-        template = Template(entry(path, stated, "text", str, ""))
-    except UserError as error:
-        raise UserError(f"{path}: {TEMPLATE}: {error}") from None
-    processor = entry(path, stated, "replaced_processor", dict, {})
-    return SavedTemplate(template, entry(path, stated, "pools_mask", bool, False), processor or None)
 
 
 def restore(saved: SavedTemplate, tokenizer: Tokenizer, backbone: PreTrainedModel, folder: Path) -> None:

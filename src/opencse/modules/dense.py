@@ -307,6 +307,5 @@ def new_head(settings: HeadSettings, features: int, generator: torch.Generator) 
         return Dense.mlp_head(features, generator, settings.size)
     if settings.kind == "projection":
         return Projection(features, generator, settings.size)
-    if settings.size is None:
-        raise ValueError("a linear head needs a size")
+    assert settings.size is not None, "settings of a linear head have a size"
     return Dense.linear_head(features, generator, settings.size)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.network import default_device, usable_device
-from opencse.encoder.text_encoder import token_batches, token_budget
+from opencse.encoder.text_encoder import token_batches, usual_budget
 from opencse.errors import UserError, shortened
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.dense import ACTIVATIONS
@@ -106,7 +106,7 @@ class CrossEncoder:
             computed = 0
             rows = self._tokenized(window)
             lengths = [len(ids) for ids in rows["input_ids"]]
-            for batch in reversed(token_batches(lengths, token_budget(self.device.type))):  # the longest first
+            for batch in reversed(token_batches(lengths, usual_budget(self.device.type))):  # the longest first
                 scores[start + batch] = self._scored(rows, batch, logits)
                 computed += len(batch)
                 if progress is not None:

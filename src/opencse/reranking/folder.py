@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from opencse.errors import UserError
 from opencse.foreign import CLASSIFIER, checks_trust, own_code
-from opencse.model_folder.backbone import load_all_weights, load_config, position_limit, require_repeats
-from opencse.model_folder.description import module_folder, read_prompts, read_sentence_config
-from opencse.model_folder.layout import ACTIVATION_PATHS, SENTENCE_CONFIG, entry, read_config, read_json
+from opencse.model_folder.backbone import load_all_weights, load_config, position_limit, require_fitting
+from opencse.model_folder.description import read_prompts, read_sentence_config
+from opencse.model_folder.layout import ACTIVATION_PATHS, SENTENCE_CONFIG, entry, module_folder, read_config, read_json
 from opencse.model_folder.locate import locate
 from opencse.modules.prompts import Role
 from opencse.text.tokenizer import Tokenizer
@@ -130,7 +130,7 @@ def _activation(folder: Path, config: PretrainedConfig) -> str:
 def _load_network(folder: Path, config: PretrainedConfig, trust_remote_code: bool) -> PreTrainedModel:
     from transformers import AutoModelForSequenceClassification
 
-    require_repeats(folder)
+    require_fitting(folder)
     network = load_all_weights(AutoModelForSequenceClassification.from_pretrained, folder, config, trust_remote_code)
     network.train(False)
     return network

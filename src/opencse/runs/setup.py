@@ -18,8 +18,8 @@ from opencse.encoder.network import default_device, usable_device
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.kernels.precision import Precision, choose_precision
+from opencse.model_folder.description import describe
 from opencse.model_folder.locate import BUILTIN
-from opencse.model_folder.reading import has_layers
 from opencse.objective.context import Context
 from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.objective.inputs import InputBuilder
@@ -472,7 +472,12 @@ def resolve_for_run(
             f"{resolved.recipe.name}: {resolved.presets[0]} is a preset for {backbone.model}, and the model is the "
             f"built-in encoder; choose the model too, with --model {resolved.presets[0]}"
         )
-    if is_new or backbone is not None or BUILTIN not in resolved.recipe.presets or has_layers(resolved.model or model):
+    if (
+        is_new
+        or backbone is not None
+        or BUILTIN not in resolved.recipe.presets
+        or describe(resolved.model or model).has_layers
+    ):
         return resolved
     presets = f"{preset}:{BUILTIN}" if preset else BUILTIN
     return resolve_recipe(recipe, preset=presets, model=model, overrides=settings)

@@ -21,16 +21,10 @@ from opencse.kernels.packed import pack, why_not_packed
 from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.adapters import LoraSettings, add_adapters
+from opencse.model_folder.description import describe, list_modules
 from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
 from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import (
-    has_own_pooling,
-    load_masked_lm_head,
-    open_masked_lm,
-    own_pooling,
-    own_template,
-    transformer_folder,
-)
+from opencse.model_folder.reading import load_masked_lm_head, open_masked_lm
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_modules import TemplatesAlone, TokenWeights
@@ -100,7 +94,7 @@ class Start:
         """The model as it is before the first step, without a head."""
         encoder = self.recipe.encoder
         pooling = encoder.pooling or Pooling.MEAN
-        same_text = encoder.template is None or encoder.template == own_template(self.model)
+        same_text = encoder.template is None or encoder.template == template_of(self.model)
         unchanged = encoder.layers is None and pooling == supported_own_pooling(self.model) and same_text
         return Reading(self.model, pooling, encoder.layers, unchanged, encoder.template)
 
@@ -126,13 +120,13 @@ def settle(recipe: Recipe, model: str, explicit: Collection[str]) -> Start:
     """
     settings = recipe.encoder
     mode = settings.pooling or Pooling.MEAN
-    if not has_own_pooling(model):
+    if not describe(model).modules:
         return _with_pooling(recipe, model, mode, settings.head)
     if settings.pooling is not None and "encoder.pooling" in explicit:
         return _with_pooling(recipe, model, mode, settings.head, "as set (by --set, a preset or your recipe file)")
     if settings.template is not None:
         return _with_pooling(recipe, model, mode, settings.head, "of the recipe's template")
-    pooling = own_pooling(model)
+    pooling = describe(model).pooling
     if pooling is None:
         raise RuntimeError(f"{model}: has modules and no pooling")
     head_is_explicit = any(key.split(".")[:2] == ["encoder", "head"] for key in explicit)
@@ -240,7 +234,7 @@ def _add_adapters(encoder: SentenceEncoder, lora: LoraSettings, model: str, seed
         UserError: if the start has adapters already, or no layer that can have any.
     """
     folder = locate(model)
-    transformer = transformer_folder(folder)
+    transformer = list_modules(folder).transformer
     if (transformer / ADAPTERS).is_file():
         raise UserError(f"{model}: has adapters already; merge them into their model first (opencse merge), train that")
     is_local = Path(model).is_dir() or transformer != folder
@@ -285,17 +279,23 @@ def load_with_own_pooling(
     """
     pooling = supported_own_pooling(model)
     template = recipe.encoder.template
-    templated = template is not None and template != own_template(model)
+    templated = template is not None and template != template_of(model)
     if pooling is None or (pooling == recipe.encoder.pooling and not templated):
         return None
     encoder = recipe.encoder.model_copy(update={"pooling": pooling, "template": None})
     return load_start(recipe.model_copy(update={"encoder": encoder}), model, device, trust_remote_code)
 
 
+def template_of(model: str) -> str | None:
+    """The template that the model's folder names; None if it has none."""
+    saved = describe(model).template
+    return None if saved is None else saved.template.text
+
+
 def supported_own_pooling(model: str) -> Pooling | None:
     """The model's own pooling; None where it has none, or one that is not supported here."""
     try:
-        return own_pooling(model)
+        return describe(model).pooling
     except UserError:
         return None
 

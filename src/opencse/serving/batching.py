@@ -11,8 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from opencse.arrays import Embeddings
-from opencse.encoder.text_encoder import TextEncoder, require_sound_vectors, token_batches
-from opencse.encoder.text_encoder import token_budget as budget_of
+from opencse.encoder.text_encoder import TextEncoder, require_sound_vectors, token_batches, usual_budget
 from opencse.kernels.precision import PrecisionName
 from opencse.text.rust_tokenizer import Ids
 
@@ -66,7 +65,7 @@ class Batcher:
         self.encoder = encoder
         self.precision: PrecisionName = precision
         self._listener = listener
-        self._budget = token_budget or budget_of(encoder.device_kind)
+        self._budget = token_budget or usual_budget(encoder.device_kind)
         self._jobs: list[_Job] = []
         self._changed = threading.Condition()
         self._closed = False

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.network import encode_in_batches
-from opencse.encoder.text_encoder import Batching, token_budget
+from opencse.encoder.text_encoder import Batching, usual_budget
 from opencse.errors import UserError
 from opencse.kernels.states import Encoded
 from opencse.model_folder.backbone import load_pooler
@@ -169,7 +168,7 @@ class Teacher(nn.Module):
             ids = [row[:length] for row, length in zip(tokens.input_ids.tolist(), lengths, strict=True)]
             texts: list[str] = self._decoder.hf.batch_decode(ids, skip_special_tokens=True)
             prompt = model.prompts.requested(Role.PLAIN, None, None)
-            vectors = encode_in_batches(model, texts, Batching(token_budget(model.device_kind), prompt=prompt))
+            vectors = model.vectors(texts, Batching(usual_budget(model.device_kind), prompt=prompt))
             return torch.from_numpy(vectors).to(tokens.input_ids.device)
         length = tokens.input_ids.shape[1]
         if length > model.max_length:
