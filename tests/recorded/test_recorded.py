@@ -71,7 +71,7 @@ def test_one_changed_number_is_found(stored: Record, tolerance: dict[str, float]
     for wanted in (
         r"adapt: only before",
         r"simcse, loss, step 7: [\d.]+ before, [\d.]+ now",
-        r"sts, tiny, sts\.sts12\.pearson\.all: \S+ before, \S+ now",
+        r"sts, tiny, sts12\.pearson\.value: \S+ before, \S+ now",
         r"sscl, gradient_norm: only before",
         r"esimcse, loss: 21 steps before, 20 now",
     ):
