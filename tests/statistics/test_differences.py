@@ -317,6 +317,8 @@ def test_one_row_has_a_spread_of_columns_alone() -> None:
     layout = two_way({(1, 1): 70.0, (1, 2): 72.0})
     assert (layout.mean, layout.sd_over_data, layout.variance_of_data) == (71.0, None, None)
     assert layout.sd_over_dropout == pytest.approx(2**0.5)
+    two_by_two = two_way({(i, j): float(i * j) for i in (1, 2) for j in (1, 2)})
+    assert two_by_two.variance_of_rest == pytest.approx(0.25)
 
 
 def test_a_table_with_a_gap_is_refused() -> None:
