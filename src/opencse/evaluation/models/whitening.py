@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
@@ -312,6 +311,8 @@ class CorpusRanks:
 
     def apply(self, vectors: Vectors) -> NDArray[np.float32]:
         """(n, d) -> (n, d + K), each of length 1 (shorter where a vector is 0, or no text of the corpus is nearer)."""
+        from scipy.stats import rankdata  # here, since `opencse static` whitens without scipy
+
         n, d = vectors.shape
         mapped = np.empty((n, d + len(self.corpus)), dtype=np.float32)
         rows = max(1, _BLOCK_BYTES // (8 * len(self.corpus)))
