@@ -14,6 +14,7 @@ from opencse import SentenceEncoder, adapt
 from opencse.documents.adaptation import Adaptation, AdaptationSources, plan_adaptation
 from opencse.documents.advice import RECIPE
 from opencse.errors import InterruptedRunError
+from opencse.objective.terms import imitation
 from opencse.progress import Silent
 from opencse.recipes.recipe import resolve_recipe
 from opencse.text import sample
@@ -70,6 +71,62 @@ def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
     assert resumed.verdict == whole.verdict
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+class Teaching(Silent):
+    """Breaks off while the teacher reads its second block of texts."""
+
+    title = ""
+
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        self.title = title
+
+    def advance(self, done: int, note: str = "") -> None:
+        if self.title == "teacher" and done > 500:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_teacher_reads_each_text_once_and_is_imitated_by_a_resumed_run_too(
+    text: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "cache"))
+    read: list[str] = []
+    encode = SentenceEncoder.encode
+
+    def recorded(self: SentenceEncoder, texts: Any, *args: Any, **options: Any) -> Any:
+        read.extend(texts if self.dimension == 448 and "normalize_embeddings" in options else [])
+        return encode(self, texts, *args, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", recorded)
+    monkeypatch.setattr(imitation, "_BLOCK", 500)
+    settings = [
+        "training.max_steps=30",
+        "training.evaluate_every=10",
+        "training.batch_size=16",
+        "objective.negatives=[]",
+    ]
+    settings += ["training.checkpoint_every=2", "training.learning_rate=0.003", "training.log_every=1"]
+    how: dict[str, Any] = {"model": tiny_folder, "teacher": "opencse-mini", "settings": settings}
+    with pytest.raises(InterruptedRunError):
+        adapt(text, tmp_path / "broken", **how, progress=Teaching())
+    assert len(read) == 1000
+    del read[500:]  # of the block that was broken off nothing was kept
+    whole = adapt(text, tmp_path / "whole", **how)
+    kept = list((tmp_path / "cache" / "teachers").glob("*/*.npz"))
+    assert len(set(read)) == len(read) > 1000
+    before = len(read)
+    with pytest.raises(InterruptedRunError):
+        adapt(text, tmp_path / "broken", **how, progress=Broken(5, KeyboardInterrupt()))
+    resumed = adapt(text, tmp_path / "broken", **how, resume=True)
+    assert len(read) == before
+    assert kept == list((tmp_path / "cache" / "teachers").glob("*/*.npz"))
+    assert resumed.verdict == whole.verdict
+    for name in ("model.safetensors", "last/model.safetensors", "metrics.jsonl"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    distances = [line["teacher_distance"] for line in lines if "teacher_distance" in line]
+    assert sum(distances[-5:]) < 0.92 * sum(distances[:5])
 
 
 @pytest.mark.slow

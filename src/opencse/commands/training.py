@@ -365,6 +365,13 @@ def adapt(
             ("--continue",),
         ),
     ] = None,
+    teacher: Annotated[
+        str | Path | None,
+        Typed(
+            "A stronger encoder, a folder or Hub id: what it says of your texts is imitated, which also teaches other "
+            "words for the same. It reads each text once, before training."
+        ),
+    ] = None,
     recipe: Annotated[str, Typed(flags=("--recipe", "-r"))] = "adapt",
     dev: str | Path | None = "auto",
     keep_identical_ids: KeepIdenticalIds = False,
@@ -435,6 +442,7 @@ def adapt(
     from opencse.documents.advice import CHOSEN, RECIPE
     from opencse.documents.hybrid import fit_with_model
     from opencse.model_folder.locate import BUILTIN, locate
+    from opencse.recipes.overrides import as_toml
     from opencse.recipes.recipe import resolve_recipe
     from opencse.runs.finish import after_kill
     from opencse.runs.folder import RunFolder
@@ -456,6 +464,11 @@ def adapt(
     of_preset = resolve_recipe(recipe, model=start).model
     locate(of_preset or start)  # a typing mistake is reported before the corpus is read, which may take long
     changes, presets = _settings(settings), CHOSEN if recipe == RECIPE else (None,)
+    if teacher is not None:
+        _require_path(teacher, "teacher")
+        locate(str(teacher))
+        term = as_toml({"kind": "imitate", "teacher": str(teacher)}, "teacher")
+        changes = (f"objective.terms.imitate={term}", *changes)
     _require_settings(recipe, presets, changes, start)
     sources = AdaptationSources(
         corpus=corpus,
@@ -476,6 +489,7 @@ def adapt(
         recipe=recipe,
         dev=dev,
         metric=metric,
+        taught=teacher is not None,
         progress=progress or Silent(),
     )
     files = FilesOfAdaptation(Path(out), adaptation, keep_identical_ids)

@@ -13,6 +13,7 @@ from opencse.documents.advice import (
     DOUBLED,
     LOOSE,
     RECIPE,
+    TAUGHT,
     WHOLE,
     advice_for,
     advice_for_start,
@@ -185,6 +186,7 @@ def plan_adaptation(
     recipe: str = RECIPE,
     dev: str | Path | None = AUTO,
     metric: str | None = None,
+    taught: bool = False,
     progress: Progress,
 ) -> Adaptation:
     """Reads documents and pairs, and decides how to train and select on them; see `opencse.adapt`.
@@ -196,6 +198,7 @@ def plan_adaptation(
         recipe: by name, with the presets that the user chose.
         dev: data that the encoder to keep is selected by.
         metric: by which answers are scored; nDCG@10 by default.
+        taught: whether a stronger encoder is imitated.
         progress: receives what was read and decided.
 
     Raises:
@@ -242,7 +245,7 @@ def plan_adaptation(
         selector = replace(selector, strict=True)
     return Adaptation(
         text=text,
-        preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev)),
+        preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev), taught=taught),
         dev=selector,
         metric=metric if selector == dev else None,
         known=known,
@@ -265,7 +268,9 @@ def _of_other_language(documents: Sequence[Document]) -> str:
     return "" if language in (None, "english") else f", which say nothing about {str(language).capitalize()} text"
 
 
-def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool) -> str | None:
+def _presets(
+    recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool, taught: bool
+) -> str | None:
     """The recipe's presets that suit documents, model and selection, without the ones that the user named."""
     name, *presets_of_user = str(recipe).split(":")
     if name != RECIPE:
@@ -276,6 +281,7 @@ def _presets(recipe: str, model: str, material: TrainingMaterial, *, by_text: bo
         DOUBLED: loose and len(material.rows[0]) == 2,
         ASKED: (by_text and material.many_pairs) or by_queries,
         WHOLE: material.many_pairs and layers,
+        TAUGHT: taught,
     }
     presets = [preset for preset, does in suits.items() if does and preset not in presets_of_user]
     return ":".join(presets) or None

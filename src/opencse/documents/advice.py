@@ -22,6 +22,8 @@ ASKED = "asked"
 """Preset of the recipe where people's own questions select: the trained weights without averaging may be kept too."""
 WHOLE = "whole"
 """Preset of the recipe where pairs are held out: an encoder with layers reads texts to their end."""
+TAUGHT = "taught"
+"""Preset of the recipe where a teacher is named: a stronger encoder is imitated on the user's text."""
 CHOSEN = (None, LOOSE, DOUBLED, ASKED, WHOLE)
 """The presets that may be chosen, and none."""
 

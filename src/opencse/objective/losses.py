@@ -30,7 +30,6 @@ from opencse.objective.terms.distillation import negative_entropy as negative_en
 from opencse.objective.terms.distillation import rank_correlations as rank_correlations
 from opencse.objective.terms.distillation import score_kl as score_kl
 from opencse.objective.terms.distillation import shuffled_in_groups as shuffled_in_groups
-from opencse.objective.terms.distillation import turned as turned
 from opencse.objective.terms.distillation import vector_distance as vector_distance
 from opencse.objective.terms.graded import angle as angle
 from opencse.objective.terms.graded import angle_similarity as angle_similarity
@@ -41,6 +40,7 @@ from opencse.objective.terms.graded import pair_softmax as pair_softmax
 from opencse.objective.terms.graded import ranked as ranked
 from opencse.objective.terms.graded import triplet as triplet
 from opencse.objective.terms.graded import triplet_shortfall as triplet_shortfall
+from opencse.objective.terms.imitation import turned as turned
 from opencse.objective.terms.networks import mutual_information as mutual_information
 from opencse.objective.terms.pairs import bidirectional_margin as bidirectional_margin
 from opencse.objective.terms.pairs import contrastive_tension as contrastive_tension

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, ClassVar
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.context import Context
 from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.progress import Progress
 from opencse.settings import PartSettings
 
 
@@ -73,6 +74,18 @@ class Part(nn.Module):
 
         Raises:
             UserError: if the part cannot work with this encoder.
+        """
+
+    def study(self, encoder: SentenceEncoder, texts: Iterable[str], progress: Progress) -> None:
+        """Reads all texts of the data set once, before `begin`; by default it reads none.
+
+        Args:
+            encoder: the encoder to be trained.
+            texts: of every row that may be trained on, from an iterator that reads them as they are asked for.
+            progress: receives lines and bars of long work.
+
+        Raises:
+            UserError: if the part cannot work with these texts.
         """
 
     @property

@@ -349,6 +349,7 @@ class RunSetup:
             documents = isinstance(self.objective.view, DrawsTexts)
             fix = " documents (a blank line ends one in a text file; elsewhere each record is one)" * documents
             raise UserError(f"{text.location}: only one example; contrast needs at least two{fix}")
+        self._study(text, self.objective)
         return self._begun(FIRST, self.objective, inputs, recipe.training, near)
 
     def _further_set(self, further: FurtherSet) -> DataSet:
@@ -364,6 +365,7 @@ class RunSetup:
         update: dict[str, Any] = {"batch_size": further.settings.batch_size or training.batch_size, "seed": seed}
         if training.data_seed is not None:
             update["data_seed"] = seed_of(training.data_seed, f"data set {name}")
+        self._study(further.text, further.objective)
         return self._begun(name, further.objective, inputs, training.model_copy(update=update), near)
 
     def _tokenised(self, text: TextSource, objective: Objective) -> Corpus:
@@ -391,6 +393,13 @@ class RunSetup:
             return None
         self.progress.say("looking for near duplicates")
         return find_near_duplicates((row for _, row in text.rows_with_documents()), threshold).rows
+
+    def _study(self, text: TextSource, objective: Objective) -> None:
+        """Lets the parts of an objective read all texts; the first of several processes fills the cache."""
+        with self.world.first_alone():
+            for part in objective.all_parts:
+                texts = (one for _, row in text.rows_with_documents() for one in row)
+                part.study(self.encoder, texts, self.progress)
 
     def _begun(
         self, name: str, objective: Objective, inputs: InputBuilder, training: TrainingSettings, near: Flags | None

@@ -130,6 +130,10 @@ class Teacher(nn.Module):
         identity = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=encoder.device)
         self.register_buffer("identity", identity)
 
+    def close(self) -> None:
+        """Frees the encoder, where all that is needed of it has been made."""
+        self.start, self._opened = None, []
+
     def _reads_ids(self, model: SentenceEncoder, encoder: SentenceEncoder) -> bool:
         """Whether the ids of a step are those that ``model`` itself makes of the texts.
 

@@ -31,8 +31,7 @@ from opencse.objective.teachers.teacher import (
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.requests import HardNegatives, Margins, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.settings import AboveZero, Cosine, FromZero
-from opencse.text.sample import TRAIN
+from opencse.settings import AboveZero, Cosine
 
 
 def list_net(
@@ -120,38 +119,6 @@ def shuffled_in_groups(teacher: Tensor, share: float, uniform: Tensor) -> Tensor
     groups = (heights / share).floor().clamp(max=math.ceil(1 / share - 1e-9) - 1)
     shuffle = (groups.double() + uniform.double().clamp(max=1 - 1e-9)).argsort(dim=1)
     return ascending.indices.gather(1, shuffle)
-
-
-def turned(taught: Tensor, own: Tensor) -> Tensor:
-    """The (t, d) map of a teacher's vectors into the student's space that keeps their cosines and moves them least.
-
-    With T the teacher's and V the student's vectors of the same texts, and U the d principal directions of T where
-    t > d (else the identity)::
-
-        R = A B^T  with  A S B^T = svd((T U)^T V)                 the turned U R has orthonormal rows or columns
-
-    R is the solution of the orthogonal Procrustes problem (Schoenemann 1966): of all rotations the one with the least
-    ``||T U R - V||``. So the student learns what the teacher says of the texts, not the order of its dimensions.
-
-    Args:
-        taught: (N, t) vectors, of some thousand texts.
-        own: (N, d) vectors of the same texts.
-
-    Example:
-        >>> own = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
-        >>> taught = own.flip(1)  # the same vectors in another order of dimensions
-        >>> (taught @ turned(taught, own)).allclose(own)
-        True
-    """
-    taught, own = taught.double(), own.double()
-    kept = torch.eye(taught.shape[1], dtype=taught.dtype, device=taught.device)
-    if taught.shape[1] > own.shape[1]:
-        # Eigenvalues ascend: the last directions hold most of the vectors' length.
-        kept = torch.linalg.eigh(taught.T @ taught).eigenvectors[:, -own.shape[1] :]
-    # The nearest rotation is U V^T of the cross products (Procrustes; Schönemann 1966).
-    left, _, right = torch.linalg.svd((taught @ kept).T @ own, full_matrices=False)
-    turn: Tensor = kept @ left @ right
-    return turn.float()
 
 
 def jensen_shannon(first: Tensor, second: Tensor) -> Tensor:
@@ -326,11 +293,6 @@ class Distill(Term):
     ``shuffle`` exchanges texts that the teachers find about equally near, at random, in each step: DistillCSE's
     group-p shuffling, `losses.shuffled_in_groups`. So the student is not made as sure as a single teacher is.
 
-    ``vectors`` adds the distance of the vectors themselves, to the first teacher's, T, turned into the student's space
-    without changing their cosines (`losses.turned`, by the sentences of the built-in sample)::
-
-        loss + vectors * mean over both views of 1 - cos(v, R^T t)
-
     The log has ``teacher_agreement``: the share of pairs of columns that student and teachers put in the same order, in
     the mean over neighbours of the teachers' order.
 
@@ -355,7 +317,6 @@ class Distill(Term):
             student_temperature: divides the student's cosines.
             teacher_temperature: divides the teachers'; only their order counts in ``list_mle``.
             shuffle: share of the probability in a group that is shuffled; 0 shuffles nothing.
-            vectors: factor of the distance to the first teacher's vectors; 0 compares similarities alone.
         """
 
         kind: Literal["distill"] = "distill"
@@ -366,7 +327,6 @@ class Distill(Term):
         student_temperature: AboveZero = 0.05
         teacher_temperature: AboveZero = 0.05
         shuffle: float = Field(default=0.0, ge=0, le=1)
-        vectors: FromZero = 0.0
 
         @model_validator(mode="after")
         def _others_are_compared(self) -> Distill.Settings:
@@ -378,8 +338,7 @@ class Distill(Term):
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        of = "views" if self.settings.vectors else self.settings.of
-        self.panel = Panel(self.settings.teachers, f"{self.kind} term", of)
+        self.panel = Panel(self.settings.teachers, f"{self.kind} term", self.settings.of)
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -387,15 +346,8 @@ class Distill(Term):
         return {*super().reads, *self.panel.reads}
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Opens the teachers, and turns the first one's vectors."""
+        """Opens the teachers."""
         self.panel.begin(encoder)
-        if self.settings.vectors:
-            texts = TRAIN.read_text(encoding="utf-8").split("\n")
-            known = [text for text in texts if text]
-            taught, own = (
-                torch.from_numpy(one.encode(known)) for one in (self.panel.requests[0].teacher.model, encoder)
-            )
-            self.register_buffer("turn", turned(taught, own).to(encoder.device))
 
     def loss(self, reps: Representations) -> Tensor:
         """The loss of the settings.
@@ -405,19 +357,6 @@ class Distill(Term):
         """
         if len(reps.anchor) < 3:
             raise UserError(f"the {self.kind} term compares examples, at least 3 in a batch; set training.batch_size")
-        of_vectors = self._distance(reps) if self.settings.vectors else torch.zeros((), device=reps.keys.device)
-        return of_vectors + self._of_similarities(reps)
-
-    def _distance(self, reps: Representations) -> Tensor:
-        """The distance of the vectors of both views from the teacher's."""
-        taught = reps[self.panel.requests[0]]
-        turn = self.get_buffer("turn")
-        both = torch.cat([reps.anchor, reps.positive])
-        return self.settings.vectors * vector_distance(
-            both, torch.cat([taught.anchor, taught.positive]) @ turn, "cosine"
-        )
-
-    def _of_similarities(self, reps: Representations) -> Tensor:
         settings = self.settings
         student, teacher = self._cosines(reps)
         if settings.shuffle:
