@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from opencse.errors import UserError
 from opencse.numerals import is_number, number_of
-from opencse.text.files.formats import RawRow
 from opencse.text.scripts import is_unicode
+
+if TYPE_CHECKING:
+    from opencse.text.files.formats import RawRow
 
 _GRADED = (
     "if it is the score or class of a pair, choose a recipe that learns from it (cosent, sbert), or leave it out "
@@ -166,6 +168,7 @@ def empty_column(record: RawRow) -> str | None:
     """The first column of a record without a value: it leaves the row out.
 
     Example:
+        >>> from opencse.text.files.formats import RawRow
         >>> empty_column(RawRow(7, 0, ("question", "answer"), ("How long?", " ")))
         'answer'
     """
@@ -179,6 +182,7 @@ def line_about_empty(records: Iterable[RawRow], unit: str) -> str:
     """A line for the user about the rows that are left out because a cell is empty; empty where there are none.
 
     Example:
+        >>> from opencse.text.files.formats import RawRow
         >>> row = RawRow(7, 0, ("question", "answer"), ("How long?", " "))
         >>> line_about_empty([row], "line")
         "left out   1 of 1 row, with an empty cell (the first: line 7, column 'answer')"
@@ -200,6 +204,7 @@ def checked_texts(record: RawRow, location: str, unit: str) -> tuple[str, ...]:
     """The texts of a record, without white space around them.
 
     Example:
+        >>> from opencse.text.files.formats import RawRow
         >>> checked_texts(RawRow(1, 0, ("text",), (" A cat. ",)), "a.csv", "line")
         ('A cat.',)
 
