@@ -24,7 +24,7 @@ from opencse.objective.teachers.teacher import Teacher, TeacherSettings
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.spans import DrawsTexts
-from opencse.progress import Counted, Progress
+from opencse.progress import Count, Counted, Progress
 from opencse.settings import AboveZero, FromZero, ModelLocation
 from opencse.text.corpus import cache_root, text_key
 
@@ -92,13 +92,17 @@ def taught_vectors(texts: Mapping[int, str], teacher: SentenceEncoder, progress:
                 taught[[into for _, into in rows]] = block["vectors"][[row for row, _ in rows]]
     missing, count = list(place), Counted(progress, "teacher")
     began = time.perf_counter()
+
+    def told_from(before: int) -> Count:
+        return lambda done, _: count(before + done, len(missing))
+
     for start in range(0, len(missing), _BLOCK):
         keys = missing[start : start + _BLOCK]
         vectors = teacher.encode(
             [texts[key] for key in keys],
             precision=precision,
             normalize_embeddings=True,
-            progress=lambda done, _, before=start: count(before + done, len(missing)),
+            progress=told_from(start),
         )
         taught[[place[key] for key in keys]] = vectors
         with writing(folder / f"{hash_json(keys)[:32]}.npz") as unfinished, unfinished.open("wb") as stream:
