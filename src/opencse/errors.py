@@ -172,19 +172,9 @@ _FIXES = {
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 """What helps against an error of the operating system, by its number."""
-_WRAPPED = {
-    errno.ENOSPC: re.compile(
-        r"no space left on device|os error 28\b|database or disk is full|\d+ requested and \d+ written"
-        r"|file write failed|unexpected pos \d+|not enough space",
-        re.IGNORECASE,
-    ),
-    errno.EDQUOT: re.compile(r"quota exceeded|os error 122\b", re.IGNORECASE),
-    errno.EFBIG: re.compile(r"file too large|os error 27\b", re.IGNORECASE),
-    errno.EROFS: re.compile(r"read-only file system|readonly database|os error 30\b", re.IGNORECASE),
-    errno.EIO: re.compile(r"input/output error|disk i/o error|os error 5\b", re.IGNORECASE),
-    errno.EACCES: re.compile(r"permission denied|unable to open database file|os error 13\b", re.IGNORECASE),
-}
-"""Messages of libraries that hide the number (safetensors, SQLite, torch, NumPy, tokenizers)."""
+_NUMBERED = re.compile(r"os error (\d+)")
+_FULL = re.compile(r"database or disk is full|\d+ requested and \d+ written|file write failed|unexpected pos \d+")
+"""How libraries that hide the number of an error say it (tokenizers, safetensors; SQLite, NumPy, torch)."""
 
 
 def system_failure(error: BaseException) -> str | None:
@@ -201,13 +191,14 @@ def system_failure(error: BaseException) -> str | None:
     for one in _origins(error):
         if isinstance(one, UserError):
             return None
-        if isinstance(one, OSError) and one.errno in _FIXES:
+        if isinstance(one, OSError) and one.errno and (one.errno in _FIXES or one.filename is not None):
             where = "" if one.filename is None else f"{one.filename}: "
-            return f"{where}{one.strerror}; {_FIXES[one.errno]}"
+            return f"{where}{one.strerror}; {_FIXES.get(one.errno, 'check the path')}"
     for one in _origins(error):
-        for number, pattern in _WRAPPED.items():
-            if pattern.search(str(one)):
-                return f"{reason(one)}; {_FIXES[number]}"
+        found = _NUMBERED.search(str(one))
+        number = int(found[1]) if found else errno.ENOSPC if _FULL.search(str(one)) else 0
+        if number in _FIXES:
+            return f"{reason(one)}; {_FIXES[number]}"
     return None
 
 
@@ -219,7 +210,7 @@ def advice(error: BaseException) -> str:
         '; make room there, and run the command again'
     """
     failure = system_failure(error)
-    return "" if failure is None else f"; {next(fix for fix in _FIXES.values() if failure.endswith(fix))}"
+    return "" if failure is None else failure[failure.rindex(";") :]
 
 
 def _origins(error: BaseException) -> Iterator[BaseException]:

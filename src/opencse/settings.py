@@ -6,7 +6,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
 from opencse.errors import UserError, nearest, shortened
@@ -29,18 +29,10 @@ Cosine = Annotated[float, Field(ge=-1, le=1)]
 class Settings(BaseModel):
     """Immutable, strict about unknown keys; every part's settings derive from it.
 
-    Floats are finite unless a field says otherwise, and whole numbers fit 64 bits, as TOML, torch and numpy require.
+    Floats are finite unless a field says otherwise.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-
-    @field_validator("*")
-    @classmethod
-    def _fits_64_bits(cls, value: Any) -> Any:  # noqa: ANN401 - any field
-        for number in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(number, int) and not -(2**63) <= number < 2**63:
-                raise ValueError("a whole number must fit 64 bits")
-        return value
 
 
 class PartSettings(Settings):

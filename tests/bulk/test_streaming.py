@@ -153,18 +153,6 @@ def test_vectors_that_are_not_finite_are_refused(
     assert beside(out) == ["v.npy"]
 
 
-def test_the_target_is_checked_before_anything_else(tmp_path: Path) -> None:
-    absent = Source(str(tmp_path / "absent.txt"))
-    (tmp_path / "folder.npy").mkdir()
-    for name, message in (
-        ("v.txt", "vectors are written as .npy"),
-        ("none/v.npy", "there is no folder"),
-        ("folder.npy", "is a folder; give --out a file"),
-        ("v.npy", "no such file"),
-    ):
-        assert message in told(absent, tmp_path / name, "no-model")
-
-
 def test_a_second_process_is_refused(source: Source, out: Path, encoder: SentenceEncoder) -> None:
     messages: list[str] = []
 

@@ -1,4 +1,4 @@
-"""One hostile command and what must come of it: exit code 2, one line, and every file as it was."""
+"""One hostile command and what must come of it: exit code 2 (1 if nobody means it), one line, no file changed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refuse(case: Case, run: Run, world: Path, own: str = "") -> None:
     code, stdout, stderr = run(*shlex.split(case.line))
     changed = {name for name, _ in tree(world).items() ^ before.items()} - {own}
     assert not changed, f"files changed: {changed}; {stderr}"
-    assert code == 2, f"exit code {code}\n{stdout}\n{stderr}"
+    assert code == 2 or (code == 1 and not case.says), f"exit code {code}\n{stdout}\n{stderr}"
     assert "Traceback" not in stderr
     assert not stdout, "something on stdout"
     lines = [line for line in stderr.splitlines() if not line.startswith(("loading ", "read as "))]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from opencse.asking.chat_server import ChatReply
-from opencse.errors import UserError, reason
+from opencse.errors import UserError
 from opencse.files import GrowingFile, hash_json
 
 _BEGINNING = b'{"key": "'
@@ -44,11 +44,7 @@ class AnswerJournal:
         Raises:
             UserError: if another process writes it, it cannot be written, or it is no such file.
         """
-        try:
-            file = GrowingFile(path)
-        except OSError as error:
-            raise UserError(f"{path}: cannot be written ({reason(error)}); choose another --out") from None
-        with closing(file):
+        with closing(GrowingFile(path)) as file:
             if not file.lock():
                 raise UserError(f"{path}: another process is writing it; wait for it, or choose another --out")
             replies, size = read_replies(path)
@@ -75,10 +71,7 @@ def read_replies(path: Path) -> tuple[dict[str, ChatReply], int]:
     """
     if not path.exists():
         return {}, 0
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)}); choose another --out") from None
+    content = path.read_bytes()
     size = content.rfind(b"\n") + 1
     replies: dict[str, ChatReply] = {}
     unfinished = content[size:]

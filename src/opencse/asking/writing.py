@@ -18,7 +18,7 @@ from opencse.asking.plan import PlannedRequest, RequestPlan
 from opencse.asking.round_trip import DocumentRanks, round_trip
 from opencse.asking.sources import SourcePassage
 from opencse.encoder.text_encoder import TextEncoder
-from opencse.errors import UserError, reason, shortened
+from opencse.errors import UserError, shortened
 from opencse.files import writing
 from opencse.numerals import number_of
 from opencse.progress import Progress
@@ -208,21 +208,18 @@ def write_pairs(out: Path, model: str, questions: Sequence[tuple[WrittenQuestion
     Raises:
         UserError: if it cannot be written.
     """
-    try:
-        with writing(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as stream:
-            for one, ranks in questions:
-                row: dict[str, object] = {
-                    "question": one.text,
-                    "answer": one.passage.text,
-                    "document": one.passage.document,
-                    "passage": one.passage.number,
-                    "model": model,
-                }
-                if ranks is not None:
-                    row["ranks"] = {"words": ranks.words, "vectors": ranks.vectors}
-                stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({reason(error)})") from None
+    with writing(out) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as stream:
+        for one, ranks in questions:
+            row: dict[str, object] = {
+                "question": one.text,
+                "answer": one.passage.text,
+                "document": one.passage.document,
+                "passage": one.passage.number,
+                "model": model,
+            }
+            if ranks is not None:
+                row["ranks"] = {"words": ranks.words, "vectors": ranks.vectors}
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _once(requests: Sequence[PlannedRequest]) -> list[PlannedRequest]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from opencse.bulk.forms import Form, first_wrong
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.opening import load
-from opencse.encoder.text_encoder import DamagedVectorError, TextEncoder, require_options
+from opencse.encoder.text_encoder import DamagedVectorError, TextEncoder
 from opencse.foreign import code_notice
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say
@@ -51,10 +51,6 @@ class EncodingSettings:
     device: str | None = None
     trust_remote_code: bool = False
 
-    def require_options(self) -> None:
-        """Refuses an unknown precision; opens no model."""
-        require_options(self.precision)
-
     def open(self, say: Say) -> TextEncoder:
         """Loads the model unless it is an encoder, and checks that the form fits.
 
@@ -72,8 +68,7 @@ class EncodingSettings:
 
     def load(self) -> TextEncoder:
         """Loads the model by its name."""
-        if isinstance(self.model, TextEncoder):
-            raise RuntimeError("an encoder is not sent to another process")
+        assert not isinstance(self.model, TextEncoder)
         return load(self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code)
 
     def prompt_of(self, encoder: TextEncoder) -> str:

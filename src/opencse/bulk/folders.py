@@ -24,7 +24,7 @@ from opencse.bulk.streaming import EncodedFile, fault
 from opencse.encoder.first_look import TEXTS_CHECKED, warn_of_unknown_tokens
 from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import WINDOW, DamagedVectorError, TextEncoder
-from opencse.engines.choice import Engine, require_engine
+from opencse.engines import Engine, require_engine
 from opencse.errors import UserError, reason
 from opencse.numerals import number_of
 from opencse.progress import Count, Say
@@ -138,9 +138,8 @@ def encode_folder(
     say = say or (lambda line: None)
     folder = Path(out)
     require_format(file_format)
-    settings.require_options()
     require_engine(engine)
-    _require_folder(folder)
+    require_own(folder)
     rows = source.count_rows()
     text = source.fingerprint()
     if isinstance(settings.model, TextEncoder):
@@ -298,8 +297,7 @@ def _shared_count(shared: Synchronized[int]) -> Count:
 
 
 def _work(task: EncodingTask) -> tuple[int, Shard | FaultyText]:
-    if _worker is None:
-        raise RuntimeError("this process has no encoder")
+    assert _worker is not None
     return _worker(task)
 
 
@@ -347,18 +345,3 @@ def _gpus() -> int:
 def _memory(encoder: TextEncoder) -> int:
     """Bytes of memory that a process with such an encoder needs."""
     return 2 * encoder.weight_bytes + _OVERHEAD
-
-
-def _require_folder(folder: Path) -> None:
-    """Refuses, before any other work, a path that cannot become the folder."""
-    try:
-        if folder.exists() and not folder.is_dir():
-            raise UserError(f"{folder}: is a file; give --out a folder, or a file that ends in .npy")
-        parent = folder if folder.exists() else folder.absolute().parent
-        if not parent.is_dir():
-            raise UserError(f"{folder}: there is no folder {parent}; make it, or choose another --out")
-        if not os.access(parent, os.W_OK | os.X_OK):
-            raise UserError(f"{folder}: may not be written; choose another --out")
-        require_own(folder)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: cannot be written ({reason(error)})") from None

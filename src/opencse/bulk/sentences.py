@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from opencse.bulk.streaming import SUFFIX
-from opencse.errors import UserError, reason
+from opencse.errors import UserError
 from opencse.files import writing
 from opencse.numerals import number_of
 from opencse.text.given import DocumentTexts
@@ -43,15 +43,10 @@ def write_sentences(source: DocumentTexts, file: Path, rows: int) -> None:
         UserError: if they cannot be written, or are not as many as the vectors.
     """
     written = 0
-    try:
-        with writing(file) as unfinished:
-            with unfinished.open("w", encoding="utf-8") as stream:
-                for sentence in sentences_of(source):
-                    stream.write(json.dumps(sentence, ensure_ascii=False) + "\n")
-                    written += 1
-            if written != rows:
-                raise UserError(
-                    f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then {written:,})"
-                )
-    except OSError as error:
-        raise UserError(f"{file}: cannot be written ({reason(error)})") from None
+    with writing(file) as unfinished:
+        with unfinished.open("w", encoding="utf-8") as stream:
+            for sentence in sentences_of(source):
+                stream.write(json.dumps(sentence, ensure_ascii=False) + "\n")
+                written += 1
+        if written != rows:
+            raise UserError(f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then {written:,})")

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.environment import require_packages
-from opencse.errors import UserError, require_known
+from opencse.errors import UserError
 from opencse.files import (
     append_lines,
     changed_key,
@@ -34,7 +34,6 @@ from opencse.outputs import foreign_files_message, names_in
 from opencse.progress import Say
 
 FileFormat = Literal["npy", "parquet"]
-FORMATS: tuple[str, ...] = get_args(FileFormat)
 MANIFEST = "manifest.json"
 _BEGUN, _JOURNAL, _LOCK = "encoding.json", "shards.jsonl", ".lock"
 _DIGITS = 5
@@ -227,9 +226,8 @@ def _write_parquet(path: Path, start: int, vectors: NDArray[Any]) -> None:
     pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="none", use_dictionary=False)
 
 
-def require_format(name: str) -> None:
-    """Refuses an unknown format, and one whose package is not installed."""
-    require_known(name, FORMATS, "format")
+def require_format(name: FileFormat) -> None:
+    """Refuses a format whose package is not installed."""
     if name == "parquet":
         require_packages("writing Parquet", "train", "pyarrow")
 

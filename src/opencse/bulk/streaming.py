@@ -6,7 +6,6 @@ Until the file is whole it is called ``NAME.partial``, with its record next to i
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.encoder.first_look import warn_of_unknown_tokens
 from opencse.encoder.text_encoder import WINDOW, DamagedVectorError
 from opencse.errors import UserError, reason
-from opencse.files import WRITING, ResumableFile, npy_header, partial_path, record_path
+from opencse.files import ResumableFile, npy_header, partial_path
 from opencse.numerals import number_of
 from opencse.progress import Count, Say
 from opencse.text.files.formats import RawRow
@@ -67,7 +66,7 @@ def encode_file(
 
     Args:
         source: texts.
-        out: the file; its folder must exist.
+        out: the file.
         settings: which model encodes, and in which form vectors are written.
         window: number of texts that are encoded, written and recorded together.
         before_finish: called with the number of vectors when all are written, before the file gets its name; where it
@@ -79,10 +78,8 @@ def encode_file(
         UserError: for a file that cannot be written (before any other work), a fault in the text or the model, or a
             vector that is not finite, naming the line of its text.
     """
-    if window < 1:
-        raise UserError(f"window is at least 1, not {window}")
-    settings.require_options()
-    target = _checked_target(Path(out))
+    target = Path(out).resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
     rows = source.count_rows()
     text = source.fingerprint()
     form, say = settings.form, say or _silent
@@ -157,25 +154,6 @@ def write_lines(
         out.flush()
         rows += len(records)
     return EncodedFile(rows, settings.form.kept_dimensions(encoder.dimension), 0, time.perf_counter() - started)
-
-
-def _checked_target(out: Path) -> Path:
-    """The file behind ``out``; a ``UserError`` if it could not be written."""
-    if out.suffix != SUFFIX:
-        raise UserError(f"{out}: vectors are written as {SUFFIX} files; give --out a name that ends in {SUFFIX}")
-    try:
-        target = out.resolve()
-        if target.is_dir():
-            raise UserError(f"{out}: is a folder; give --out a file")
-        if not target.parent.is_dir():
-            raise UserError(f"{out}: there is no folder {out.parent}; make it, or choose another --out")
-        if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
-            raise UserError(f"{out}: may not be written; choose another --out")
-        # the longest name that is needed next to it
-        record_path(target).with_name(f"{WRITING}{os.getpid()}-{record_path(target).name}").exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UserError(f"{out}: cannot be written ({reason(error)})") from None
-    return target
 
 
 def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple[RawRow, tuple[str, ...]]]]:

@@ -15,13 +15,15 @@ _SPINS = "5000"
 
 
 def main() -> None:
-    """The ``opencse`` command: errors of the input in one line and exit code 2, Ctrl-C in one line and 130."""
+    """The ``opencse`` command: errors of the input in one line and exit code 2, Ctrl-C in one line and 130.
+
+    Other errors take one line and exit code 1; with ``OPENCSE_TRACEBACK=1`` Python shows where they come from.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal of few characters shows the codes of others
             stream.reconfigure(errors="backslashreplace")
     _wait_briefly()
     try:
-        _require_text(sys.argv[1:])
         code = _run()
         _require_shown()
     except UserError as error:
@@ -30,6 +32,14 @@ def main() -> None:
     except InterruptedRunError as stopped:
         sys.stderr.write(f"opencse: {printable(str(stopped))}\n")
         code = INTERRUPTED
+    except Exception as error:
+        if os.environ.get("OPENCSE_TRACEBACK"):
+            raise
+        fault = printable(masked(f"{type(error).__name__}: {reason(error)}"))
+        sys.stderr.write(
+            f"{_speaker()}: {fault}; a wrong input, or a fault of opencse: OPENCSE_TRACEBACK=1 shows where\n"
+        )
+        code = 1
     sys.exit(code)
 
 
@@ -54,10 +64,6 @@ def _run() -> int:
     except TyperException as error:  # an option or argument is missing, unknown or of the wrong kind
         message = " ".join(error.format_message().split()).replace(": Value error, ", ": ", 1)  # pydantic's prefix
         raise UserError(f"{message} (see --help)") from None
-    except RecursionError as error:
-        raise UserError(
-            "an input is nested too deeply (JSON with thousands of brackets within each other); correct the file"
-        ) from error
     except OSError as error:
         _require_shown()  # ends here if printing failed
         failure = system_failure(error)
@@ -73,17 +79,6 @@ def _speaker() -> str:
     """The name before messages: ``opencse``, with the number of the process unless it is the first."""
     rank = os.environ.get("RANK", "0")
     return "opencse" if rank == "0" else f"opencse (process {printable(rank)})"
-
-
-def _require_text(arguments: list[str]) -> None:
-    """Refuses arguments that are not valid text, which no record, card or page could hold."""
-    for number, argument in enumerate(arguments, start=1):
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"argument {number} ({argument[:200]!r}) is not UTF-8; rename the file, or correct the text"
-            ) from None
 
 
 def _require_shown() -> None:

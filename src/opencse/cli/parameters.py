@@ -71,7 +71,6 @@ def _parameter(one: Parameter) -> inspect.Parameter:
     """A parameter as typer reads it."""
     how, kind = one.how, _typed(one)
     is_flag = kind is bool and not one.default
-    name = f"--{one.name.replace('_', '-')}"
     default = one.default
     if isinstance(default, tuple | list):
         default = None if how.repeated else ",".join(map(str, default))
@@ -82,7 +81,7 @@ def _parameter(one: Parameter) -> inspect.Parameter:
         more["metavar"] = how.metavar
     described: Any
     if one.inner.kind is inspect.Parameter.KEYWORD_ONLY or how.flags:
-        flags = how.flags or ((name,) if is_flag else ())
+        flags = how.flags or (one.flags if is_flag else ())
         described = typer.Option(*flags, help=one.help, min=how.least, max=how.most, hidden=how.hidden, **more)
     else:
         described = typer.Argument(help=one.help, **more)

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from opencse.commands.declared import Typed, command
+from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import Columns, Device, Pooling, Reporter, TrustRemoteCode, path_of_out
-from opencse.errors import UserError
 from opencse.progress import Silent
 
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @command
+@needs(queries="text")
 def analyze(
     models: Annotated[
         str | Path | Sequence[str | Path],
@@ -107,8 +107,6 @@ def analyze(
         sts = Sts().load(suite_folder(data, "sts"), None)
     if isinstance(pairs, str | Path):
         pairs = read_scored_pairs(sample.TEST if str(pairs) == "sample" else Path(pairs))
-    if queries and texts is None:
-        raise UserError("--query needs --text FILE, the sentences in which neighbours are looked for")
     source = str(text) if isinstance(text, str | Path) else None
     material = AnalysisTexts(pairs=pairs, texts=texts, source=source, sts=sts, queries=queries)
     subjects = open_subjects(

@@ -21,7 +21,7 @@ from opencse.commands.shared import (
     Reporter,
     TrustRemoteCode,
 )
-from opencse.errors import UserError, reason, shortened
+from opencse.errors import UserError, shortened
 from opencse.progress import Silent
 
 if TYPE_CHECKING:
@@ -271,10 +271,7 @@ def _prompt(
     template, where = TEMPLATE, "the template"
     if file is not None:
         where = str(file)
-        try:
-            template = Path(where).read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise UserError(f"--template {where}: cannot be read ({reason(error)}); give a text file") from None
+        template = Path(where).read_text(encoding="utf-8")
     if examples is None:
         queries = []
     elif isinstance(examples, str | Path):

@@ -15,7 +15,6 @@ import ast
 import builtins
 import functools
 import inspect
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
-from opencse.errors import UserError, plain_failures
+from opencse.errors import UserError, plain_failures, require_known
 from opencse.foreign import require_bool
 from opencse.home import in_home
 from opencse.progress import Progress, reporter_of
@@ -98,6 +97,11 @@ class Parameter:
         return self.typed or _PLAIN
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """How it is typed."""
+        return self.how.flags or (f"--{self.name.replace('_', '-')}",)
+
+    @property
     def default(self) -> Any:
         """The default on the command line; `inspect.Parameter.empty` where there is none."""
         return self.inner.default if self.how.default is _SAME else self.how.default
@@ -162,7 +166,9 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
         for one in parameters.values():
             if one.name not in values:
                 continue
-            require_number(one.name, values[one.name], one.how)
+            _require_number(one.name, values[one.name], one.how)
+            if get_origin(one.kind) is Literal and isinstance(values[one.name], str):
+                require_known(values[one.name], get_args(one.kind), one.name)
             if one.how.keyed and isinstance(values[one.name], Mapping):
                 from opencse.recipes.overrides import as_overrides
 
@@ -182,21 +188,38 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
-def require_number(name: str, value: object, how: Typed = _PLAIN) -> None:
-    """Refuses a number that is not finite, does not fit 64 bits, is a negative seed, or is out of its range.
+def needs(**others: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Refuses options that change nothing without another: ``@needs(language="bm25 hybrid")`` without both of these."""
 
-    Raises:
-        UserError: naming the range.
-    """
+    def decorated(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+
+        @functools.wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            given = {
+                name
+                for name, value in signature.bind(*args, **kwargs).arguments.items()
+                if not (isinstance(value, str | int | float | None) and value == signature.parameters[name].default)
+            }
+            for name, other in others.items():
+                if name in given and not given.intersection(other.split()):
+                    flags = {one: max(parameters_of(function)[one].flags, key=len) for one in (name, *other.split())}
+                    or_else = " or ".join(flags[one] for one in other.split())
+                    raise UserError(f"{flags[name]} needs {or_else}; add it, or leave {flags[name]} out")
+            return function(*args, **kwargs)
+
+        return called
+
+    return decorated
+
+
+def _require_number(name: str, value: object, how: Typed) -> None:
+    least, most = 0 if name == "seed" else how.least, how.most
     if isinstance(value, bool) or not isinstance(value, int | float):
         return
-    least, most = 0 if name == "seed" else how.least, how.most
-    shown = "a number of that size" if abs(value) >= 2**63 else str(value)
-    if not (math.isfinite(value) if isinstance(value, float) else -(2**63) <= value < 2**63):
-        raise UserError(f"{name} is a finite number of at most 64 bits, not {shown}; give another")
-    if (least is not None and value < least) or (most is not None and value > most):
+    if (least is not None and not value >= least) or (most is not None and not value <= most):
         bounds = [f"{word} {bound:,}" for word, bound in (("at least", least), ("at most", most)) if bound is not None]
-        raise UserError(f"{name} is {' and '.join(bounds)}, not {shown}; give another")
+        raise UserError(f"{name} is {' and '.join(bounds)}, not {value}; give another")
 
 
 def _with_home(value: Any, kind: Any) -> object:

@@ -134,14 +134,12 @@ def encode(
     from opencse.commands.opening import encoded, open_for_vectors
     from opencse.encoder.first_look import measured_precision, sample_of
     from opencse.encoder.text_encoder import TextEncoder
-    from opencse.engines.choice import require_engine
     from opencse.files import partial_path
     from opencse.modules.prompts import Role
     from opencse.outputs import paths_of, require_absent, require_apart
     from opencse.text.given import DocumentTexts, GivenTexts, open_texts, say_left_out_rows
 
     progress = progress or Silent()
-    require_engine(engine)
     to_folder = isinstance(out, str | Path) and _is_folder(out)
     if not to_folder:
         if engine != "local":

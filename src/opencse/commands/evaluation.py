@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from opencse.commands.declared import Typed, command
+from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import (
     Data,
     Device,
@@ -72,6 +72,7 @@ def _whole_numbers(typed: str, expected: str) -> list[int]:
 
 
 @command
+@needs(fit="transform")
 def evaluate(
     model: object,
     data: Data,
@@ -149,6 +150,7 @@ def evaluate(
 
 
 @command
+@needs(hybrid_weight="hybrid", language="bm25 hybrid", fit="transform")
 def evaluate_all(
     models: Annotated[
         Sequence[object],

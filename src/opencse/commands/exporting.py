@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from opencse.commands.declared import Typed, command
+from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import Columns, Device, Encoder, OutFolder, Pooling, Reporter, Split, TrustRemoteCode
 from opencse.errors import UserError
 from opencse.markdown import public_name
@@ -24,6 +24,7 @@ _TEXTS = 500
 
 
 @command
+@needs(pairs="int8")
 def export_onnx(
     model: Encoder,
     out: OutFolder,
@@ -108,6 +109,7 @@ def export_onnx(
 
 
 @command
+@needs(columns="corpus", split="corpus")
 def export_static(
     model: Encoder,
     out: OutFolder,
@@ -153,8 +155,6 @@ def export_static(
     require_apart(folder, read=paths_of(corpus), models=paths_of(model))
     require_empty(folder)
     texts: list[str] = []
-    if corpus is None and columns is not None:
-        raise UserError("--columns needs --corpus; name one, or leave --columns out")
     if corpus is not None:
         require_packages("fitting the table to a text", "train", "scipy")
         source = open_texts(corpus, columns=columns, split=split)
@@ -185,8 +185,6 @@ def _graded(pairs: str | Path | None, int8: bool) -> ScoredPairs | None:
     from opencse.text import sample
 
     if not int8:
-        if pairs is not None:
-            raise UserError("--pairs needs --int8, whose loss is measured on them; add --int8, or leave --pairs out")
         return None
     if pairs is None:
         return replace(read_scored_pairs(sample.TEST), name="the built-in sample's test pairs")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from opencse.commands.declared import Typed, command
+from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import (
     FORMATS,
     Device,
@@ -311,6 +311,7 @@ def delete_from_index(
 
 
 @command
+@needs(hybrid_weight="hybrid")
 def query_index(
     folder: Folder,
     queries: Annotated[Sequence[str], Typed(hidden=True)],
@@ -499,6 +500,7 @@ def index_duplicates(
 
 
 @command
+@needs(least_margin="teacher")
 def index_negatives(
     folder: Folder,
     pairs: Annotated[Text, Typed("Pairs of query and answer: a text file or a Hub data set.")],
@@ -568,8 +570,6 @@ def index_negatives(
 
             opened = open_cross_encoder(teacher, progress, device, "float32", trust_remote_code)
             margins = MarginTeacher(opened, least_margin)
-        elif least_margin is not None:
-            raise UserError("--least-margin needs --teacher, whose scores it compares; add it, or leave it out")
         return mine(index, rows, path, how, margins, progress=progress)
 
 

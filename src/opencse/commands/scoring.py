@@ -35,12 +35,8 @@ def keyword_rows(
     requested = bm25 or hybrid
     if requested and Retrieval.name not in suites:
         raise UserError("--bm25 and --hybrid are for retrieval; evaluate with --suite retrieval, or leave them out")
-    if hybrid_weight is not None and not hybrid:
-        raise UserError("--hybrid-weight needs --hybrid; add it, or leave the weight out")
     if language != AUTO:
         language_named(language)
-        if not requested:
-            raise UserError("--language needs --bm25 or --hybrid, whose word stems it chooses; leave it out")
     if not requested:
         return None
     return KeywordRows(hybrid, hybrid_weight, language)
@@ -143,8 +139,6 @@ class Scoring:
         """The options of the suites; refuses those that change nothing, such as a ``fit`` without a transform."""
         if keep_identical_ids and Retrieval.name not in suites:
             raise UserError("--keep-identical-ids is for retrieval; evaluate with --suite retrieval, or leave it out")
-        if self.transform is None and str(self.fit) != TARGET:
-            raise UserError(f"--fit {self.fit} needs --transform; name one, or leave --fit out")
         if self.remove is not None and self.transform != "all-but-the-top":
             raise UserError(f"--remove {self.remove} needs --transform all-but-the-top")
         if self.cosine_share is not None and self.transform != "ranks":

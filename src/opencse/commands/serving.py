@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from opencse.commands.declared import Typed, command
+from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import (
     Device,
     Pooling,
@@ -21,7 +21,7 @@ from opencse.commands.shared import (
     RerankPrecision,
     TrustRemoteCode,
 )
-from opencse.errors import UserError, reason
+from opencse.errors import UserError
 from opencse.numerals import number_of
 from opencse.progress import Progress, Silent
 
@@ -38,6 +38,7 @@ _FEW = 20_000
 
 
 @command
+@needs(rerank="index")
 def serve(
     models: Annotated[
         str | Path | TextEncoder | Sequence[str | Path | TextEncoder],
@@ -127,11 +128,7 @@ def serve(
 
     progress = progress or Silent()
     all_models = [models] if isinstance(models, Model) else list(models)
-    if not all_models:
-        raise UserError("no model; name at least one")
     folders = [index] if isinstance(index, str | Path) else list(index or [])
-    if rerank is not None and not folders:
-        raise UserError("--rerank re-ranks the hits of an index; add --index, or leave it out")
     limits = Limits(body_bytes=max_body, texts=max_texts, waiting_texts=max_waiting)
     names = _names(all_models, name)
     keys = _keys(api_key_file)
@@ -275,14 +272,8 @@ def _keys(file: str | Path | None) -> list[str]:
             return []
         keys, source = [value.strip()], KEY_VARIABLE
     else:
-        source = str(file)
-        try:
-            lines = Path(file).read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            raise UserError(f"{file}: the API keys cannot be read ({reason(error)})") from None
+        source, lines = str(file), Path(file).read_text(encoding="utf-8").splitlines()
         keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
-    if not keys or not all(keys):
-        raise UserError(f"{source}: holds no API key; write one, or leave it out to serve without keys")
-    if not all(re.fullmatch(r"[!-~]+", key) for key in keys):
-        raise UserError(f"{source}: API keys are ASCII letters, digits and signs without spaces, one per line")
+    if not keys or not all(re.fullmatch(r"[!-~]+", key) for key in keys):
+        raise UserError(f"{source}: API keys are ASCII letters, digits and signs, one per line, and at least one")
     return keys

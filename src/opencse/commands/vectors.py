@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from opencse.commands.declared import Typed, command
+from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import (
     Columns,
     Device,
@@ -115,6 +115,7 @@ def similarity(
 
 
 @command
+@needs(columns="corpus", split="corpus")
 def nearest(
     models: Encoders,
     corpus: Text | None,
@@ -197,8 +198,6 @@ def nearest(
             f"{number_of(len(indexes), 'index')} for {number_of(len(several), 'model')}; give each model its own, "
             "in the same order"
         )
-    elif columns is not None or split is not None:
-        raise UserError("--columns and --split need --corpus; leave them out with --index")
     else:
         texts, source = _texts_of_indexes(indexes), ", ".join(map(str, indexes))
     by_name = dict(zip(names, several, strict=True))

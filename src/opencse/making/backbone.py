@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import nn
 
-from opencse.errors import UserError, reason
+from opencse.errors import UserError
 from opencse.model_folder.backbone import quiet_transformers
 from opencse.model_folder.description import list_modules
 from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
@@ -147,12 +147,7 @@ def _draw_again(network: PreTrainedModel, count: int, model: str) -> None:
 
 
 def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    from safetensors import SafetensorError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)  # transformers only logs that a file is in the way
-        with quiet_transformers():
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{folder}: the new backbone cannot be written ({reason(error)})") from None
+    folder.mkdir(parents=True, exist_ok=True)  # transformers only logs that a file is in the way
+    with quiet_transformers():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)

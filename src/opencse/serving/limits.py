@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-
-from opencse.errors import UserError
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Limits:
         headers_seconds: for the headers of a request to arrive; then the connection is closed.
         write_seconds: in which a client takes nothing of its answer; then the connection is closed (on Linux).
         connections: open at a time; fewer where the system allows few file descriptors. Beyond them the connection that
-            has been idle longest is closed, or the new one is refused (503).
+            has been idle longest is closed, or the new one.
         map_points: points of the map; larger indexes are sampled.
     """
 
@@ -44,9 +41,3 @@ class Limits:
     write_seconds: float = 30.0
     connections: int = 1_024
     map_points: int = 2_000
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise UserError(f"{field.name} is a number above 0, not {value!r}")

@@ -30,9 +30,6 @@ ROUNDING = 1e-9
 LEAST_SPREAD = 1e-150
 """A spread below it is none: its square is too small for a float, and a t-test would divide by zero."""
 
-LARGEST_SCORE = 1e150
-"""A score above it is refused: its square is too large for a float."""
-
 
 class Summary(Settings):
     """The mean and spread of one system over its seeds.
@@ -218,8 +215,6 @@ def _checked(scores: Mapping[int, float], whose: str, unit: str) -> Floats:
     for key, score in scores.items():
         if not math.isfinite(score):
             raise UserError(f"{whose}, {unit} {key}: the score is {score}; a finite number is expected")
-        if abs(score) > LARGEST_SCORE:
-            raise UserError(f"{whose}, {unit} {key}: the score is {score}; at most {LARGEST_SCORE:g} is expected")
     return np.array(list(scores.values()), dtype=np.float64)
 
 

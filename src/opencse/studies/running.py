@@ -15,7 +15,7 @@ import torch
 from opencse.arrays import Floats
 from opencse.documents.dev_choice import load_selector
 from opencse.encoder.fingerprint import hash_model
-from opencse.engines.choice import Engine, require_engine
+from opencse.engines import Engine, require_engine
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
