@@ -41,9 +41,8 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.analysis.figures import canvas, standalone, to_svg
-from opencse.bulk.encoding_settings import EncodingSettings
+from opencse.bulk.encoding_settings import EncodingSettings, Form
 from opencse.bulk.folders import encode_folder
-from opencse.bulk.forms import Form
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation.embedding import EmbeddingModel

@@ -21,8 +21,7 @@ from mkdocs.structure.files import File, Files
 from pydantic import BaseModel
 
 import opencse
-from opencse.cli.app import PURPOSES, app
-from opencse.cli.examples import EXAMPLES
+from opencse.cli.app import EXAMPLES, PURPOSES, app
 from opencse.model_folder.adapters import LoraSettings
 from opencse.modules.dense import HeadSettings
 from opencse.objective.settings import ObjectiveSettings

@@ -30,7 +30,7 @@ import typer
 import helpers
 from doc_blocks import Block, blocks_of, commands_of
 from helpers import write_collection
-from opencse.asking.prompts import TEMPLATE
+from opencse.asking.plan import TEMPLATE
 from opencse.cli import main
 from opencse.cli.app import app
 from opencse.evaluation import TASKS

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import opencse
-from opencse.errors import UserError
 from opencse.home import in_home
 from opencse.objective.teachers.teacher import TeacherSettings
 from opencse.objective.views.substitution import Synonym
@@ -53,17 +52,6 @@ def test_a_path_is_taken_as_it_is(home: Path) -> None:
 def test_a_user_has_a_home_folder_too() -> None:
     user = pwd.getpwuid(os.getuid())
     assert in_home(f"~{user.pw_name}/a") == os.path.join(user.pw_dir, "a")  # noqa: PTH118 - the root's is "/root"
-
-
-def test_without_a_home_folder_the_path_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("HOME")
-
-    def unknown(number: int) -> None:
-        raise KeyError(number)
-
-    monkeypatch.setattr(pwd, "getpwuid", unknown)
-    with pytest.raises(UserError, match=r"~/a: no home folder is known \(HOME is not set\); write the whole path"):
-        in_home("~/a")
 
 
 def test_paths_of_settings_recipes_and_the_cache_follow_the_rule(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

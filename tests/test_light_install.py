@@ -36,7 +36,7 @@ import httpx
 import opencse
 from opencse.progress import Silent
 from opencse.serving.app import create_app
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from opencse.serving.service import Service
 from opencse.text import sample
 

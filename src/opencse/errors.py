@@ -196,7 +196,8 @@ def system_failure(error: BaseException) -> str | None:
             return f"{where}{one.strerror}; {_FIXES.get(one.errno, 'check the path')}"
     for one in _origins(error):
         found = _NUMBERED.search(str(one))
-        number = int(found[1]) if found else errno.ENOSPC if _FULL.search(str(one)) else 0
+        number = int(found[1]) if found else errno.EIO if "disk I/O error" in str(one) else 0
+        number = errno.ENOSPC if _FULL.search(str(one)) else number
         if number in _FIXES:
             return f"{reason(one)}; {_FIXES[number]}"
     return None

@@ -13,8 +13,6 @@ import re
 from pathlib import Path
 from typing import overload
 
-from opencse.errors import UserError
-
 _PATH = re.compile(r"(?P<kind>(?:words|transfer|ditto(?:-\d+-\d+)?):)?(?P<path>~.*)", re.DOTALL)
 """A path that begins with ``~``, also in the names of baselines (``words:FILE``) and of data (``transfer:FOLDER``)."""
 
@@ -33,14 +31,9 @@ def in_home(path: str | Path) -> str | Path:
     Example:
         >>> in_home("models/one"), in_home("./~/one"), in_home("~/one").endswith("/one"), in_home("~/one")[0]
         ('models/one', './~/one', True, '/')
-
-    Raises:
-        UserError: if the home folder is not known.
     """
     parts = None if isinstance(path, Path) else _PATH.fullmatch(path)
     if parts is None:
         return path
     location = os.path.expanduser(parts["path"])  # noqa: PTH111 - Path's refuses the name of an unknown user
-    if location == parts["path"] and location.partition("/")[0] == "~":
-        raise UserError(f"{path}: no home folder is known (HOME is not set); write the whole path")
     return (parts["kind"] or "") + location

@@ -150,20 +150,10 @@ def gpu_of(process: Processes) -> int:
 
 
 def started() -> Processes:
-    """This process, by the variables that ``torchrun`` sets (WORLD_SIZE, RANK, LOCAL_RANK); no other is contacted.
-
-    Raises:
-        UserError: for variables that contradict each other.
-    """
+    """This process, by the variables that ``torchrun`` sets (WORLD_SIZE, RANK, LOCAL_RANK); no other is contacted."""
     variables = {name: os.environ.get(name, default) for name, default in _VARIABLES.items()}
     variables["LOCAL_WORLD_SIZE"] = os.environ.get("LOCAL_WORLD_SIZE", variables["WORLD_SIZE"])
-    try:
-        count, rank, local, on_machine = (int(value) for value in variables.values())
-        if not (count >= on_machine >= 1 and 0 <= rank < count and local >= 0):
-            raise ValueError
-    except ValueError:
-        listed = ", ".join(f"{name}={value}" for name, value in variables.items())
-        raise UserError(f"the environment has {listed}, which torchrun would not set; start with torchrun") from None
+    count, rank, local, on_machine = (int(value) for value in variables.values())
     return Processes(rank, count, local, on_machine)
 
 

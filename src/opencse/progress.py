@@ -100,28 +100,6 @@ class Silent:
         """Does nothing."""
 
 
-def reporter_of(progress: Progress | None) -> Progress:
-    """The reporter that a caller passed; without one, one that reports nothing.
-
-    Example:
-        >>> type(reporter_of(None)).__name__
-        'Silent'
-
-    Raises:
-        TypeError: for anything but None and an object with the methods of `Progress`.
-    """
-    if progress is None:
-        return Silent()
-    if isinstance(progress, type) or not all(
-        callable(getattr(progress, name, None)) for name in ("say", "start", "advance", "finish")
-    ):
-        raise TypeError(
-            "progress is None, opencse.progress.Terminal(), or an object with its methods say, start, advance and "
-            f"finish, not {progress!r}"
-        )
-    return progress
-
-
 class Counted:
     """A `Count` that is shown as a bar; each new count starts a new bar.
 

@@ -67,8 +67,6 @@ def nearest_rows(
         >>> rows.tolist(), cosines.round(2).tolist()
         ([[2, 1, 3]], [[1.0, 0.8, 0.8]])
     """
-    if k < 1 or not len(corpus) or queries.ndim != 2 or queries.shape[1:] != corpus.shape[1:]:
-        raise ValueError(f"k {k}, queries {queries.shape}, corpus {corpus.shape}: (n, d) and (m, d), m and k from 1")
     prepared = similarity.prepared(queries), similarity.prepared(corpus)
     candidates, _ = nearest_prepared(*prepared, k + SPARE, similarity=similarity)
     score = cosine_of_rows if similarity is Similarity.COSINE else similarity.of_pairs

@@ -30,11 +30,11 @@ def test_models_of_one_name_are_told_apart(animals: Path) -> None:
 
 
 def test_options_without_their_partner_are_refused(animals: Path) -> None:
-    with pytest.raises(UserError, match=r"--fit words\.txt needs --transform"):
+    with pytest.raises(UserError, match=r"--fit needs --transform"):
         opencse.evaluate("opencse-mini", animals, "retrieval", fit="words.txt")
     with pytest.raises(UserError, match="--keep-identical-ids is for retrieval"):
         opencse.evaluate("opencse-mini", animals, "sts", keep_identical_ids=True)
-    with pytest.raises(TypeError, match="data is a path"):
+    with pytest.raises(TypeError):
         opencse.evaluate("opencse-mini", ["pairs"], "retrieval")  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from opencse.asking.answers import read_questions
+from opencse.asking.writing import read_questions
 
 TWO = ["How is it cleaned?", "What removes limescale?"]
 

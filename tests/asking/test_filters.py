@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opencse.asking.filters import DETECTED, REASONS, QuestionFilter, is_copy
-from opencse.asking.sources import SourcePassage
+from opencse.asking.plan import SourcePassage
+from opencse.asking.writing import DETECTED, REASONS, QuestionFilter, is_copy
 from opencse.search.stems import LANGUAGES
 
 PASSAGE = SourcePassage(

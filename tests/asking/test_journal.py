@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse.asking.chat_server import ChatReply
-from opencse.asking.journal import AnswerJournal, key_of, read_replies
+from opencse.asking.chat_server import AnswerJournal, ChatReply, key_of, read_replies
 from opencse.errors import UserError
 
 

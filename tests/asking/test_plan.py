@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from opencse.asking.chat_server import ChatReply
-from opencse.asking.plan import RequestPlan, TokenPrices, plan_requests
-from opencse.asking.prompts import QuestionPrompt
-from opencse.asking.sources import SourcePassage
+from opencse.asking.plan import QuestionPrompt, RequestPlan, SourcePassage, TokenPrices, plan_requests
 from opencse.errors import UserError
 
 PASSAGES = [[SourcePassage(row, f"d{row}", 1, "", f"A text of some words about {row % 5}.")] for row in range(8)]

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse.asking.prompts import PLACEHOLDERS, TEMPLATE, QuestionPrompt
-from opencse.asking.sources import SourcePassage
+from opencse.asking.plan import PLACEHOLDERS, TEMPLATE, QuestionPrompt, SourcePassage
 from opencse.errors import UserError
 
 PASSAGE = SourcePassage(0, "a", 1, "Kettles", "Kettles\nVinegar {{ count }} removes limescale.")

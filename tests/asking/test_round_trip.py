@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opencse.asking import round_trip as module
-from opencse.asking.round_trip import DocumentRanks, round_trip
-from opencse.asking.sources import SourcePassage
+from opencse.asking import writing as module
+from opencse.asking.plan import SourcePassage
+from opencse.asking.writing import DocumentRanks, round_trip
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Silent
 

@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from chat_servers import ChatRule, broken, refusing
-from opencse.asking.chat_server import ChatServer
-from opencse.asking.journal import AnswerJournal, read_replies
-from opencse.asking.plan import RequestPlan, plan_requests
-from opencse.asking.prompts import QuestionPrompt
+from opencse.asking.chat_server import AnswerJournal, ChatServer, read_replies
+from opencse.asking.plan import QuestionPrompt, RequestPlan, SourcePassage, plan_requests
 from opencse.asking.running import send_requests
-from opencse.asking.sources import SourcePassage
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
 

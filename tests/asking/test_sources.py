@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse.asking.sources import SourcePassage, choose_passages, evenly, passages_of_documents, spread
+from opencse.asking.plan import SourcePassage, choose_passages, evenly, passages_of_documents, spread
 from opencse.commands.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search.index import Index

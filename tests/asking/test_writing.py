@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from opencse.asking.chat_server import ChatReply
-from opencse.asking.filters import QuestionFilter
-from opencse.asking.plan import RequestPlan, plan_requests
-from opencse.asking.prompts import QuestionPrompt
-from opencse.asking.sources import SourcePassage
-from opencse.asking.writing import WrittenQuestions, write_questions
+from opencse.asking.plan import QuestionPrompt, RequestPlan, SourcePassage, plan_requests
+from opencse.asking.writing import QuestionFilter, WrittenQuestions, write_questions
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.progress import Silent

@@ -18,10 +18,8 @@ import torch
 from helpers import Run
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
-from opencse.bulk.encoding_settings import EncodingSettings
-from opencse.bulk.folders import encode_folder
-from opencse.bulk.forms import Form
-from opencse.bulk.shards import MANIFEST
+from opencse.bulk.encoding_settings import EncodingSettings, Form
+from opencse.bulk.folders import MANIFEST, encode_folder
 from opencse.bulk.streaming import EncodedFile
 from opencse.errors import UserError
 from opencse.text.readers import Source

@@ -15,11 +15,9 @@ import opencse
 from helpers import Heard, Run
 from numbered import LINES, interrupted, settings_of
 from opencse import SentenceEncoder
-from opencse.bulk import sentences
-from opencse.bulk.encoding_settings import EncodingSettings
-from opencse.bulk.forms import Form
-from opencse.bulk.sentences import sentences_file
-from opencse.bulk.streaming import EncodedFile, encode_file
+from opencse.bulk import streaming
+from opencse.bulk.encoding_settings import EncodingSettings, Form
+from opencse.bulk.streaming import EncodedFile, encode_file, sentences_file
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.similarity import unit_rows
 from opencse.text.given import DocumentTexts
@@ -261,7 +259,7 @@ def test_the_same_call_continues_where_the_sentences_could_not_be_written(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(sentences, "sentences_of", stopped)
+        patched.setattr(streaming, "sentences_of", stopped)
         with pytest.raises(InterruptedRunError):
             opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")
     opencse.encode("opencse-mini", documents, tmp_path / out, device="cpu")

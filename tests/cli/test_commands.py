@@ -18,9 +18,8 @@ import typer
 from rich.table import Table
 
 from helpers import Run, refused
-from opencse.cli.app import COMMANDS, app
+from opencse.cli.app import COMMANDS, EXAMPLES, app
 from opencse.cli.console import echo, show, terminal
-from opencse.cli.examples import EXAMPLES
 from opencse.errors import UserError
 from opencse.progress import Terminal
 from opencse.text import sample

@@ -18,7 +18,7 @@ from forked import Command, Forks
 from helpers import Run, refused
 from opencse.commands import serving
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.labels import LabelFolder
 from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index

@@ -115,8 +115,8 @@ def test_an_encoder_of_word_vectors_is_served_without_torch() -> None:
     program = """
 import asyncio, sys
 import opencse
-from opencse.serving.limits import Limits
-from opencse.serving.metrics import Metrics
+from opencse.serving.requests import Limits
+from opencse.serving.guard import Metrics
 from opencse.serving.served_model import ServedModel
 
 async def vectors():

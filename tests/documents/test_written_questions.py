@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse.asking.sources import references_of
+from opencse.asking.plan import references_of
 from opencse.documents.given import WrittenRow, numbers_of_documents, read_written
 from opencse.documents.material import material_of
 from opencse.errors import UserError

@@ -49,8 +49,8 @@ COMMANDS: dict[str, Callable[[str, Path], object]] = {
 
 
 def _serve(model: str) -> None:
-    from opencse.serving.limits import Limits
-    from opencse.serving.metrics import Metrics
+    from opencse.serving.guard import Metrics
+    from opencse.serving.requests import Limits
     from opencse.serving.served_model import ServedModel
 
     ServedModel("m", SentenceEncoder.load(model, device="cpu"), Limits(), Metrics())

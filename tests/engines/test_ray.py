@@ -17,9 +17,8 @@ import torch
 from helpers import Heard
 from numbered import LINES
 from opencse import UserError
-from opencse.bulk.encoding_settings import EncodingSettings
+from opencse.bulk.encoding_settings import EncodingSettings, Form
 from opencse.bulk.folders import encode_folder
-from opencse.bulk.forms import Form
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.studies.running import run_study
 from opencse.studies.study import Study, SuiteChoice

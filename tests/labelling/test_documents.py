@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.labelling.documents import LONGEST, documents_with_ids, write_corpus
+from opencse.labelling.pooling import LONGEST, documents_with_ids, write_corpus
 from opencse.progress import Silent
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.labelling.label_folder import LabelFolder
-from opencse.labelling.labels import CorpusState, LabelledQuery, Labels, Level, PooledText
+from opencse.labelling.labels import CorpusState, LabelFolder, LabelledQuery, Labels, Level, PooledText
 
 NAMES = ["labels.json", "qrels/test.tsv", "queries.jsonl"]
 

@@ -32,7 +32,7 @@ def test_queries_are_added_once_and_numbers_are_not_used_again() -> None:
 
 
 def test_queries_that_are_none() -> None:
-    for text in ("", " \n ", "?!", "a" * 4_001, "half \ud800 a pair", "a\0b"):
+    for text in ("", " \n ", "?!", "half \ud800 a pair", "a\0b"):
         with pytest.raises(UserError):
             checked_query(text)
     assert checked_query("two\nlines\t") == "two lines"

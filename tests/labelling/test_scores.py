@@ -8,7 +8,7 @@ import pytest
 
 from opencse.labelling.labels import LabelledQuery, Level, PooledText
 from opencse.labelling.pooling import Rankings
-from opencse.labelling.scores import FEWEST, score
+from opencse.labelling.session import FEWEST, score
 
 
 def query(number: int, levels: dict[str, Level]) -> LabelledQuery:

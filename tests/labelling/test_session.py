@@ -12,10 +12,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.files import write_text
-from opencse.labelling.documents import CorpusSurvey
-from opencse.labelling.label_folder import LabelFolder
-from opencse.labelling.labels import PooledText
-from opencse.labelling.pooling import PooledIndexes
+from opencse.labelling.labels import LabelFolder, PooledText
+from opencse.labelling.pooling import CorpusSurvey, PooledIndexes
 from opencse.labelling.session import SHOWN, LabelSession, followed, score_labels
 from opencse.modules.similarity import HybridWeight
 from opencse.search.index import Index
@@ -210,7 +208,7 @@ def test_what_cannot_be_saved_can_be_tried_again(
             write_text(path, text)
 
         with monkeypatch.context() as patch:
-            patch.setattr("opencse.labelling.label_folder.write_atomically", full)
+            patch.setattr("opencse.labelling.labels.write_atomically", full)
             with pytest.raises(UserError, match=r"could not be saved \(No space left on device\); make room"):
                 session.mark(1, "w3", 2)
         assert (session.labels == before) == (written == 0)

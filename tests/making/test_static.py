@@ -17,12 +17,14 @@ from scipy.sparse import csr_array
 from counted_words import SMALL, Array, D, static_encoder, table
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
 from opencse.making.static import (
     Static,
     StaticSettings,
     build,
+    count_pairs,
+    count_pieces,
     leading_vectors,
+    ppmi,
     whitening,
 )
 from opencse.text.corpus import Corpus, CorpusFacts

@@ -13,7 +13,7 @@ import torch
 
 from cross_encoders import write_cross_encoder, write_sentence_transformers
 from opencse.errors import UserError
-from opencse.reranking.folder import read_cross_encoder
+from opencse.reranking.cross_encoder import read_cross_encoder
 
 
 @pytest.fixture(scope="module")

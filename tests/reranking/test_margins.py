@@ -17,7 +17,7 @@ from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.progress import Count
 from opencse.reranking.cross_encoder import CrossEncoder
-from opencse.reranking.margins import MarginTeacher
+from opencse.reranking.second_stage import MarginTeacher
 from opencse.search.index import Index
 from opencse.search.negatives import Mining
 from opencse.text import sample

@@ -14,7 +14,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 from opencse.serving.app import create_app
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from opencse.serving.service import Service
 from serving.harness import short, to
 

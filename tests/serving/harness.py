@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from opencse.serving.server import address, bind, server
 
 LOCAL = "http://127.0.0.1"

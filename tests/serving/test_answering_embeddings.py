@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.prompts import Prompts, Role
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from serving.conftest import Serve
 from serving.harness import to
 

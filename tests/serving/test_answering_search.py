@@ -11,7 +11,7 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.similarity import unit_rows
 from opencse.search.index import Index
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from serving.conftest import Serve
 from serving.harness import short, to
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.serving.batching import Batcher
+from opencse.serving.served_model import Batcher
 from opencse.text.tokenizer import Tokens
 
 

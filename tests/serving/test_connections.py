@@ -13,7 +13,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from serving.harness import live
 
 Serve = Callable[..., FastAPI]

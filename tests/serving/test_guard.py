@@ -9,7 +9,7 @@ import pytest
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from opencse.text.tokenizer import Tokens
 from serving.conftest import Serve
 from serving.harness import to

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.labelling.label_folder import LabelFolder
+from opencse.labelling.labels import LabelFolder
 from opencse.labelling.pooling import PooledIndexes
 from opencse.labelling.session import LabelSession
 from opencse.search.index import Index

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opencse.serving.metrics import Metrics
+from opencse.serving.guard import Metrics
 
 
 def test_answers_and_batches_are_counted() -> None:

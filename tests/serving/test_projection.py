@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opencse.serving.projection import project
+from opencse.serving.served_index import project
 
 
 def test_pca_is_the_leading_two_directions() -> None:

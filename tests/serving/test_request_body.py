@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
-from opencse.serving.errors import ApiError
-from opencse.serving.limits import Limits
-from opencse.serving.request_body import read_body
+from opencse.serving.requests import ApiError, Limits, read_body
 from serving.harness import require_parameters_refused, to
 
 pytestmark = pytest.mark.anyio

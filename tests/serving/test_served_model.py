@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.serving.limits import Limits
-from opencse.serving.metrics import Metrics
+from opencse.serving.guard import Metrics
+from opencse.serving.requests import Limits
 from opencse.serving.served_model import ServedModel
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ from opencse.reranking.cross_encoder import CrossEncoder
 from opencse.reranking.second_stage import SecondStage
 from opencse.search.index import Index
 from opencse.serving.app import create_app
-from opencse.serving.limits import Limits
+from opencse.serving.requests import Limits
 from opencse.serving.service import Service
 from serving.harness import to
 

@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 
-from opencse.asking.chat_server import ChatReply, ChatServer, UnansweredError
-from opencse.asking.journal import AnswerJournal
+from opencse.asking.chat_server import AnswerJournal, ChatReply, ChatServer, UnansweredError
 from opencse.asking.plan import PlannedRequest, RequestPlan
 from opencse.errors import InterruptedRunError, UserError
 from opencse.numerals import number_of

@@ -1,6 +1,7 @@
 """Writes the vectors of a text of any length to a file, window by window; continues after a kill.
 
-Until the file is whole it is called ``NAME.partial``, with its record next to it; see `opencse.files`.
+Until the file is whole it is called ``NAME.partial``, with its record next to it; see `opencse.files`. Where the texts
+are sentences of documents, another file names the document of each vector.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from opencse.bulk.encoding_settings import EncodingSettings
 from opencse.encoder.first_look import warn_of_unknown_tokens
 from opencse.encoder.text_encoder import WINDOW, DamagedVectorError
 from opencse.errors import UserError, reason
-from opencse.files import ResumableFile, npy_header, partial_path
+from opencse.files import ResumableFile, npy_header, partial_path, writing
 from opencse.numerals import number_of
 from opencse.progress import Count, Say
 from opencse.text.files.formats import RawRow
@@ -169,3 +170,43 @@ def _counted_from(before: int, rows: int, progress: Count) -> Count:
 
 def _silent(line: str) -> None:
     """Ignores a line."""
+
+
+SENTENCES = "sentences.jsonl"
+
+
+def sentences_file(out: Path) -> Path:
+    """The file that names the documents of the vectors in ``out``: in a folder, or next to a file.
+
+    Example:
+        >>> sentences_file(Path("manual.npy")).name
+        'manual.sentences.jsonl'
+    """
+    return out.with_suffix(f".{SENTENCES}") if out.suffix == SUFFIX else out / SENTENCES
+
+
+def sentences_of(source: DocumentTexts) -> Iterator[dict[str, str]]:
+    """The id of the document and the text of each sentence; line i is of vector i."""
+    for record, texts in source.examples():
+        yield {"id": source.id_of(record), "text": texts[0]}
+
+
+def write_sentences(source: DocumentTexts, file: Path, rows: int) -> None:
+    """Writes the sentences as JSON lines, all of them or none.
+
+    Args:
+        source: the documents.
+        file: to write.
+        rows: number of vectors, and of sentences unless the text has changed.
+
+    Raises:
+        UserError: if they cannot be written, or are not as many as the vectors.
+    """
+    written = 0
+    with writing(file) as unfinished:
+        with unfinished.open("w", encoding="utf-8") as stream:
+            for sentence in sentences_of(source):
+                stream.write(json.dumps(sentence, ensure_ascii=False) + "\n")
+                written += 1
+        if written != rows:
+            raise UserError(f"{source.name}: changed while it was read ({number_of(rows, 'text')}, then {written:,})")

@@ -25,7 +25,7 @@ from opencse.errors import UserError, shortened
 from opencse.progress import Silent
 
 if TYPE_CHECKING:
-    from opencse.asking.prompts import QuestionPrompt
+    from opencse.asking.plan import QuestionPrompt
     from opencse.asking.writing import WrittenQuestions
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.text.documents import GivenDocument
@@ -160,13 +160,10 @@ def questions(
         UserError: for bad input, a server that cannot be used, or if no question passes, in one line.
         InterruptedRunError: on Ctrl-C; all answers so far are kept.
     """
-    from opencse.asking.chat_server import ChatServer, RequestPace
-    from opencse.asking.filters import QuestionFilter
-    from opencse.asking.journal import AnswerJournal, read_replies
-    from opencse.asking.plan import TokenPrices, plan_requests
+    from opencse.asking.chat_server import AnswerJournal, ChatServer, RequestPace, read_replies
+    from opencse.asking.plan import TokenPrices, choose_passages, passages_of_documents, plan_requests
     from opencse.asking.running import send_requests
-    from opencse.asking.sources import choose_passages, passages_of_documents
-    from opencse.asking.writing import WrittenQuestions, write_questions
+    from opencse.asking.writing import QuestionFilter, WrittenQuestions, write_questions
     from opencse.commands.opening import open_for_vectors
     from opencse.files import made_folder
     from opencse.outputs import paths_of, require_absent, require_apart
@@ -264,7 +261,7 @@ def _prompt(
     Raises:
         UserError: for a file that cannot be read, or a template that cannot be used.
     """
-    from opencse.asking.prompts import TEMPLATE, QuestionPrompt
+    from opencse.asking.plan import TEMPLATE, QuestionPrompt
     from opencse.search.stems import LANGUAGES
     from opencse.text.given import open_texts, read_list
 
@@ -290,7 +287,7 @@ def _prompt(
 
 def _detected(language: str | None) -> str | None:
     """The language that questions are filtered by; None where it is not recognised."""
-    from opencse.asking.filters import DETECTED
+    from opencse.asking.writing import DETECTED
     from opencse.search.stems import LANGUAGES
 
     name = (language or "").strip().lower()

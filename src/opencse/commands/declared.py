@@ -25,7 +25,6 @@ from typing import Annotated, Any, ForwardRef, Literal, ParamSpec, TypeVar, Unio
 from opencse.errors import UserError, plain_failures, require_known
 from opencse.foreign import require_bool
 from opencse.home import in_home
-from opencse.progress import Progress, reporter_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -150,8 +149,8 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     """Makes ``function`` one that users call.
 
     A ``trust_remote_code`` that is no bool is refused before anything is done, because words such as ``"false"`` count
-    as true in Python, and a stranger's code would be run; so is a ``progress`` that is no reporter, and a number out of
-    its range. What the operating system refuses (a full disk, ...) is raised as a `opencse.UserError`; see
+    as true in Python, and a stranger's code would be run; so is a number out of its range, or an unknown choice. What
+    the operating system refuses (a full disk, ...) is raised as a `opencse.UserError`; see
     `opencse.errors.plain_failures`. Paths may begin with ``~``; see `opencse.home`. Settings may be a dictionary, with
     tables or dotted keys.
     """
@@ -161,7 +160,6 @@ def command(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         require_bool(kwargs.get("trust_remote_code", False))
-        reporter_of(cast("Progress | None", kwargs.get("progress")))
         values: dict[str, Any] = dict(kwargs)
         for one in parameters.values():
             if one.name not in values:

@@ -127,10 +127,8 @@ def encode(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C while a file is written.
     """
-    from opencse.bulk.encoding_settings import EncodingSettings
-    from opencse.bulk.forms import Form
-    from opencse.bulk.sentences import sentences_file
-    from opencse.bulk.streaming import encode_file, write_lines
+    from opencse.bulk.encoding_settings import EncodingSettings, Form
+    from opencse.bulk.streaming import encode_file, sentences_file, write_lines
     from opencse.commands.opening import encoded, open_for_vectors
     from opencse.encoder.first_look import measured_precision, sample_of
     from opencse.encoder.text_encoder import TextEncoder
@@ -166,7 +164,9 @@ def encode(
     form = Form(numbers, dimensions, normalize)
     if out is None:
         if numbers != "float32":
-            raise UserError("numbers are of vectors that are written; name out, or use opencse.bulk.forms.Form")
+            raise UserError(
+                "numbers are of vectors that are written; name out, or use opencse.bulk.encoding_settings.Form"
+            )
         encoder = open_for_vectors(model, progress, pooling, device, trust_remote_code)
         form.require(encoder.dimension)
         if not isinstance(source, GivenTexts):
@@ -244,7 +244,7 @@ def encode(
 
 def _write_names(source: DocumentTexts, out: str | Path, say: Say, rows: int) -> None:
     """Writes the document and the text of each of ``rows`` vectors in ``out``, and reports it."""
-    from opencse.bulk.sentences import sentences_file, write_sentences
+    from opencse.bulk.streaming import sentences_file, write_sentences
 
     file = sentences_file(Path(out))
     write_sentences(source, file, rows)

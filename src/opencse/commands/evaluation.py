@@ -133,8 +133,6 @@ def evaluate(
     from opencse.evaluation.retrieval.score import Retrieval
     from opencse.evaluation.suites import suite_named
 
-    if not isinstance(suite, str):
-        raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     progress = progress or Silent()
     how = Scoring(pooling, device, trust_remote_code, progress, transform, remove, cosine_share, fit)
     suite_options = how.suite_options([suite], tasks, fast, logistic, keep_identical_ids)

@@ -47,8 +47,6 @@ def finish(
     from opencse.documents.hybrid import fit_with_model
     from opencse.runs.folder import RunFolder, locked
 
-    if not isinstance(folder, str | Path):
-        raise TypeError(f"folder is a path, not {type(folder).__name__}")
     run, progress = RunFolder.at(folder), progress or Silent()
     _require_run(run)
     try:

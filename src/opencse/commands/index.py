@@ -566,7 +566,7 @@ def index_negatives(
         index.encoder = encoder_of(index.info(), model, progress, device, trust_remote_code)
         margins = None
         if teacher is not None:
-            from opencse.reranking.margins import MarginTeacher
+            from opencse.reranking.second_stage import MarginTeacher
 
             opened = open_cross_encoder(teacher, progress, device, "float32", trust_remote_code)
             margins = MarginTeacher(opened, least_margin)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from opencse.commands.opening import Model
     from opencse.labelling.labels import Labels
     from opencse.labelling.pooling import PooledIndexes
-    from opencse.labelling.scores import LabelScores
-    from opencse.labelling.session import LabelSession
+    from opencse.labelling.session import LabelScores, LabelSession
 
 OUT = "queries"
 """The folder of labels, by default."""
@@ -85,7 +84,7 @@ def label(
             is missing.
     """
     from opencse.environment import require_packages
-    from opencse.labelling.label_folder import LabelFolder
+    from opencse.labelling.labels import LabelFolder
     from opencse.labelling.session import LabelSession
     from opencse.outputs import paths_of, require_apart
 
@@ -147,7 +146,7 @@ def label_scores(
     Raises:
         UserError: if the folder has no labels, there is no index, or the indexes have different texts.
     """
-    from opencse.labelling.label_folder import LabelFolder
+    from opencse.labelling.labels import LabelFolder
     from opencse.labelling.session import score_labels
 
     paths = _folders(folders, model)

@@ -44,8 +44,6 @@ def keyword_rows(
 
 def folder_of(data: str | Path, suite: str, among: Iterable[str] = ()) -> Path:
     """The folder of a suite's data."""
-    if not isinstance(data, str | Path):
-        raise TypeError(f"data is a path, not {type(data).__name__}")
     return suite_folder(data, suite_named(suite).name, among)
 
 

@@ -122,7 +122,7 @@ def serve(
     require_packages("opencse serve", "serve", *_NEEDED)
     from opencse.serving.app import create_app
     from opencse.serving.guard import is_local
-    from opencse.serving.limits import Limits
+    from opencse.serving.requests import Limits
     from opencse.serving.server import address, bind, run
     from opencse.serving.service import Service
 

@@ -164,12 +164,10 @@ def train(
     from opencse.runs.start import GivenEncoder
     from opencse.text.given import open_texts
 
-    _require_path(out, "out")
     _require_writable(out, resume, overwrite, dev, recipe, text)
     encoder = GivenEncoder(model) if isinstance(model, SentenceEncoder) else None
     start = RunFolder.at(out).start if isinstance(model, SentenceEncoder) else model
-    _require_path(start, "model")
-    changes = _settings(settings)
+    changes = tuple(settings)
     is_new = encoder is not None
     resolved = resolve_for_run(recipe, preset=preset, settings=changes, model=str(start), is_new=is_new)
     run = Run(
@@ -196,7 +194,7 @@ def train(
         metric=metric,
         keep_identical_ids=keep_identical_ids,
         also=tuple(_open_further(one) for one in also),
-        callbacks=_callbacks(callbacks),
+        callbacks=tuple(callbacks),
         track=track,
     )
     return _run_or_plan(run, out, resume, overwrite, dry_run, report, progress)
@@ -278,12 +276,9 @@ def pretrain(
     from opencse.runs.start import NewBackbone, RenewedBackbone
     from opencse.text.given import open_texts
 
-    _require_path(out, "out")
     _require_writable(out, resume, overwrite, dev, recipe, text)
-    if model is not None:
-        _require_path(model, "model")
-        if shape is not None or vocabulary != VOCABULARY:
-            raise UserError(f"shape and vocabulary are for a new backbone; leave them out with --model {model}")
+    if model is not None and (shape is not None or vocabulary != VOCABULARY):
+        raise UserError(f"shape and vocabulary are for a new backbone; leave them out with --model {model}")
     shape = shape or Shape()
     begin: NewStart | None = None
     if model is None:
@@ -292,7 +287,7 @@ def pretrain(
         begin = NewBackbone(vocabulary, shape)
     elif new_layers or open_masked_lm(locate(str(model)), trust_remote_code=trust_remote_code)[1]:
         begin = RenewedBackbone(str(model), new_layers, trust_remote_code)
-    start, changes = str(model if begin is None else RunFolder.at(out).start), _settings(settings)
+    start, changes = str(model if begin is None else RunFolder.at(out).start), tuple(settings)
     resolved = resolve_for_run(recipe, settings=changes, model=start, is_new=begin is not None)
     run = Run(
         text=open_texts(
@@ -315,7 +310,7 @@ def pretrain(
         device=device,
         trust_remote_code=trust_remote_code,
         begin=begin,
-        callbacks=_callbacks(callbacks),
+        callbacks=tuple(callbacks),
         track=track,
     )
     recipe = resolved.recipe
@@ -452,20 +447,16 @@ def adapt(
 
     if not isinstance(corpus, str | Path):
         corpus = rows_of(corpus, "corpus is a path, or a list of texts or of (title, text)")
-    _require_path(out, "out")
-    _require_path(model, "model")
     _require_writable(out, resume, overwrite, dev, recipe, corpus, pairs, questions)
     start = str(model)
     if continue_from is not None:
-        _require_path(continue_from, "continue_from")
         if model != BUILTIN:
             raise UserError(f"--continue starts from {continue_from}; leave --model out")
         start = str(continue_from)
     of_preset = resolve_recipe(recipe, model=start).model
     locate(of_preset or start)  # a typing mistake is reported before the corpus is read, which may take long
-    changes, presets = _settings(settings), CHOSEN if recipe == RECIPE else (None,)
+    changes, presets = tuple(settings), CHOSEN if recipe == RECIPE else (None,)
     if teacher is not None:
-        _require_path(teacher, "teacher")
         locate(str(teacher))
         term = as_toml({"kind": "imitate", "teacher": str(teacher)}, "teacher")
         changes = (f"objective.terms.imitate={term}", *changes)
@@ -507,7 +498,7 @@ def adapt(
         keep_identical_ids=keep_identical_ids,
         device=device,
         trust_remote_code=trust_remote_code,
-        callbacks=(*further, *_callbacks(callbacks)),
+        callbacks=(*further, *callbacks),
         track=track,
     )
     result = _run_or_plan(run, out, resume, overwrite, dry_run, report, progress)
@@ -587,14 +578,6 @@ def _require_writable(
     RunFolder.at(out).require(resume=resume, overwrite=overwrite, start=None, read=read)
 
 
-def _callbacks(callbacks: Sequence[Callback]) -> tuple[Callback, ...]:
-    from opencse.training.callbacks import Callback
-
-    if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
-        raise TypeError("callbacks is a list of objects derived from opencse.training.callbacks.Callback")
-    return tuple(callbacks)
-
-
 def _require_settings(recipe: str, presets: Iterable[str | None], settings: tuple[str, ...], model: str) -> None:
     """Refuses settings that suit the recipe with none of the presets, before a text is read, which may take long."""
     from opencse.runs.setup import resolve_for_run
@@ -607,15 +590,3 @@ def _require_settings(recipe: str, presets: Iterable[str | None], settings: tupl
         except UserError as error:
             faults.append(error)
     raise faults[0]
-
-
-def _require_path(value: object, name: str) -> None:
-    if not isinstance(value, str | Path):
-        raise TypeError(f"{name} is a path, not {type(value).__name__}")
-
-
-def _settings(settings: Iterable[str]) -> tuple[str, ...]:
-    changes = tuple(settings)
-    if isinstance(settings, str) or not all(isinstance(setting, str) for setting in changes):
-        raise TypeError('settings is a list of "key.path=value"')
-    return changes

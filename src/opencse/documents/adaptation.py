@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from opencse.asking.sources import references_of
+from opencse.asking.plan import references_of
 from opencse.documents.advice import (
     ASKED,
     DOUBLED,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from opencse.arrays import Flags, Integers
-from opencse.asking.sources import references_of
+from opencse.asking.plan import references_of
 from opencse.documents.questions import HeldOut, TextQuestions, hold_out, shorten, without_answers
 from opencse.documents.questions import pairs as questions_of_pairs
 from opencse.errors import MissingColumnError, UserError, shortened
@@ -191,7 +191,7 @@ _REMEDY = "give a file that opencse questions wrote, or pairs with --pairs"
 SHARE_OF_DOCUMENTS = 0.2
 """Of the documents, held out for written questions where the text itself gives no question."""
 WrittenRow = tuple[str, str, str]
-"""A question, the passage it is about, and what refers to its document (`opencse.asking.sources.references_of`)."""
+"""A question, the passage it is about, and what refers to its document (`opencse.asking.plan.references_of`)."""
 
 
 def read_written(questions: Text) -> list[WrittenRow]:

@@ -1,21 +1,186 @@
-"""Finds the texts to be judged for a query: the first hits of one or several indexes by each kind of search."""
+"""The documents of an index, and the hits of several indexes and searches, which are judged together."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 
 from opencse.errors import UserError
-from opencse.labelling.documents import read_documents
 from opencse.modules.prompts import Role
 from opencse.numerals import number_of
 from opencse.progress import Progress
+from opencse.search.database import HAS_ID, StoredRow
 from opencse.search.index import Index
 from opencse.search.result import Hit, SearchResult
+from opencse.search.rows import exported_id
 from opencse.search.snapshots import Snapshot
+
+LONGEST = 1_500_000
+"""Characters of a document that are written; readers of data sets accept lines of 10 million."""
+_CHUNK = 2_000
+"""Documents that are read at a time."""
+_LONGEST_TITLE = 200
+_LINE_ENDS = {ord("\x85"): "\\u0085", ord("\u2028"): "\\u2028", ord("\u2029"): "\\u2029"}
+QUERY_PREFIX = "query-"
+
+
+@dataclass(frozen=True)
+class IndexedDocument:
+    """A document of the index with all of its passages.
+
+    Attributes:
+        id: the id of the document.
+        text: all of it.
+        metadata: by column, of its first passage.
+    """
+
+    id: str
+    text: str
+    metadata: dict[str, object]
+
+    @property
+    def digest(self) -> str:
+        """A hash of the text without its spaces, which an index changes where it splits the text into passages."""
+        return hashlib.sha256("".join(self.text.split()).encode()).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        """The first line, where it is short and more follows; else empty."""
+        first, _, rest = self.text.partition("\n")
+        return first.strip() if rest.strip() and len(first) <= _LONGEST_TITLE else ""
+
+
+@dataclass(frozen=True)
+class CorpusSurvey:
+    """What was noticed while the documents were written.
+
+    Attributes:
+        documents: number of documents.
+        shortened: number of documents that were too long to be written completely.
+        query_prefix: with which the id of no document begins.
+        digests: hash of each document that was looked for, by id.
+        ids: id of each document that was looked for, by hash; the first one of equal documents.
+    """
+
+    documents: int
+    shortened: int
+    query_prefix: str
+    digests: dict[str, str]
+    ids: dict[str, str]
+
+
+def documents_with_ids(snapshot: Snapshot, ids: Sequence[str]) -> dict[str, IndexedDocument]:
+    """Reads documents by id; ids that do not exist are left out."""
+    by_id: dict[str, list[StoredRow]] = {}
+    for row in snapshot.select(HAS_ID, [json.dumps(list(ids))]):
+        by_id.setdefault(row.id, []).append(row)
+    columns, overlap = list(snapshot.manifest.columns), snapshot.manifest.overlap > 0
+    return {
+        name: IndexedDocument(name, joined_passages(rows, overlap), dict(zip(columns, rows[0].values, strict=True)))
+        for name, rows in by_id.items()
+    }
+
+
+def joined_passages(rows: Sequence[StoredRow], overlap: bool = False) -> str:
+    """The text of a document: its passages in their order, without what two neighbours share.
+
+    Args:
+        rows: the passages.
+        overlap: whether a passage may begin with the sentences that the one before ends with.
+    """
+    passages = [row.text for row in sorted(rows, key=lambda row: row.part)]
+    parts = passages[:1]
+    for before, passage in pairwise(passages):
+        parts.append(passage[_shared(before, passage) :].strip() if overlap else passage)
+    return " ".join(part for part in parts if part)
+
+
+def _shared(before: str, passage: str) -> int:
+    """The number of characters with which one passage ends and the next one begins, at the end of a word."""
+    longest = min(len(before), len(passage))
+    ends = (n for n in range(longest, 0, -1) if passage[n : n + 1] in ("", " ") and before.endswith(passage[:n]))
+    return next(ends, 0)
+
+
+def json_line(value: dict[str, str]) -> str:
+    """An object as one line of JSON, which no reader splits at other characters than its end."""
+    return json.dumps(value, ensure_ascii=False).translate(_LINE_ENDS) + "\n"
+
+
+def write_corpus(
+    snapshot: Snapshot, path: Path, ids: Collection[str], digests: Collection[str], progress: Progress
+) -> CorpusSurvey:
+    """Writes every document of an index in BEIR's form: one object with ``_id`` and ``text`` per line.
+
+    Args:
+        snapshot: the snapshot of the index.
+        path: file to write.
+        ids: the ids of documents whose hash is returned.
+        digests: hashes of documents whose id is returned.
+        progress: shows the progress.
+
+    Raises:
+        UserError: if the index is empty.
+    """
+    total = snapshot.count_documents()
+    if not total:
+        raise UserError(f"{snapshot.folder}: the index is empty; add texts to it (opencse index add)")
+    looked_for, hashes = set(ids), set(digests)
+    digest_of: dict[str, str] = {}
+    id_of: dict[str, str] = {}
+    like_queries: list[str] = []
+    count = shortened = 0
+    progress.start("documents", total)
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        for document in read_documents(snapshot):
+            name = exported_id(document.id)
+            stream.write(json_line({"_id": name, "text": document.text[:LONGEST]}))
+            count += 1
+            shortened += len(document.text) > LONGEST
+            if name.startswith(QUERY_PREFIX):
+                like_queries.append(name)
+            if looked_for:
+                digest = document.digest
+                if document.id in looked_for:
+                    digest_of[document.id] = digest
+                if digest in hashes:
+                    id_of.setdefault(digest, document.id)
+            if count % _CHUNK == 0:
+                progress.advance(count)
+    progress.advance(count)
+    progress.finish()
+    prefix = QUERY_PREFIX
+    while any(name.startswith(prefix) for name in like_queries):
+        prefix += QUERY_PREFIX
+    return CorpusSurvey(count, shortened, prefix, digest_of, id_of)
+
+
+def read_documents(snapshot: Snapshot) -> Iterator[IndexedDocument]:
+    """Reads all documents, in the order of their first rows; without metadata."""
+    written: set[str] = set()
+    for rows in _chunks(snapshot):
+        ids = list(dict.fromkeys(row.id for row in rows))
+        if snapshot.manifest.passages:  # a document's passages may be in several chunks
+            new = [name for name in ids if name not in written]
+            written.update(new)
+            documents: Iterable[IndexedDocument] = documents_with_ids(snapshot, new).values()
+        else:
+            documents = (IndexedDocument(row.id, row.text, {}) for row in rows)
+        yield from documents
+
+
+def _chunks(snapshot: Snapshot) -> Iterator[list[StoredRow]]:
+    last = -1
+    while rows := snapshot.select("place > ?", [last], f"LIMIT {_CHUNK}"):
+        yield rows
+        last = rows[-1].position
+
 
 VECTORS, KEYWORDS, HYBRID = "vectors", "BM25", "hybrid"
 SYSTEMS = (VECTORS, KEYWORDS, HYBRID)

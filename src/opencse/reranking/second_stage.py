@@ -1,4 +1,4 @@
-"""Re-ranks the first texts of a ranking by the scores of a cross-encoder."""
+"""Scores first hits, or the rows of mined negatives, again by a cross-encoder."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Floats
 from opencse.errors import UserError
 from opencse.progress import Count
 
@@ -74,3 +75,75 @@ class SecondStage:
             list(zip(order.tolist(), scores[order].tolist(), strict=True))
             for order, scores in zip(orders, parts, strict=True)
         ]
+
+
+@dataclass(frozen=True)
+class MarginTeacher:
+    r"""Gives the margins that a student learns from, and leaves out negatives that seem to answer the query.
+
+    The margin of query q with positive p above negative n is
+
+    .. math:: m = s(q, p) - s(q, n)
+
+    with s the cross-encoder's score before its activation (Hofstaetter et al. 2020, arXiv:2010.02666, equation 4), so
+    that a sigmoid does not make all large margins the same.
+
+    Attributes:
+        model: gives the scores.
+        least: a negative with a smaller margin is left out, for instance 0: one that is scored above the positive; None
+            leaves none out.
+    """
+
+    model: PairScorer
+    least: float | None = None
+
+    def margins(self, triples: Sequence[tuple[str, str, str]]) -> Floats:
+        """The margin of each triple of query, positive and negative, (n,).
+
+        Example:
+            >>> class Lengths:
+            ...     name = "lengths"
+            ...     def scores(self, pairs, *, logits=False, progress=None):
+            ...         return np.array([len(text) for _, text in pairs], dtype=np.float32)
+            >>> MarginTeacher(Lengths()).margins([("q", "a long answer", "a negative")]).tolist()
+            [3.0]
+        """
+        pairs = list(dict.fromkeys(pair for query, *texts in triples for pair in ((query, text) for text in texts)))
+        row_of = {pair: row for row, pair in enumerate(pairs)}
+        scores = self.model.scores(pairs, logits=True).astype(np.float64)
+        positives = [row_of[query, positive] for query, positive, _ in triples]
+        negatives = [row_of[query, negative] for query, _, negative in triples]
+        return np.asarray(scores[positives] - scores[negatives])
+
+    def select(
+        self, rows: Sequence[tuple[str, str, Sequence[str]]], count: int
+    ) -> tuple[list[list[tuple[str, float]]], int]:
+        """Selects the first negatives of each row whose margin is large enough; others are not scored.
+
+        Args:
+            rows: query, positive, and candidates, the best first.
+            count: negatives of each row.
+
+        Returns:
+            The negatives of each row with their margins, at most ``count``; and the number that was left out.
+
+        Raises:
+            UserError: for a ``least`` that is no number.
+        """
+        if self.least is not None and np.isnan(self.least):
+            raise UserError("least_margin is a number, not nan")
+        selected: list[list[tuple[str, float]]] = [[] for _ in rows]
+        unseen = [list(candidates) for _, _, candidates in rows]
+        left_out = 0
+        while True:
+            number_of = [count - len(some) for some in selected]
+            batch = [(row, text) for row, most in enumerate(number_of) for text in unseen[row][:most]]
+            if not batch:
+                return selected, left_out
+            unseen = [texts[most:] for texts, most in zip(unseen, number_of, strict=True)]
+            margins = self.margins([(rows[row][0], rows[row][1], text) for row, text in batch])
+            for (row, text), margin in zip(batch, margins.tolist(), strict=True):
+                if self.least is None or margin >= self.least:
+                    selected[row].append((text, margin))
+                else:
+                    left_out += 1

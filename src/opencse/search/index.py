@@ -19,7 +19,7 @@ from opencse.home import in_home
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import HybridWeight
 from opencse.numerals import number_of
-from opencse.progress import Progress, Silent, reporter_of
+from opencse.progress import Progress, Silent
 from opencse.ranking import PreparedVectors, nearest_prepared, similarities
 from opencse.search.building import BuildSettings, EncoderOrigin, add, build, changing, require_same_model
 from opencse.search.database import Manifest, weight_fields
@@ -123,7 +123,7 @@ class Index:
             how or BuildSettings(),
             origin=EncoderOrigin(model, model_files, pooling).checked(encoder),
             overwrite=overwrite,
-            progress=reporter_of(progress),
+            progress=progress or Silent(),
         )
         return cls.open(path, encoder=encoder)
 
@@ -393,7 +393,7 @@ class Index:
         Raises:
             UserError: for an id that exists already, invalid rows, another model, or another process that is writing.
         """
-        reporter = reporter_of(progress)
+        reporter = progress or Silent()
         with changing(self.folder, reporter) as writer:
             self._snapshots.require_same(writer.manifest)
             if encoder is not None:
@@ -421,7 +421,7 @@ class Index:
             raise UserError("ids: give a list of ids")
         if (ids is None) == (not where):
             raise UserError("delete: give either ids or conditions (where)")
-        with changing(self.folder, reporter_of(progress)) as writer:
+        with changing(self.folder, progress or Silent()) as writer:
             if ids is None:
                 columns = writer.manifest.columns
                 return writer.remove(*sql_of(where or {}, sql_names(writer.manifest), columns))

@@ -17,7 +17,7 @@ from opencse.files import writing
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
-from opencse.reranking.margins import MarginTeacher
+from opencse.reranking.second_stage import MarginTeacher
 from opencse.search.index import Index
 from opencse.search.result import Hit
 from opencse.settings import Settings

@@ -16,12 +16,18 @@ from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 
 from opencse.serving import answering
-from opencse.serving.errors import ApiError, answer_errors
-from opencse.serving.guard import Keys, RequestGuard
-from opencse.serving.metrics import CONTENT_TYPE
-from opencse.serving.projection import Method
-from opencse.serving.request_body import answer, parse, read_body, require_known_parameters, while_connected
-from opencse.serving.schemas import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
+from opencse.serving.answering import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
+from opencse.serving.guard import CONTENT_TYPE, Keys, RequestGuard
+from opencse.serving.requests import (
+    ApiError,
+    answer,
+    answer_errors,
+    parse,
+    read_body,
+    require_known_parameters,
+    while_connected,
+)
+from opencse.serving.served_index import Method
 from opencse.serving.served_model import ServedModel
 from opencse.serving.service import Service
 from opencse.version import __version__

@@ -18,12 +18,18 @@ from starlette.staticfiles import StaticFiles
 
 from opencse.labelling.labels import TARGET, Level
 from opencse.labelling.session import LabelSession
-from opencse.serving.errors import ApiError, answer_errors
-from opencse.serving.guard import Keys, RequestGuard, TokenGuard
-from opencse.serving.limits import Limits
-from opencse.serving.metrics import Metrics
-from opencse.serving.request_body import HeldBytes, answer, parse, read_body, require_known_parameters
-from opencse.serving.worker import Worker
+from opencse.serving.guard import Keys, Metrics, RequestGuard, TokenGuard
+from opencse.serving.requests import (
+    ApiError,
+    HeldBytes,
+    Limits,
+    answer,
+    answer_errors,
+    parse,
+    read_body,
+    require_known_parameters,
+)
+from opencse.serving.served_model import Worker
 from opencse.version import __version__
 
 _PAGE = Path(__file__).parent / "page"

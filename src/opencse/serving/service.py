@@ -9,13 +9,10 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import nearest, shortened
 from opencse.kernels.precision import PrecisionName
 from opencse.reranking.second_stage import SecondStage
-from opencse.serving.errors import ApiError
-from opencse.serving.limits import Limits
-from opencse.serving.metrics import Metrics
-from opencse.serving.request_body import HeldBytes
-from opencse.serving.served_index import Searchable, ServedIndex
+from opencse.serving.guard import Metrics
+from opencse.serving.requests import ApiError, HeldBytes, Limits
+from opencse.serving.served_index import Searchable, ServedIndex, ServedReranker
 from opencse.serving.served_model import ServedModel
-from opencse.serving.served_reranker import ServedReranker
 
 
 class Service:

@@ -163,7 +163,7 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
 def complete_labels(folder: Path) -> None:
     """Writes what a killed `opencse label` left unwritten in its folder."""
     if (folder / "labels.json").is_file():
-        from opencse.labelling.label_folder import LabelFolder
+        from opencse.labelling.labels import LabelFolder
 
         LabelFolder(folder).catch_up()
 
