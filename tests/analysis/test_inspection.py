@@ -125,4 +125,4 @@ def test_the_command(
     assert "named twice" in stderr
     code, _, stderr = opencse("analyze", tiny_folder, "--query", "x", "--out", out)
     assert code == 2
-    assert "--query needs --text FILE" in stderr
+    assert "--query needs --text" in stderr

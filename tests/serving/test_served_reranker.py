@@ -79,5 +79,5 @@ async def test_search_is_reranked_unless_the_request_says_otherwise(
 
 
 def test_reranking_needs_an_index(folder: Path) -> None:
-    with pytest.raises(UserError, match="--rerank re-ranks the hits of an index; add --index"):
+    with pytest.raises(UserError, match="--rerank needs --index"):
         library.serve("opencse-mini", rerank=folder, port=0)
