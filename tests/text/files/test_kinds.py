@@ -98,8 +98,8 @@ def test_the_name_says_what_a_file_is_and_an_option_overrides_it(tmp_path: Path)
 
 
 def test_a_header_without_a_name_for_the_names_of_rows_as_r_writes_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text('"title","text"\n"1","A","One, two."\n"2","B","Three."\n')
+    path = tmp_path / "a.tsv"
+    path.write_text("title\ttext\n1\tA\tOne, two.\n2\tB\tThree.\n")
     assert [(one.title, one.body) for one in Collection(str(path)).documents()] == [("A", "One, two."), ("B", "Three.")]
     assert Source(str(path), ("title", "text")).read().rows == [("A", "One, two."), ("B", "Three.")]
 

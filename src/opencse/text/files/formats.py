@@ -219,12 +219,14 @@ def _read_txt(path: File, columns: Columns | None) -> Iterator[RawRow]:
 def _named_rows(path: File, kind: FileKind, *, named: bool = True) -> Iterator[tuple[int, Columns]]:
     """The rows of a table that hold anything, white space around the names of columns dropped, the header first.
 
-    A header that is one shorter than the first row lacks the name of the first column, as R writes names of rows.
+    With tabs, a header that is one shorter than the first row lacks the name of the first column, as R writes names of
+    rows. With commas, a field too many is more often a text with a comma that is not in quotes.
     """
     rows = ((number, tuple(fields)) for number, fields in _rows(path, kind) if any(map(str.strip, fields)))
     number, header = next(rows, (0, ()))
     second = list(islice(rows, 1))
-    lacks_one = named and len(header) > 1 and len(second) == 1 and len(second[0][1]) == len(header) + 1
+    is_longer = len(header) > 1 and len(second) == 1 and len(second[0][1]) == len(header) + 1
+    lacks_one = named and kind.separator == "\t" and is_longer
     yield number, (*([""] * lacks_one), *(name.strip() for name in header))
     yield from chain(second, rows)
 
