@@ -41,8 +41,8 @@ def test_retrieval_is_scored(opencse: Run, tmp_path: Path) -> None:
     assert code == 0, err
     assert "opencse-mini + BM25: weight of the vectors 0.50 (the default)" in err
     rows = json.loads((tmp_path / "rows.json").read_text())
-    assert [row["ranked_by"] for row in rows] == ["BM25", "cosine", "0.5 cosine + 0.5 BM25"]
-    assert rows[2]["compared"]["animals"]["n"] == 1
+    assert [row["scores"][0]["extras"]["ranked_by"] for row in rows] == ["BM25", "cosine", "0.5 cosine + 0.5 BM25"]
+    assert rows[2]["compared"][0]["n"] == 1
 
 
 QUICK = [

@@ -22,8 +22,8 @@ CASES = {
     "add twice": ("index add ix graded.csv --fields sentence1,sentence1", "named twice"),
     "build ids": ("index build new opencse-mini ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
     "add ids": ("index add ix ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
-    "build nan": ("index build new opencse-mini nan.csv --fields text --metadata n", "line 3: column 'n' holds NaN"),
-    "add nan": ("index add ix nan.csv --fields text --metadata n", "line 3: column 'n' holds 'NaN'"),
+    "build inf": ("index build new opencse-mini inf.csv --fields text --metadata n", "line 3: column 'n' holds inf"),
+    "add inf": ("index add ix inf.csv --fields text --metadata n", "line 3: column 'n' holds 'inf'"),
     "language": ("index build new opencse-mini ids.csv --fields text --language klingon", "no stems for the language"),
     "keep ids": ("evaluate opencse-mini --data . --keep-identical-ids", "is for retrieval"),
     "train keep ids": ("train ids.csv --columns text --out new --dev none --keep-identical-ids", "folder of queries"),
@@ -42,7 +42,7 @@ def test_it_is_refused_in_a_line(name: str, tmp_path: Path, opencse: Run, monkey
     monkeypatch.chdir(tmp_path)
     Path("graded.csv").write_text(GRADED, encoding="utf-8")
     Path("ids.csv").write_text("name,text\na,One.\nb,Two.\na,Three.\n", encoding="utf-8")
-    Path("nan.csv").write_text("n,text\n1,One.\nNaN,Two.\n2,Three.\n", encoding="utf-8")
+    Path("inf.csv").write_text("n,text\n1,One.\ninf,Two.\n2,Three.\n", encoding="utf-8")
     rows = [IndexRow("One.", "x", {"n": 1}), IndexRow("Two.", "y", {"n": None})]
     Index.build("ix", rows, SentenceEncoder.load(device="cpu"), model="opencse-mini").close()
     line, expected = CASES[name]

@@ -39,11 +39,13 @@ def read(file: Path) -> FileRows:
     return FileRows(Collection(str(file), ("text",), metadata=("n",)))
 
 
-def test_nan_is_an_empty_value_in_memory_and_no_number_in_files(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_nan_is_an_empty_value_in_memory_and_tables_and_no_number_in_json(
+    tmp_path: Path, mini: SentenceEncoder
+) -> None:
     """Pandas has nan, NaT and NA for an empty cell."""
     (tmp_path / "a.csv").write_text("text,n\nOne.,1.5\nTwo.,nan\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"a\.csv, line 3: column 'n' holds nan among numbers; leave the value empty"):
-        Index.build(tmp_path / "i", read(tmp_path / "a.csv"), mini)
+    with Index.build(tmp_path / "t", read(tmp_path / "a.csv"), mini) as index:
+        assert [hit.metadata["n"] for hit in index.rows()] == [1.5, None]
     missing = [float("nan"), None, pandas.NaT, pandas.NA, np.float32("nan")]
     rows = [{"text": "One.", "n": 1.5}, *({"text": f"Text {n}.", "n": value} for n, value in enumerate(missing))]
     with Index.build(tmp_path / "i", rows, mini) as index:

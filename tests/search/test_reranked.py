@@ -56,7 +56,7 @@ def test_a_query_of_the_command_line_is_reranked(
     assert f"{QUERIES[0]} (cross-encoder)" in printed
     expected = library.query_index(index.folder, QUERIES[:1], k=2, rerank=cross_encoder, rerank_depth=6, device="cpu")
     assert [hit["id"] for hit in json.loads(out.read_text())["queries"][0]["hits"]] == [hit.id for hit in expected[0]]
-    code, _, error = opencse(*query, "--rerank", "opencse-mini")
+    code, _, error = opencse(*query, "--overwrite", "--rerank", "opencse-mini")
     assert code == 2
     assert "is no cross-encoder" in error
     assert error.count("\n") == 1
