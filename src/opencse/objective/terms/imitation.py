@@ -160,7 +160,7 @@ class Imitate(Term):
         self.teacher = Teacher(TeacherSettings(model=self.settings.teacher), f"{self.kind} term")
 
     def check(self, context: Context) -> None:
-        """Refuses texts that are drawn anew in each step, which the teacher cannot have read before."""
+        """Refuses texts that are drawn again in each step, which the teacher cannot have read before."""
         if isinstance(context.objective.view, DrawsTexts):
             raise UserError(
                 f"the {self.kind} term imitates vectors that are made before training, and the view "
