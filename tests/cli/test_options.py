@@ -114,7 +114,7 @@ def text(tmp_path: Path) -> Path:
         (("pretrain", "text.txt", "--out", "p", "--model", "m", "--layers", "2"), "for a new backbone; leave them out"),
         (
             ("index", "query", "ix", "cat", "--threshold", "nan"),
-            "threshold is a finite number of",
+            "the threshold is a similarity, not nan",
         ),
         (("calibrate", "model", "text.txt", "--pairs", "pairs.tsv", "--precision", "0"), "precision is above 0"),
     ],

@@ -46,7 +46,7 @@ def test_hosts_that_are_none(opencse: Run, tiny_folder: Path) -> None:
 
 def test_keys_that_are_none(opencse: Run, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "keys"
-    assert "cannot be read" in not_served(opencse, tiny_folder, "--port", 0, "--api-key-file", file)
+    assert "No such file" in not_served(opencse, tiny_folder, "--port", 0, "--api-key-file", file)
     for content in ("", "# only a comment\n", "two words\n", "ключ\n"):
         file.write_text(content, encoding="utf-8")
         assert "API key" in not_served(opencse, tiny_folder, "--port", 0, "--api-key-file", file)

@@ -94,6 +94,7 @@ OPTIONS = [
     Case("index query ix kettle --threshold nan"),
     Case("index query ix kettle --hybrid-weight 0.5"),
     Case("index query ix kettle --hybrid --hybrid-weight 2"),
+    Case("index query ix kettle --json ix/hits.json", late=True),
     Case("index query ix kettle --json rows.jsonl", ("rows.jsonl",), late=True),
     Case("index duplicates ix --threshold 2"),
     Case("index negatives ix missing.csv --out new.jsonl", ("missing.csv",)),

@@ -203,5 +203,5 @@ def test_two_outputs_of_one_command_are_two_places(
     opencse: Run, taken_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(taken_world)
-    for place in ("new", "./new"):
+    for place in ("new", "new/info.json", "./new"):
         refuse(Case(f"index build new {MODEL} {TEXT} --json {place}", ("choose another --json",)), opencse, taken_world)

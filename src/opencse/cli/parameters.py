@@ -205,10 +205,14 @@ def _refuse_json(file: Path, values: Mapping[str, object], overwrite: bool) -> N
 
     if str(file) == "-":
         raise UserError("--json -: results are written to a file, not to standard output; give the path of a file")
-    typed = [one for value in values.values() for one in (value if isinstance(value, list | tuple) else [value])]
-    named = [Path(one) for one in typed if isinstance(one, str | Path) and one]
+    read: list[Path] = []
+    around: list[Path] = []  # a new file in them is no harm
+    for name, value in values.items():
+        typed = value if isinstance(value, list | tuple) else [value]
+        named = [Path(one) for one in typed if isinstance(one, str | Path) and one]
+        (around if name in ("data", "model", "models") else read).extend([*outputs.paths_of(*typed), *named])
     outputs.require_writable(file, remedy="choose another --json")
-    outputs.require_apart(file, models=[*outputs.paths_of(*typed), *named], option="--json", replaces=False)
+    outputs.require_apart(file, read=read, models=around, option="--json", replaces=False)
     outputs.require_absent(file, overwrite=overwrite, option="--json")
 
 
