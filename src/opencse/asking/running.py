@@ -127,7 +127,7 @@ def send_requests(
             f"stopped; {before + answered:,} of {total:,} requests are answered, and the same command continues"
         ) from None
     finally:
-        sent.stop()
+        _keep(sent.stop(), journal)  # whatever ended it: an answer that has come may have cost money
         progress.finish()
     return failures
 
