@@ -31,7 +31,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import Sts, load_sts
 from opencse.evaluation.retrieval.data import load_retrieval
-from opencse.evaluation.retrieval.rows import KeywordRows, rows_with_keywords
+from opencse.evaluation.retrieval.rows import KeywordRows, Rows
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.progress import Terminal
 from opencse.records import save_json
@@ -47,7 +47,7 @@ def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, Any]:
         sts: folder of the STS tasks.
     """
     model = quick(SentenceEncoder.load(folder))
-    rows = rows_with_keywords([model], Retrieval(), load_retrieval(collection), KeywordRows(hybrid=True), print)
+    rows = Rows(Retrieval(), load_retrieval(collection), Terminal(), KeywordRows(hybrid=True)).of([model])
     words, vectors, both = (row[row.tasks[0], "ndcg_at_10"] for row in rows.values())
     record = next(row for row in rows.values() if row.model)
     average = Sts().evaluate(model, load_sts(sts)).values().get("sts.average", 0.0)

@@ -125,7 +125,7 @@ def _secrets(source: str) -> list[str]:
 def reason(error: BaseException) -> str:
     """The first line of what another library's ``error`` says, or its kind where it says nothing.
 
-    Two that say nothing to a user are replaced: NumPy's for a full disk, and that of safetensors for a Git LFS pointer.
+    Two that say nothing to a user are replaced: NumPy's for a full disk, and safetensors' for a Git LFS pointer.
 
     Example:
         >>> reason(OSError("896000 requested and 152544 written"))

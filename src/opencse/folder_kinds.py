@@ -40,7 +40,7 @@ def kind_of_folder(folder: Path) -> str | None:
 
 
 def folders_without_text(files: Iterable[Path]) -> dict[Path, str]:
-    """The folders among those of ``files`` that hold no text, each with its kind."""
+    """The folders of ``files`` that hold no text, each with its kind."""
     folders = dict.fromkeys(file.parent for file in files if file.name in MARKS)
     return {folder: kind for folder in folders if (kind := kind_of_folder(folder)) is not None}
 

@@ -37,7 +37,7 @@ def public_name(name: str | Path) -> str:
 
 
 def without_home(text: str) -> str:
-    """``text`` with the paths of home folders, the user's own and those of others, written as ``~``."""
+    """``text`` with the paths of home folders, the user's own and other people's, written as ``~``."""
     text = _HOMES.sub("~", text)
     with contextlib.suppress(RuntimeError):  # a user without one
         home = str(Path.home())

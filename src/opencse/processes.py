@@ -27,7 +27,7 @@ _BUCKET = 25_000_000
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those of a run; alone by default.
+    """This process among the processes of a run; alone by default.
 
     Attributes:
         rank: number of this process, from 0; the first one evaluates, writes and reports.

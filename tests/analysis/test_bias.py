@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import rankdata, spearmanr
+from scipy.stats import rankdata
 
 from opencse.analysis.bias import pair_bias
 from opencse.evaluation import ScoredPairs
@@ -48,11 +48,9 @@ def test_correlations_are_those_of_rank_regressions() -> None:
     traits = differences(pairs), overlaps(pairs)
     cosines = np.tanh(pairs.scores - 0.2 * traits[0] + traits[1] + np.random.default_rng(1).normal(size=200))
     found = pair_bias(cosines, pairs)
-    shift = (rankdata(cosines) - rankdata(pairs.scores)) / 200
     for measured, trait in zip((found.length_difference, found.word_overlap), traits, strict=True):
         partial = np.corrcoef(residuals(cosines, pairs.scores), residuals(trait, pairs.scores))[0, 1]
         assert measured.partial == pytest.approx(partial, abs=1e-12)
-        assert measured.shift == pytest.approx(spearmanr(shift, trait).statistic)
         assert abs(partial) > 0.1
     assert found.n == 200
 
@@ -60,7 +58,6 @@ def test_correlations_are_those_of_rank_regressions() -> None:
 def test_bins_hold_the_means_of_their_pairs() -> None:
     pairs = some()
     cosines = np.random.default_rng(2).uniform(-1, 1, 200)
-    shift = (rankdata(cosines) - rankdata(pairs.scores)) / 200
     found = pair_bias(cosines, pairs)
     for measured, trait, edges in (
         (found.length_difference, differences(pairs), [0, 1, 2, 3, 4, 6, 10]),
@@ -74,6 +71,4 @@ def test_bins_hold_the_means_of_their_pairs() -> None:
             assert bin_.n == len(inside)
             if inside:
                 assert bin_.mean_cosine == pytest.approx(np.mean(cosines[inside]))
-                assert bin_.mean_gold == pytest.approx(np.mean(pairs.scores[inside]))
-                assert bin_.mean_shift == pytest.approx(np.mean(shift[inside]), abs=1e-12)
         assert sum(bin_.n > 5 for bin_ in measured.bins) >= 3

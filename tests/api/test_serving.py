@@ -26,13 +26,8 @@ def test_names_of_models(tmp_path: Path) -> None:
         "opencse-mini", "my-model", "owner/name",
     ]  # fmt: skip
     assert serving._names(["a", "b"], ["x", "y"]) == ["x", "y"]
-    for names, message in (
-        (["x"], "1 name for 2 models"),
-        (["x", "x"], "would be called 'x'"),
-        (["x", " "], "cannot"),
-    ):
-        with pytest.raises(UserError, match=message):
-            serving._names(["a", "b"], names)
+    with pytest.raises(UserError, match="cannot"):
+        serving._names(["a", "b"], ["x", " "])
 
 
 def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,12 +38,6 @@ def test_keys_come_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: p
     file = tmp_path / "keys.txt"
     file.write_text("# a comment\none\n\ntwo\n")
     assert serving._keys(file) == ["one", "two"]
-    for content, message in (("\n", "at least one"), ("a b\n", "one per line")):
-        file.write_text(content)
-        with pytest.raises(UserError, match=message):
-            serving._keys(file)
-    with pytest.raises(FileNotFoundError):  # which `serve` says in one line
-        serving._keys(tmp_path / "missing.txt")
 
 
 TEXTS = [f"Water number {i} is cold in the cup of the house." for i in range(40)]

@@ -72,9 +72,6 @@ def test_evaluate_layer_by_layer(opencse: Run, sts_folder: Path, tiny_folder: Pa
     assert layer["model"] == f"{tiny_folder}, layer 3"
     scores = [one["scores"][0]["value"] for one in (layer, whole)]
     assert scores[0] == pytest.approx(scores[1], abs=1e-3)
-    refused(opencse(*told, "--layers", "last"), "--layers is 'all' or numbers from 0")
-    refused(opencse(*told, "--layers", "4"), "layers 0 (output of the embeddings) to 3, not 4")
-    refused(opencse("evaluate", "bag-of-words", "--data", sts_folder, "--layers", "0"), "has no layers")
 
 
 @pytest.mark.slow
@@ -100,41 +97,6 @@ def test_python_dash_m_is_the_command() -> None:
     ran = subprocess.run([sys.executable, "-m", "opencse", "trian"], capture_output=True, text=True, check=False)
     assert ran.returncode == 2
     assert "did you mean 'train'?" in ran.stderr
-
-
-@pytest.mark.slow
-class TestBadInput:
-    """Each one line, exit code 2, nothing lost."""
-
-    def train(self, opencse: Run, tmp_path: Path, text: object, *more: object) -> tuple[int, str, str]:
-        return opencse("train", text, "--out", tmp_path / "out", *more)
-
-    def test_wrong_column(self, opencse: Run, tmp_path: Path) -> None:
-        (tmp_path / "t.csv").write_text("sentense,other\nhello,there\nsome,more\n")
-        result = self.train(opencse, tmp_path, tmp_path / "t.csv", "--columns", "sentence")
-        refused(result, "no column 'sentence'", "sentense")
-
-    def test_a_score_that_is_no_number(self, opencse: Run, tmp_path: Path) -> None:
-        (tmp_path / "dev.tsv").write_text("1.0\ta b\tc d\nnan\te f\tg h\n")
-        result = self.train(opencse, tmp_path, sample.TRAIN, "--dev", tmp_path / "dev.tsv")
-        refused(result, "dev.tsv", "line 2")
-
-    def test_unknown_recipe_key(self, opencse: Run, tmp_path: Path) -> None:
-        result = self.train(opencse, tmp_path, sample.TRAIN, "--set", "training.learning_rat=1e-4")
-        refused(result, "training.learning_rat", "did you mean 'learning_rate'?")
-
-    def test_model_folder_without_tokenizer(self, opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
-        import shutil
-
-        folder = tmp_path / "model"
-        shutil.copytree(tiny_folder, folder)
-        (folder / "tokenizer.json").unlink()
-        refused(self.train(opencse, tmp_path, sample.TRAIN, "--model", folder), "no tokenizer")
-
-    def test_usage_errors_exit_with_2(self, opencse: Run) -> None:
-        assert opencse("train")[0] == 2
-        assert opencse("nonsense")[0] == 2
-        assert opencse("train", "x", "--out")[0] == 2
 
 
 @pytest.mark.slow
@@ -185,11 +147,6 @@ def test_every_command_has_a_module_and_a_summary() -> None:
     for name, summary in COMMANDS.items():
         assert command_named(name) is not None
         assert summary.endswith(".")
-
-
-def test_a_wrong_name_suggests_the_right_one() -> None:
-    with pytest.raises(UserError, match="did you mean 'train'"):
-        command_named("trian")
 
 
 def test_most_commands_run_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,11 +241,6 @@ def test_the_most_similar_text_comes_first(opencse: Run) -> None:
     first, second = stdout.splitlines()
     assert first.endswith("A hound bays.")
     assert float(first.split()[0]) > float(second.split()[0])
-
-
-def test_one_text_is_too_few(opencse: Run) -> None:
-    code, _, err = opencse("similarity", "opencse-mini", "A dog barks.")
-    assert (code, "at least two texts" in err) == (2, True)
 
 
 def test_further_texts_with_objectives_of_their_own(opencse: Run, tmp_path: Path) -> None:

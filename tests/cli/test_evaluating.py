@@ -152,12 +152,6 @@ def test_a_study_file(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Pat
     assert code == 0, stderr
     assert "1 of 2 runs were finished before" in stderr
     assert "study.toml" in (tmp_path / "table" / "comparison.md").read_text()
-    code, _, stderr = opencse("compare", study, "--recipes", "simsce")
-    assert code == 2
-    assert "unknown recipe 'simsce'" in stderr
-    code, _, stderr = opencse("compare", sample.TRAIN)
-    assert code == 2
-    assert "--out, --recipes and --data missing" in stderr
 
 
 @pytest.fixture

@@ -98,35 +98,6 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("build", "ix", "opencse-mini", "rows.csv", "--fields", "text"), "holds an index"),
-        (
-            ("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--metadata", "id"),
-            "is no metadata",
-        ),
-        (
-            ("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "tree"),
-            "Invalid value for '--kind': 'tree' is not one of 'flat', 'hnsw', 'ivfpq'",
-        ),
-        (("query", "nowhere", "x"), "holds no index"),
-        (("query", "ix", "x", "--where", "year>abc"), "the column holds numbers, and 'abc' is none"),
-        (("query", "ix", "x", "--hybrid", "--threshold", 0.5), "no threshold"),
-        (("delete", "ix", "a9"), "no row has the id 'a9'"),
-        (("negatives", "ix", "rows.csv", "--out", "x.jsonl"), "query and positive"),
-        (("export", "ix", "redis", "x"), "unknown store 'redis'"),
-    ],
-)
-def test_bad_input_is_one_line(opencse: Run, built: Path, arguments: tuple[object, ...], message: str) -> None:
-    code, _, err = opencse("index", *arguments)
-    assert code == 2
-    assert message in err
-    assert len([line for line in err.splitlines() if not line.startswith("read as ")]) == 1
-    assert not (built / "new" / "index.json").exists()
-
-
-@pytest.mark.slow
 def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("manual").mkdir()
@@ -239,17 +210,6 @@ def test_two_models_side_by_side(corpus: Path, tiny_folder: Path, tmp_path: Path
         assert [one["text"] for one in found] == [texts[place] for place in best]
         assert [one["score"] for one in found] == pytest.approx([float(row[place]) for place in best], abs=1e-5)
         assert asked["models"][str(tiny_folder)] != found
-
-
-@pytest.mark.slow
-def test_bad_input_is_told_before_anything_is_encoded(corpus: Path, tmp_path: Path) -> None:
-    column = ("--corpus", corpus, "--columns", 2)
-    assert "no query" in refusal_of("opencse-mini", *column)
-    assert "named twice" in refusal_of("opencse-mini", "opencse-mini", *column, "-q", "x")
-    assert "no such folder" in refusal_of("opencse-mini", tmp_path / "nowhere", *column, "-q", "x")
-    assert "no such file" in refusal_of("opencse-mini", "--corpus", tmp_path / "no.txt", "-q", "x")
-    assert "a query is blank" in refusal_of("opencse-mini", *column, "-q", " ")
-    assert run("opencse-mini", *column, "-q", "x", "-k", 0).exit_code == 2
 
 
 @pytest.mark.slow

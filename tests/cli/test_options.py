@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from helpers import Run, refused
-from opencse import SentenceEncoder, adapt
+from opencse import adapt
 from opencse.cli.parameters import Call, typed_command
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import Settings, SkipLines
@@ -98,41 +98,6 @@ def test_what_is_typed_becomes_what_the_function_takes(tmp_path: Path) -> None:
 def test_what_is_out_of_range_or_hidden_is_refused(arguments: list[str]) -> None:
     with pytest.raises(SystemExit):
         run(*arguments)
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text("A cat sleeps.\nThe train is late.\nIt rains.\n")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("encode", "opencse-mini", "text.txt", "--out", ""), "--out is empty"),
-        (("pretrain", "text.txt", "--out", "p", "--model", "m", "--layers", "2"), "for a new backbone; leave them out"),
-        (
-            ("index", "query", "ix", "cat", "--threshold", "nan"),
-            "the threshold is a similarity, not nan",
-        ),
-        (("calibrate", "model", "text.txt", "--pairs", "pairs.tsv", "--precision", "0"), "precision is above 0"),
-    ],
-)
-def test_they_are_refused(
-    opencse: Run, text: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
-) -> None:
-    monkeypatch.chdir(text.parent)
-    if "ix" in arguments:
-        assert opencse("index", "build", "ix", "opencse-mini", text)[0] == 0
-    if "model" in arguments:
-        SentenceEncoder.load("opencse-mini").save("model")
-        Path("pairs.tsv").write_text("1\tA cat.\tA cat!\n0\tA cat.\tA train.\n")
-    before = sorted(Path.cwd().iterdir())
-    code, out, err = opencse(*arguments)
-    assert (code, out) == (2, ""), err
-    assert said in err
-    assert sorted(Path.cwd().iterdir()) == before, "nothing was written"
 
 
 COMMANDS_WITH_SET = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import Run, refused
+from helpers import Run
 from opencse.recipes.files import recipe_text
 from opencse.recipes.recipe import load_recipe
 
@@ -91,8 +91,6 @@ def test_show_source_prints_the_file_as_written(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes", "show", "simcse", "--source")
     assert code == 0
     assert stdout == recipe_text("simcse")
-    for more in (["simcse:crop-10"], ["simcse", "--preset", "crop-10"], ["simcse", "--set", "training.epochs=2"]):
-        refused(opencse("recipes", "show", "--source", *more), "--source prints simcse as it is written")
 
 
 @pytest.mark.slow
@@ -109,19 +107,3 @@ def test_diff_lists_what_differs(opencse: Run) -> None:
     assert found[1][1] == "-"
     assert found[1][2].startswith("momentum_queue(size=2.5x")
     assert found[2][1:] == ["250", "125"]
-
-
-class TestErrors:
-    """Each one line, exit code 2."""
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize(
-        ("arguments", "parts"),
-        [
-            (("show", "simcse:bert-bse"), ["did you mean 'bert-base'?", "opencse recipes presets simcse"]),
-            (("presets", "esimcs"), ["did you mean 'esimcse'?"]),
-            (("presets", "esimcse:words"), ["name the recipe alone, esimcse"]),
-        ],
-    )
-    def test_refused(self, opencse: Run, arguments: tuple[str, ...], parts: list[str]) -> None:
-        refused(opencse("recipes", *arguments), *parts)

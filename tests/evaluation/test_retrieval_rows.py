@@ -14,14 +14,14 @@ import pytest
 import opencse
 import opencse as library
 from cross_encoders import write_cross_encoder
-from helpers import Run, refused, write_collection
+from helpers import Heard, Run, refused, write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.rankers import ByBoth, ByVectors, TaskKeywords
-from opencse.evaluation.retrieval.rows import KeywordRows, rows_with_keywords
+from opencse.evaluation.retrieval.rows import KeywordRows, Rows
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.modules.similarity import HybridWeight
 from opencse.search.building import BuildSettings
@@ -69,15 +69,15 @@ def test_hybrid_rows_rank_as_an_index_does(
 
 @pytest.mark.slow
 def test_rows_are_scored_and_compared_with_each_other(mini: EmbeddingModel, task: RetrievalTask) -> None:
-    model, lines = replace(mini, hybrid_weight=HybridWeight(0.25, "five questions")), list[str]()
+    model, heard = replace(mini, hybrid_weight=HybridWeight(0.25, "five questions")), Heard()
     data = RetrievalData("here", "raw", {"toy": task})
-    rows = rows_with_keywords([model], Retrieval(), data, KeywordRows(hybrid=True), lines.append)
+    rows = Rows(Retrieval(), data, heard, KeywordRows(hybrid=True)).of([model])
     assert list(rows) == ["BM25", "opencse-mini", "opencse-mini + BM25"]
     words, vectors, both = rows.values()
     ranked_by = [row["toy", "ndcg_at_10"].extras["ranked_by"] for row in rows.values()]
     assert ranked_by == ["BM25", "cosine", "0.25 cosine + 0.75 BM25"]
     assert (words.model, words["toy", "ndcg_at_10"].extras["similarity"]) == (None, None)
-    assert "opencse-mini + BM25: weight of the vectors 0.25 (five questions)" in lines
+    assert "opencse-mini + BM25: weight of the vectors 0.25 (five questions)" in heard.said
     assert [(one.task, one.than) for one in vectors.compared] == [("toy", "BM25")]
     values = [row["toy", "ndcg_at_10"].value for row in rows.values()]
     assert both.compared[0].difference == pytest.approx(values[2] - max(values[:2]))

@@ -76,18 +76,11 @@ def test_sentences_are_drawn_from_the_file(corpus: Path, sentences: list[str]) -
     assert places == sorted(set(places))
     assert (len(places), max(places) > 150) == (30, True)
     assert sample_texts(source, 30) == some != sample_texts(source, 30, seed=1)
-    made = postprocessed(JUDGED, "whitening", corpus, sentences=30)
-    np.testing.assert_array_equal(made.encode(some), Whitening.fit(letters(some)).apply(letters(some)))
 
 
-def test_refusals(corpus: Path, tmp_path: Path) -> None:
-    for kind, fit, options, message in (
-        ("witening", "target", {}, r"unknown post-processing 'witening'; known: whitening, .*, ranks"),
-        ("whitening", tmp_path / "none.txt", {}, r"none\.txt: no such file"),
-        ("whitening", corpus, {"dimension": 13}, "vary along"),
-    ):
-        with pytest.raises(UserError, match=message):
-            postprocessed(JUDGED, kind, fit, **options)  # type: ignore[arg-type]
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none\.txt: no such file"):
+        postprocessed(JUDGED, "whitening", tmp_path / "none.txt")
     bad = drawn(9, 3)
     bad[2, 1] = np.nan
     for fit_one in (Whitening.fit, Flow.fit):
@@ -225,7 +218,7 @@ def test_log_likelihood_is_the_change_of_variables() -> None:
     with torch.no_grad():
         z, log_det = flow.forward(torch.from_numpy(x))
     expected = [sum(norm.logpdf(v) for v in row) + float(log_det) for row in z.tolist()]
-    np.testing.assert_allclose(flow.log_likelihood(x), expected, rtol=1e-5)
+    np.testing.assert_allclose(flow.log_likelihood(torch.from_numpy(x)).detach(), expected, rtol=1e-5)
 
 
 VECTORS = np.random.default_rng(0).normal(size=(200, 6)) * [9, 5, 3, 1, 0.5, 0.2] @ np.random.default_rng(1).normal(
@@ -279,7 +272,8 @@ def test_training_raises_the_likelihood_and_repeats() -> None:
     started = Flow(9, settings)
     started.start(torch.from_numpy(seen))
     flow = Flow.fit(seen, settings)
-    gain = flow.log_likelihood(held_out).mean() - started.log_likelihood(held_out).mean()
+    before, after = (one.log_likelihood(torch.from_numpy(held_out)).mean().item() for one in (started, flow))
+    gain = after - before
     assert gain > 0.5, "nats"
     torch.manual_seed(2)
     np.testing.assert_array_equal(Flow.fit(seen, settings).apply(held_out), flow.apply(held_out))

@@ -74,6 +74,9 @@ VALUES = [
     Case("check good.txt --model tiny --max-length 2", ("--max-length",)),
     Case("whiten tiny good.txt --out new --dimension 33", ("dimension",)),
     Case("nearest tiny --query One. --corpus good.txt -k 0", ("-k",)),
+    Case("nearest tiny --corpus good.txt", ("no query",)),
+    Case("nearest tiny tiny --query One. --corpus good.txt", ("named twice",)),
+    Case("pretrain good.txt --out new --model tiny --layers 2", ("for a new backbone",)),
     *(
         Case(f"calibrate tiny good.txt --pairs good.tsv {option} {value}", says)
         for option, value, says in (

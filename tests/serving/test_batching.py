@@ -20,7 +20,7 @@ class Seen:
     def __init__(self) -> None:
         self.batches: list[tuple[int, int]] = []
 
-    def batch(self, texts: int, tokens: int, seconds: float) -> None:
+    def __call__(self, texts: int, tokens: int, seconds: float) -> None:
         self.batches.append((texts, tokens))
 
 

@@ -9,9 +9,9 @@ def test_answers_and_batches_are_counted() -> None:
     metrics = Metrics()
     for status in (200, 200, 503):
         metrics.answered("/search", status, 0.25)
-    metrics.of_model("mini").batch(texts=3, tokens=40, seconds=0.5)
-    metrics.watch_waiting("mini", lambda: 7)
-    metrics.watch_held(lambda: 100)
+    metrics.encoded("mini", texts=3, tokens=40, seconds=0.5)
+    metrics.waiting.labels("mini").set_function(lambda: 7)
+    metrics.held.set_function(lambda: 100)
     lines = metrics.text().decode().splitlines()
     for line in (
         'opencse_requests_total{path="/search",status="200"} 2.0',

@@ -27,7 +27,6 @@ from opencse.statistics import (
     paired_seeds,
     summary,
     verdict,
-    williams,
 )
 from opencse.statistics.difference import quantile, two_sided_p
 from opencse.statistics.queries import grouped_difference, intervals_of_means
@@ -170,9 +169,6 @@ def test_verdict_where_nothing_can_be_told() -> None:
     assert verdict(same) == ("+1.00 over 3 paired seeds: the same at every seed, so there is no spread to test against")
     zero = paired_seeds({1: 76.0, 2: 75.0, 3: 74.0}, {1: 76.0, 2: 75.0, 3: 74.0})
     assert verdict(zero) == "+0.00 over 3 paired seeds: no difference shown"
-    assert verdict(williams(0.5, -0.5, -1.0, 50)) == (
-        "+100.00 over 50 pairs (Williams test): the test is not defined for these correlations"
-    )
 
 
 SYSTEM = {1: 76.2, 2: 75.1, 3: 77.4, 4: 76.0, 5: 75.9}
@@ -243,13 +239,9 @@ def test_twenty_seeds_are_flipped_and_twenty_one_are_not() -> None:
     assert beyond.p is not None
 
 
-def test_faults_are_told_in_one_line() -> None:
+def test_without_a_common_seed_there_is_no_difference() -> None:
     with pytest.raises(UserError, match=r"no seed in common \(system: 1, 2; baseline: 3\); run both at the same seeds"):
         paired_seeds({2: 1.0, 1: 2.0}, {3: 1.0})
-    with pytest.raises(UserError, match="the baseline, seed 4: the score is nan; a finite number is expected"):
-        paired_seeds({3: 1.0}, {3: 1.0, 4: math.nan})
-    with pytest.raises(UserError, match="no score is there"):
-        summary([])
 
 
 def test_intervals_and_tests_are_those_of_scipy() -> None:
@@ -270,28 +262,6 @@ def test_equal_systems_are_not_told_apart() -> None:
     difference = paired_queries(values, values)
     assert (difference.difference, difference.interval, difference.p, difference.direction()) == (0, None, None, None)
     assert verdict(difference) == "+0.00 over 40 queries: no difference shown"
-
-
-def test_williams_equals_published_values() -> None:
-    # Outputs of R's psych (r.test: 103 and 187 cases), bruceR (100) and cocor (70, 177).
-    for r_ga, r_gb, r_ab, n, t, p, digits in [
-        (0.4, 0.5, 0.1, 103, -0.89, 0.37, 2),
-        (-0.11, 0.06, 0.41, 187, -2.15, 0.033, 2),
-        (0.20, 0.45, 0.80, 100, -4.56, 1e-5, 2),
-        (0.5447, 0.8, 0.0729, 70, -2.8114, 0.0065, 3),
-        (0.8066, 0.2383, 0.2255, 177, 9.3823, 0.0000, 3),
-    ]:
-        found = williams(r_ga, r_gb, r_ab, n)
-        assert found.statistic == pytest.approx(t, abs=0.6 * 10**-digits)
-        assert found.p == pytest.approx(p, abs=0.005 if p == 0.37 else 5e-4)
-        assert (found.df, found.n, found.interval) == (n - 3, n, None)
-        assert found.difference == pytest.approx(100 * (r_ga - r_gb))
-
-
-def test_equal_correlations_have_p_one_even_where_the_formula_is_zero_by_zero() -> None:
-    for r, r_ab in [(0.6, 0.3), (0.6, 1.0), (1.0, 1.0), (0.0, -1.0), (0.0, 0.0)]:
-        found = williams(r, r, r_ab, 50)
-        assert (found.difference, found.statistic, found.p) == (0.0, 0.0, 1.0)
 
 
 def test_the_components_are_those_of_naive_loops() -> None:
@@ -319,11 +289,6 @@ def test_one_row_has_a_spread_of_columns_alone() -> None:
     assert layout.sd_over_dropout == pytest.approx(2**0.5)
     two_by_two = two_way({(i, j): float(i * j) for i in (1, 2) for j in (1, 2)})
     assert two_by_two.variance_of_rest == pytest.approx(0.25)
-
-
-def test_a_table_with_a_gap_is_refused() -> None:
-    with pytest.raises(UserError, match=r"no score for data order and dropout \[\(2, 1\)\]"):
-        two_way({(1, 1): 1.0, (1, 2): 1.0, (2, 2): 1.0})
 
 
 def test_the_error_of_independent_questions_is_the_usual_one() -> None:

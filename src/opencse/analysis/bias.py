@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 
 import numpy as np
 from pydantic import FiniteFloat
@@ -13,7 +14,6 @@ from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, spearman
 from opencse.settings import Settings
-from opencse.statistics.correlation import mean_ranks
 
 
 def plain_words(text: str) -> list[str]:
@@ -53,18 +53,12 @@ class GroupDensity(Settings):
         lower: lowest gold score of the group.
         upper: where the next group begins; in the last group a score that belongs to it.
         n: pairs.
-        mean: of their cosines; None without pairs, as are the next three.
-        sd: of their cosines (divided by n - 1); 0 for one pair.
-        bandwidth: of the kernel.
-        density: at each point of the grid.
+        density: at each point of the grid; None without pairs.
     """
 
     lower: FiniteFloat
     upper: FiniteFloat
     n: int
-    mean: FiniteFloat | None
-    sd: FiniteFloat | None
-    bandwidth: FiniteFloat | None
     density: list[FiniteFloat] | None
 
 
@@ -75,7 +69,7 @@ class Densities(Settings):
     groups: list[GroupDensity]
 
 
-def densities(cosines: Vectors, gold: Vectors, *, edges: Sequence[float] = EDGES, points: int = POINTS) -> Densities:
+def densities(cosines: Vectors, gold: Vectors, *, edges: Sequence[float] = EDGES) -> Densities:
     r"""Estimates the density of the cosines in each group of gold scores (SimCSE, Fig. G.1: five groups of STS-B).
 
     .. math:: p(x) = \frac1{n h} \sum_i \varphi\Big(\frac{x - c_i}{h}\Big), \qquad h = \max(s\, n^{-1/5}, \delta/2)
@@ -89,37 +83,37 @@ def densities(cosines: Vectors, gold: Vectors, *, edges: Sequence[float] = EDGES
         cosines: (n,), in [-1, 1].
         gold: (n,) gold scores, within the edges.
         edges: of the groups, rising; 0, 1, ..., 5 for STS.
-        points: of the grid, evenly from -1 to 1.
 
     Example:
         >>> groups = densities(np.array([0.1, 0.3, 0.8]), np.array([1.5, 1.0, 5.0])).groups
-        >>> [(group.n, group.mean) for group in groups if group.n]
-        [(2, 0.2), (1, 0.8)]
+        >>> [(group.lower, group.n) for group in groups if group.n]
+        [(1.0, 2), (4.0, 1)]
     """
     values, scores = np.asarray(cosines, dtype=np.float64), np.asarray(gold, dtype=np.float64)
     bounds = np.asarray(edges, dtype=np.float64)
-    grid = np.linspace(-1, 1, points)
+    grid = np.linspace(-1, 1, POINTS)
     # A score on the highest edge belongs to the last group.
     group = np.minimum(np.searchsorted(bounds, scores, side="right") - 1, len(bounds) - 2)
     groups = [
-        _group(values[group == number], (float(bounds[number]), float(bounds[number + 1])), grid)
+        GroupDensity(
+            lower=float(bounds[number]),
+            upper=float(bounds[number + 1]),
+            n=int((group == number).sum()),
+            density=_density(values[group == number], grid),
+        )
         for number in range(len(bounds) - 1)
     ]
     return Densities(grid=grid.tolist(), groups=groups)
 
 
-def _group(cosines: Floats, bounds: tuple[float, float], grid: Floats) -> GroupDensity:
-    lower, upper = bounds
+def _density(cosines: Floats, grid: Floats) -> list[float] | None:
     n = len(cosines)
     if not n:
-        return GroupDensity(lower=lower, upper=upper, n=0, mean=None, sd=None, bandwidth=None, density=None)
+        return None
     sd = float(cosines.std(ddof=1)) if n > 1 else 0.0
     bandwidth = max(sd * n**-0.2, float(grid[1] - grid[0]) / 2)
     scale = n * bandwidth * math.sqrt(2 * math.pi)
-    density = [float(np.exp(-0.5 * ((x - cosines) / bandwidth) ** 2).sum()) / scale for x in grid]
-    return GroupDensity(
-        lower=lower, upper=upper, n=n, mean=float(cosines.mean()), sd=sd, bandwidth=bandwidth, density=density
-    )
+    return [float(np.exp(-0.5 * ((x - cosines) / bandwidth) ** 2).sum()) / scale for x in grid]
 
 
 LENGTH_EDGES = (0, 1, 2, 3, 4, 6, 10)
@@ -138,18 +132,13 @@ class Bin(Settings):
         lower: the trait's lowest value.
         upper: where the next bin begins; None in the last.
         n: pairs.
-        mean_cosine: None without pairs, as are the next two.
-        mean_gold: in the data's own unit.
-        mean_shift: mean of (rank by cosine - rank by gold) / number of all pairs, in (-1, 1): +0.1 means that the
-            model places them a tenth of the list higher than people do.
+        mean_cosine: None without pairs.
     """
 
     lower: FiniteFloat
     upper: FiniteFloat | None
     n: int
     mean_cosine: FiniteFloat | None
-    mean_gold: FiniteFloat | None
-    mean_shift: FiniteFloat | None
 
 
 class Trait(Settings):
@@ -158,13 +147,10 @@ class Trait(Settings):
     Attributes:
         partial: Spearman's correlation of cosine and trait with the gold score held fixed, in [-1, 1]; None where
             the trait or the cosines are constant, or gold and another are in full agreement.
-        shift: Spearman's correlation of (rank by cosine - rank by gold) with the trait, in [-1, 1]; None where the
-            trait or the shifts are constant.
         bins: in rising value of the trait.
     """
 
     partial: FiniteFloat | None
-    shift: FiniteFloat | None
     bins: list[Bin]
 
 
@@ -189,12 +175,10 @@ def pair_bias(cosines: Vectors, pairs: ScoredPairs) -> PairBias:
     :math:`\rho` their correlations,
 
     .. math:: \text{partial} = \frac{\rho_{cv} - \rho_{cg}\,\rho_{gv}}
-                                    {\sqrt{(1 - \rho_{cg}^2)(1 - \rho_{gv}^2)}}, \qquad
-              \text{shift} = \rho\big(r(c) - r(g),\, v\big)
+                                    {\sqrt{(1 - \rho_{cg}^2)(1 - \rho_{gv}^2)}}
 
-    The partial one answers the question: of pairs that people find equally similar, does the model rank those of one
-    length higher? The shift is also moved by the gold scores themselves: a model that orders nothing places similar
-    pairs too low, so whatever goes along with similarity correlates with it. Length counts words between white space,
+    It answers the question: of pairs that people find equally similar, does the model rank pairs of one length higher?
+    Length counts words between white space,
     as the length split of the STS evaluation; overlap is of the same words, lower-cased.
 
     Args:
@@ -252,25 +236,14 @@ def _of_pairs(pairs: ScoredPairs, measure: Callable[[list[str], list[str]], floa
 
 
 def _trait(cosines: Floats, gold: Floats, trait: Floats, edges: Sequence[float]) -> Trait:
-    shifts = (mean_ranks(cosines) - mean_ranks(gold)) / len(gold)
-    constant = (trait == trait[0]).all() or (shifts == shifts[0]).all()
     which = np.searchsorted(np.asarray(edges, dtype=np.float64), trait, side="right") - 1
-    bins = []
-    for number, lower in enumerate(edges):
-        inside = which == number
-        means = [float(side[inside].mean()) if inside.any() else None for side in (cosines, gold, shifts)]
-        bins.append(
-            Bin(
-                lower=lower,
-                upper=edges[number + 1] if number + 1 < len(edges) else None,
-                n=int(inside.sum()),
-                mean_cosine=means[0],
-                mean_gold=means[1],
-                mean_shift=means[2],
-            )
+    bins = [
+        Bin(
+            lower=lower,
+            upper=upper,
+            n=int((which == number).sum()),
+            mean_cosine=float(cosines[which == number].mean()) if (which == number).any() else None,
         )
-    return Trait(
-        partial=partial_spearman(cosines, trait, gold),
-        shift=None if constant else spearman(shifts, trait),
-        bins=bins,
-    )
+        for number, (lower, upper) in enumerate(zip_longest(edges, edges[1:]))
+    ]
+    return Trait(partial=partial_spearman(cosines, trait, gold), bins=bins)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AwareDatetime, Field, FiniteFloat, model_validator
+from pydantic import AwareDatetime, Field, FiniteFloat
 
 from opencse.analysis.geometry import require_vectors
 from opencse.arrays import Flags, Floats, Integers, Vectors
@@ -54,23 +54,8 @@ class RandomPairs(Settings):
     percents: list[FiniteFloat]
     cosines: list[FiniteFloat]
 
-    @model_validator(mode="after")
-    def _rises(self) -> Self:
-        rising = (np.diff(self.percents) > 0).all() and (np.diff(self.cosines) >= 0).all()
-        if len(self.percents) != len(self.cosines) or not rising or not self.percents:
-            raise ValueError("percents and cosines must be of one length and rise")
-        if self.percents[0] != 0 or self.percents[-1] != 100:
-            raise ValueError("percents must begin at 0 and end at 100")
-        return self
-
     def quantile(self, percent: float) -> float:
-        """Returns the cosine that ``percent`` % of the pairs do not exceed, by linear interpolation.
-
-        Raises:
-            UserError: for a percent outside 0 to 100.
-        """
-        if not 0 <= percent <= 100:
-            raise UserError(f"a percent is from 0 to 100, not {percent}")
+        """Returns the cosine that ``percent`` % of the pairs do not exceed, by linear interpolation."""
         return float(np.interp(percent, self.percents, self.cosines))
 
     def quantiles_by_percent(self) -> dict[float, float]:
@@ -81,12 +66,7 @@ class RandomPairs(Settings):
         """Returns the percent of the random pairs that have a lower cosine; 0 below all of them, 100 above.
 
         It is interpolated linearly, and good to about 0.1 in the tails.
-
-        Raises:
-            UserError: for a cosine that is NaN.
         """
-        if np.isnan(cosine):
-            raise UserError("a cosine is a number from -1 to 1, not NaN")
         after = int(np.searchsorted(self.cosines, cosine, side="left"))
         if after == 0:
             return 0.0
@@ -111,7 +91,7 @@ def random_pairs(vectors: Vectors, *, pairs: int = 100_000, seed: int = 0) -> Ra
         seed: of the draw.
 
     Raises:
-        UserError: for fewer than 2 vectors, NaN or infinite values, or ``pairs`` below 1.
+        UserError: for fewer than 2 vectors, NaN or infinite values.
 
     Example:
         >>> cosines = random_pairs(np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
@@ -119,8 +99,6 @@ def random_pairs(vectors: Vectors, *, pairs: int = 100_000, seed: int = 0) -> Ra
         (3, True, 0.6, 75.0)
     """
     require_vectors(vectors, 2)
-    if pairs < 1:
-        raise UserError(f"pairs is the number of random pairs, at least 1, not {pairs}")
     n = len(vectors)
     exact = n * (n - 1) // 2 <= pairs
     first, second = np.triu_indices(n, 1) if exact else _draw(n, pairs, np.random.default_rng(seed))
@@ -191,12 +169,9 @@ def best_f1(cosines: Vectors, similar: Flags, *, resamples: int = 1000, seed: in
 
     Args:
         cosines: (n,), in [-1, 1].
-        similar: (n,), True for pairs that are labelled similar.
+        similar: (n,), True for pairs that are labelled similar: some, and not all.
         resamples: of the bootstrap, at least 1.
         seed: of a separate generator.
-
-    Raises:
-        UserError: if no pair, or every pair, is labelled similar.
 
     Example:
         >>> cosines = np.array([0.9, 0.8, 0.6, 0.5, 0.2])
@@ -206,8 +181,7 @@ def best_f1(cosines: Vectors, similar: Flags, *, resamples: int = 1000, seed: in
     """
     labelled = _Labelled.of(cosines, similar)
     best = labelled.cut(_by_f1)
-    if best is None:
-        raise RuntimeError("pairs with a label of each kind have no best F1")
+    assert best is not None
     return labelled.threshold(best, _by_f1, "best_f1", None, resamples, seed)
 
 
@@ -225,14 +199,13 @@ def at_precision(
 
     Args:
         cosines: (n,), in [-1, 1].
-        similar: (n,), True for pairs that are labelled similar.
+        similar: (n,), True for pairs that are labelled similar: some, and not all.
         precision: at least, above 0 and at most 1.
         resamples: of the bootstrap, at least 1.
         seed: of a separate generator.
 
     Raises:
-        UserError: if no threshold reaches that precision (the message has the highest one), the precision is not in
-            (0, 1], or no pair, or every pair, is labelled similar.
+        UserError: if no threshold reaches that precision; the message has the highest one.
 
     Example:
         >>> cosines = np.array([0.9, 0.8, 0.6, 0.5, 0.2])
@@ -240,8 +213,6 @@ def at_precision(
         >>> round(threshold.cosine, 2), round(threshold.recall, 2)
         (0.7, 0.67)
     """
-    if not 0 < precision <= 1:
-        raise UserError(f"precision is above 0 and at most 1, not {precision}")
     labelled, choose = _Labelled.of(cosines, similar), _by_precision(precision)
     best = labelled.cut(choose)
     if best is None:
@@ -282,12 +253,7 @@ class _Labelled:
 
     @classmethod
     def of(cls, cosines: Vectors, similar: Flags) -> _Labelled:
-        wide = np.asarray(cosines, dtype=np.float64)
-        if not similar.any() or similar.all():
-            raise UserError(
-                f"{int(similar.sum()):,} of {len(similar):,} labelled pairs are similar; a threshold needs both kinds"
-            )
-        rising, group = np.unique(wide, return_inverse=True)
+        rising, group = np.unique(np.asarray(cosines, dtype=np.float64), return_inverse=True)
         return cls(rising[::-1], len(rising) - 1 - group, similar)
 
     def counts(self, rows: Integers | slice = slice(None)) -> tuple[Floats, Floats, Floats]:
@@ -447,8 +413,8 @@ def calibrate(
 
     Raises:
         UserError: for fewer than 2 different texts, labels other than 0 and 1 without a cut, labels of one kind, a
-            precision or cut without labelled pairs, a precision that no threshold reaches, limits too low, or a model
-            that gives NaN or infinite values.
+            precision or cut without labelled pairs, a precision that no threshold reaches, or a model that gives NaN or
+            infinite values.
 
     Example:
         >>> import opencse
@@ -459,8 +425,6 @@ def calibrate(
     """
     if labelled is None and (cut is not None or precision is not None):
         raise UserError("a cut or a precision needs labelled pairs; give them, or leave it out")
-    if limit < 2:
-        raise UserError(f"limit is the number of texts encoded, at least 2, not {limit}")
     if precision is not None and not 0 < precision <= 1:
         raise UserError(f"precision is above 0 and at most 1, not {precision:g}")
     similar = None if labelled is None else labels(labelled, cut)  # refused before any text is encoded

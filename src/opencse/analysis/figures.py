@@ -287,7 +287,7 @@ def training_curves(losses: Mapping[int, float], dev: Mapping[int, float], measu
 
     Args:
         losses: by step; steps of a smaller batch have fewer negatives and a lower loss, and are best left out.
-        dev: the measure by step, that of the start at step 0; if empty, there is one picture.
+        dev: the measure by step, the start's at step 0; if empty, there is one picture.
         measure: name of the measure of selection.
     """
     figure, axes = canvas("training loss by step", "step", "loss")

@@ -72,7 +72,7 @@ class SubjectFindings(Settings):
         name: of the model.
         pooling: how its token vectors become one, where known.
         spearman: x 100, on the pairs.
-        geometry: of the pairs' distinct sentences, those of high gold score as positives.
+        geometry: of the pairs' distinct sentences, pairs of high gold score as positives.
         densities: of the pairs' cosines, by group of gold scores.
         bias: of the pairs' cosines.
         layers: of a model with layers.

@@ -104,7 +104,7 @@ def choose_passages(
         seed: of the draw; a larger draw with the same seed includes a smaller one.
 
     Returns:
-        At most ``most`` passages of each document; those of fewer than `FEWEST_WORDS` words are left out.
+        At most ``most`` passages of each document; passages of fewer than `FEWEST_WORDS` words are left out.
     """
     usable = [[one for one in parts if count_words(one.body) >= FEWEST_WORDS] for parts in passages]
     usable = [parts for parts in usable if parts]
@@ -181,7 +181,7 @@ class QuestionPrompt:
         template: a Jinja template with the names in `PLACEHOLDERS`.
         count: questions per passage.
         examples: queries of the user; at most eight are in one prompt.
-        language: to write in; empty: that of the examples or the text.
+        language: to write in; empty: the language of the examples or the text.
         where: names the template in messages.
     """
 

@@ -212,7 +212,7 @@ class Commands(TyperGroup):
 _FACES = {"Train": "training", "Evaluate": "evaluating"}
 """The modules of `opencse.cli` with the faces of commands, by purpose; all others are in ``using``."""
 _OF_SEVERAL = {"evaluate": "evaluate_all"}
-"""The functions whose names are not those of their commands."""
+"""The functions whose commands have other names."""
 GROUPS = {
     "index": {
         "build": "build_index",

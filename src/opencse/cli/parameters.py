@@ -183,7 +183,7 @@ def listed(text: str) -> list[str]:
 
 
 def settings_with(settings: Iterable[str], **training: float | None) -> list[str]:
-    """The settings of ``--set``, and those of ``training`` that have an option of their own.
+    """The settings of ``--set``, and the settings of ``training`` that have an option of their own.
 
     Raises:
         UserError: for a setting that is typed in both ways.

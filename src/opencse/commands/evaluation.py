@@ -129,7 +129,7 @@ def evaluate(
     """
     from opencse.commands.scoring import Scoring, folder_of
     from opencse.evaluation.embedding import first_dimensions
-    from opencse.evaluation.retrieval.rows import rows_of_index
+    from opencse.evaluation.retrieval.rows import Rows
     from opencse.evaluation.retrieval.score import Retrieval
     from opencse.evaluation.suites import suite_named
 
@@ -141,7 +141,7 @@ def evaluate(
     opened_suite = suite_named(suite).open(folder_of(data, suite), suite_options)
     retrieval = opened_suite.suite
     if searched is not None and isinstance(retrieval, Retrieval):
-        return rows_of_index(searched, retrieval, opened_suite.data, None, progress.say)[searched.name]
+        return Rows(retrieval, opened_suite.data, progress).of([searched])[searched.name]
     opened = how.opened(model, layer)
     scored = opened if dimensions is None else first_dimensions(opened, [dimensions])[0]
     return opened_suite.evaluate(how.transformed(scored), progress.say)
@@ -236,14 +236,7 @@ def evaluate_all(
     from opencse.commands.scoring import Scoring, folder_of, keyword_rows, opened_rows
     from opencse.evaluation.embedding import EmbeddingModel, remembering
     from opencse.evaluation.models.opening import require_model
-    from opencse.evaluation.retrieval.rows import (
-        SearchedIndex,
-        SecondRows,
-        compared_with_first,
-        rows_of_index,
-        rows_with_keywords,
-        rows_with_reranking,
-    )
+    from opencse.evaluation.retrieval.rows import Rows, SearchedIndex, compared_with_first
     from opencse.evaluation.retrieval.score import Retrieval
     from opencse.evaluation.suites import suite_named
 
@@ -258,7 +251,6 @@ def evaluate_all(
     if rerank is not None and Retrieval.name not in suites:
         raise UserError("--rerank is for retrieval; evaluate with --suite retrieval, or leave it out")
     stage = second_stage(rerank, rerank_depth, rerank_precision, progress, device, trust_remote_code)
-    second = None if stage is None else SecondRows(stage, progress)
     folders = {suite: folder_of(data, suite, suites) for suite in suites}
     several = len(folders) > 1
     one_row_each = layers is None and dimensions is None
@@ -283,21 +275,8 @@ def evaluate_all(
         if isinstance(retrieval, Retrieval):
             for searched in indexes.values():
                 searched.check(data_sets)
-        if isinstance(retrieval, Retrieval) and (extra is not None or second is not None):
+            records = Rows(retrieval, data_sets, progress, extra, stage).of(opened)
+        else:
             encoders = (model for model in opened if isinstance(model, EmbeddingModel))
-            rows: dict[str, EvaluationRecord] = {}
-            if extra is not None and len(indexes) < len(models):
-                rows = rows_with_keywords(encoders, retrieval, data_sets, extra, progress.say, second)
-            elif second is not None:
-                rows = rows_with_reranking(encoders, retrieval, data_sets, second)
-            for searched in indexes.values():
-                rows |= rows_of_index(searched, retrieval, data_sets, extra, progress.say)
-            yield suite, compared_with_first(rows) if one_row_each else {**rows}
-            continue
-        records: dict[str, EvaluationRecord] = {}
-        for model in opened:
-            if not isinstance(model, SearchedIndex):
-                records[model.name] = opened_suite.evaluate(model, progress.say)
-            elif isinstance(retrieval, Retrieval):
-                records |= rows_of_index(model, retrieval, data_sets, None, progress.say)
+            records = {model.name: opened_suite.evaluate(model, progress.say) for model in encoders}
         yield suite, compared_with_first(records) if one_row_each else records

@@ -377,7 +377,7 @@ def _require_apart(study: Study, recipes: Sequence[str]) -> None:
 
 
 def _dev(dev: str | Path | None, data: str | Path) -> str | Path | None:
-    """``transfer`` with the folder of the tasks: that of the evaluation data."""
+    """``transfer`` with the folder of the tasks: the folder of the evaluation data."""
     from opencse.evaluation.suites import suite_folder
     from opencse.evaluation.transfer import Transfer
 

@@ -3,7 +3,7 @@
 Cross-validation needs hundreds of fits of one protocol (SentEval, Conneau and Kiela 2018). All start from one seed,
 so the fits whose training sets are of one size share initial weights and the order of positions, and those that
 differ in l2 alone share their batches too. They are trained side by side: a training set's batch is gathered once, one
-batched product serves all, and the result is that of one fit after another up to rounding.
+batched product serves all, and the result is the same as of one fit after another, up to rounding.
 
 A group is a training set, and its fits differ in l2 alone: they share their batches. A batch is (groups, batch, d + 1),
 its last column 1 (the bias); parameters are (groups, fits, rows, columns).

@@ -115,7 +115,7 @@ class TestOutcome:
 def stratified_folds(labels: Integers, k: int, seed: int = SEED) -> list[tuple[Integers, Integers]]:
     """Splits rows into train and test, one pair for each fold; each class has its share in each.
 
-    The folds are those of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``, as in SentEval.
+    The folds are the same as of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``, as in SentEval.
 
     Args:
         labels: (n,), at least k of each class.

@@ -1,16 +1,42 @@
-"""Labelled sentences or pairs, in SentEval's order, for the suites that train a classifier."""
+"""Labelled sentences or pairs, in SentEval's order, and what the suites share that train a classifier on them."""
 
 from __future__ import annotations
 
+import hashlib
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.arrays import Integers
 from opencse.errors import UserError, nearest
+from opencse.evaluation.cross_validation import Mode, TestOutcome
 from opencse.evaluation.embedding import Embedded
+from opencse.evaluation.record import Score
+from opencse.evaluation.suite import Suite
+from opencse.text.files.lines import read_lines
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the lines of a kind of file are written.
+
+    Attributes:
+        line: in words.
+        counts: numbers of fields between tabs.
+        label: which of them is the label.
+        texts: which of them are sentences.
+    """
+
+    line: str
+    counts: range
+    label: int
+    texts: slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +44,28 @@ class LabelledLine:
     """One labelled line of a file; ``where`` is the file and line number, for messages."""
 
     where: str
+    first: str
     label: str
     texts: tuple[str, ...]
+
+
+def read_labelled(path: Path, layout: Layout) -> Iterator[LabelledLine]:
+    """Yields the lines that are not blank; white space within a field becomes one space, as in SentEval.
+
+    Raises:
+        UserError: naming the line that has another layout, or no label or sentence.
+    """
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        fields = [" ".join(field.split()) for field in line.split("\t")]
+        if len(fields) not in layout.counts:
+            raise UserError(f"{where}: {len(fields)} field(s); a line is {layout.line}")
+        label, texts = fields[layout.label], fields[layout.texts]
+        if not label or not all(texts):
+            raise UserError(f"{where}: the {'sentence' if label else 'label'} is empty; fill it or drop the line")
+        yield LabelledLine(where, fields[0], label, tuple(texts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +117,7 @@ class Examples:
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labelled(ABC):
     """The examples of one task.
 
     Attributes:
@@ -80,14 +126,29 @@ class Labelled:
         files: the names of the files; the first one holds the training examples.
     """
 
+    line_end: ClassVar[str] = "\n"
+    """Of the lines that are hashed."""
     parts: dict[str, Examples]
     classes: tuple[str, ...]
     files: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def complete(self) -> bool | None:
+        """Whether these are the published examples, as far as their numbers say; None where none are published."""
 
     def texts(self) -> Iterator[list[str]]:
         """Yields the sides of each part."""
         for part in self.parts.values():
             yield from part.sides
+
+    def sha256(self) -> str:
+        """Returns a hash of the parts' labels and sentences, whatever the order of the lines that tie."""
+        digest = hashlib.sha256()
+        for name, part in self.parts.items():
+            for label, *texts in zip(part.labels.tolist(), *part.sides, strict=True):
+                digest.update(("\t".join([name, self.classes[label], *texts]) + self.line_end).encode())
+        return digest.hexdigest()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -124,3 +185,33 @@ class Labelled:
 def listed(counts: Mapping[str, int]) -> str:
     """Writes numbers by name in words."""
     return ", ".join(f"{name} {n:,}" for name, n in counts.items())
+
+
+L = TypeVar("L", bound=Labelled)
+
+
+@dataclass(frozen=True)
+class Classification(Suite[L]):
+    """Scores each task by the accuracy of a classifier.
+
+    Attributes:
+        mode: ``test`` (10 folds, Adam, batch 64), which papers report, or ``fast`` (5 folds, RMSprop, batch 128).
+        device: see ``Suite``.
+    """
+
+    mode: Mode = "test"
+    device: str | None = None
+
+    def accuracy(self, name: str, task: L, outcome: TestOutcome, n: int, started: float, **extras: Any) -> Score:  # noqa: ANN401
+        """The score of a task on n examples, with what is recorded of every task and these ``extras``."""
+        known = {"dev_accuracy": outcome.dev_accuracy} | extras
+        known |= {"files": list(task.files), "examples": task.counts, "seconds": time.perf_counter() - started}
+        return Score(
+            suite=self.name,
+            task=name,
+            measure="accuracy",
+            value=outcome.accuracy,
+            n=n,
+            complete=task.complete,
+            extras=known,
+        )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, shortened
+from opencse.numerals import is_number
 from opencse.text.files.lines import read_lines, require_file, suffix_of
 from opencse.text.readers import Source
 from opencse.text.values import require_filled
@@ -36,11 +37,6 @@ class ScoredPairs:
         first: n first sentences.
         second: n second sentences.
 
-    Raises:
-        UserError: for fewer than 2 pairs, a score that is not finite, or equal scores throughout (a
-            correlation is undefined then).
-        ValueError: if the three are not of one length.
-
     Example:
         >>> pairs = ScoredPairs("mine", np.array([4.5, 1.0]), ["a cat", "rain"], ["a kitten", "a train"])
         >>> len(pairs), pairs.first
@@ -51,22 +47,6 @@ class ScoredPairs:
     scores: NDArray[np.float64]
     first: list[str]
     second: list[str]
-
-    def __post_init__(self) -> None:
-        if self.scores.shape != (len(self.first),) or len(self.first) != len(self.second):
-            raise ValueError(
-                f"{self.name}: scores {self.scores.shape}, {len(self.first)} first and {len(self.second)} "
-                "second sentences; one of each per pair is expected"
-            )
-        if len(self) < 2:
-            raise UserError(f"{self.name}: {len(self)} pair(s); a correlation needs at least 2")
-        if not np.isfinite(self.scores).all():
-            raise UserError(f"{self.name}: a gold score is NaN or infinite")
-        if (self.scores == self.scores[0]).all():
-            raise UserError(
-                f"{self.name}: all {len(self)} gold scores are {self.scores[0]:g}, so no correlation is "
-                "defined; give pairs with different scores"
-            )
 
     def __len__(self) -> int:
         return len(self.first)
@@ -140,10 +120,14 @@ def scored_pairs(source: str, records: Iterable[GradedRow], *, name: str) -> Sco
         scores.append(_score(score, where))
         first.append(require_filled(one, COLUMNS[1], where))
         second.append(require_filled(two, COLUMNS[2], where))
-    try:
-        return ScoredPairs(name, np.asarray(scores, dtype=np.float64), first, second)
-    except UserError as error:
-        raise UserError(f"{source}: {str(error).removeprefix(f'{name}: ')}") from None
+    if len(scores) < 2:
+        raise UserError(f"{source}: {len(scores)} pair(s); a correlation needs at least 2")
+    if len(set(scores)) == 1:
+        raise UserError(
+            f"{source}: all {len(scores)} gold scores are {scores[0]:g}, so no correlation is defined; give pairs with "
+            "different scores"
+        )
+    return ScoredPairs(name, np.asarray(scores, dtype=np.float64), first, second)
 
 
 def _score(value: object, where: str) -> float:
@@ -168,17 +152,9 @@ def _read_tsv(path: Path) -> Iterator[GradedRow]:
         where = f"{path}, line {number}"
         if len(fields) != len(COLUMNS):
             raise UserError(f"{where}: {len(fields)} field(s), 3 expected; {TSV_LAYOUT}")
-        if number == 1 and not _is_number(fields[0]):
+        if number == 1 and not is_number(fields[0].strip()):
             raise UserError(f"{where}: the score {fields[0][:40]!r} is not a number; {TSV_LAYOUT}")
         yield where, fields
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_columns(path: Path) -> Iterator[GradedRow]:

@@ -6,9 +6,8 @@ is fitted on train, selected and stopped by dev, tested once; accuracy in percen
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -16,16 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from opencse.errors import UserError, nearest
-from opencse.evaluation.cross_validation import L2, MODES, SEED, Mode, TestOutcome, split
+from opencse.errors import UserError
+from opencse.evaluation.cross_validation import L2, MODES, SEED, TestOutcome, split
 from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.labelled import Examples, Labelled, LabelledLine
+from opencse.evaluation.labelled import Classification, Examples, Labelled, LabelledLine, Layout, read_labelled
 from opencse.evaluation.record import AVERAGE, EvaluationRecord, Score
-from opencse.evaluation.suite import Options, Suite, TaskData
+from opencse.evaluation.suite import Options, TaskData, chosen
 from opencse.evaluation.table import scores_table
 from opencse.files import require_folder
 from opencse.numerals import number_of
-from opencse.text.files.lines import read_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,6 +32,9 @@ PARTS = {"tr": "train", "va": "dev", "te": "test"}
 PUBLISHED = {"train": 100_000, "dev": 10_000, "test": 10_000}
 TOLERANCE = 0.01  # the published sets differ from these round numbers by a few sentences, to balance the classes
 LAYOUT = "SentEval's <task>.txt (tr, va or te<TAB>label<TAB>sentence), or <task>/va.txt and te.txt (sentence<TAB>label)"
+
+PUBLISHED_LINE = Layout("tr, va or te<TAB>label<TAB>sentence", range(3, 1_000), 1, slice(-1, None))
+PART_LINE = Layout("sentence<TAB>label", range(2, 3), 1, slice(1))
 
 Split = Literal["given", "two_files", "one_file"]
 
@@ -92,14 +93,6 @@ class ProbingExamples(Labelled):
             abs(self.counts[name] - published) <= TOLERANCE * published for name, published in PUBLISHED.items()
         )
 
-    def sha256(self) -> str:
-        """Returns a hash of the parts' labels and sentences."""
-        digest = hashlib.sha256()
-        for name, part in self.parts.items():
-            for label, sentence in zip(part.labels.tolist(), part.first, strict=True):
-                digest.update(f"{name}\t{self.classes[label]}\t{sentence}\n".encode())
-        return digest.hexdigest()
-
 
 ProbingData = TaskData[ProbingExamples]
 
@@ -130,23 +123,10 @@ def load_probing(folder: Path, tasks: Sequence[str] | None = None) -> ProbingDat
     """
     data_folder = _data_folder(Path(folder))
     present = _present(data_folder)
-    for key in tasks or ():
-        if key not in PROBING_TASKS:
-            raise UserError(f"unknown probing task {key!r}{nearest(key, PROBING_TASKS)}; {_known()}")
-        if key not in present:
-            raise UserError(
-                f"{data_folder}: no task {key!r}; there are: {', '.join(present)}; add {key}.txt or leave it out"
-            )
-    keys = present if tasks is None else [key for key in PROBING_TASKS if key in tasks]
-    if not keys:
-        raise UserError(f"{data_folder}: no probing task chosen; there are: {', '.join(present)}")
+    keys = chosen(tasks, present, "probing task", data_folder, PROBING_TASKS)
     loaded = {key: _load(data_folder, PROBING_TASKS[key]) for key in keys}
     absent = tuple(key for key in PROBING_TASKS if key not in present) if tasks is None else ()
     return ProbingData(str(data_folder), "unknown", loaded, absent)
-
-
-def _known() -> str:
-    return f"tasks: {', '.join(PROBING_TASKS)}"
 
 
 def _present(folder: Path) -> list[str]:
@@ -163,7 +143,7 @@ def _data_folder(folder: Path) -> Path:
         return inside[0]
     if inside:
         raise UserError(f"{folder}: several folders hold probing tasks: {', '.join(e.name for e in inside)}; give one")
-    raise UserError(f"{folder}: no probing task there; {_known()}; a task is {LAYOUT}")
+    raise UserError(f"{folder}: no probing task there; known: {', '.join(PROBING_TASKS)}; a task is {LAYOUT}")
 
 
 def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
@@ -178,7 +158,7 @@ def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
         for path in files:
             if not path.is_file():
                 raise UserError(f"{path}: missing; needed: va.txt and te.txt; add it")
-        lines = {PARTS[path.stem]: list(_read_part(path)) for path in files}
+        lines = {PARTS[path.stem]: list(read_labelled(path, PART_LINE)) for path in files}
         if split == "two_files" and _content(lines["dev"]) == _content(lines["test"]):
             split = "one_file"
     dropped = 0
@@ -207,38 +187,11 @@ def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
 
 def _read_published(path: Path) -> dict[str, list[LabelledLine]]:
     parts: dict[str, list[LabelledLine]] = {name: [] for name in PARTS.values()}
-    for number, text in read_lines(path):
-        if not text.strip():
-            continue
-        fields = text.split("\t")
-        if len(fields) < 3:
-            raise UserError(
-                f"{path}, line {number}: {len(fields)} field(s); a line is tr, va or te<TAB>label<TAB>sentence"
-            )
-        part = fields[0].strip()
-        if part not in PARTS:
-            raise UserError(f"{path}, line {number}: unknown part {part[:40]!r}; the first field is tr, va or te")
-        parts[PARTS[part]].append(_line(path, number, fields[1], fields[-1]))
+    for line in read_labelled(path, PUBLISHED_LINE):
+        if line.first not in PARTS:
+            raise UserError(f"{line.where}: unknown part {line.first[:40]!r}; the first field is tr, va or te")
+        parts[PARTS[line.first]].append(line)
     return parts
-
-
-def _read_part(path: Path) -> Iterator[LabelledLine]:
-    for number, text in read_lines(path):
-        if not text.strip():
-            continue
-        fields = text.split("\t")
-        if len(fields) != 2:
-            raise UserError(f"{path}, line {number}: {len(fields)} field(s); a line is sentence<TAB>label")
-        yield _line(path, number, fields[1], fields[0])
-
-
-def _line(path: Path, number: int, label: str, sentence: str) -> LabelledLine:
-    """Makes a labelled line; white space within a sentence becomes one space, as in SentEval."""
-    line = LabelledLine(f"{path}, line {number}", label.strip(), (" ".join(sentence.split()),))
-    if not line.label or not line.texts[0]:
-        missing = "sentence" if line.label else "label"
-        raise UserError(f"{line.where}: the {missing} is empty; fill it or drop the line")
-    return line
 
 
 def _content(lines: Sequence[LabelledLine]) -> list[tuple[str, str]]:
@@ -286,11 +239,9 @@ def _without(lines: Sequence[LabelledLine], sentences: set[str]) -> list[Labelle
 HIDDEN = (50, 100, 200)
 DROPOUT = (0.0, 0.1, 0.2)
 
-ProbingClassifier = Literal["mlp", "softmax"]
-
 
 @dataclass(frozen=True)
-class Probing(Suite[ProbingExamples]):
+class Probing(Classification[ProbingExamples]):
     r"""Scores each task by the accuracy of a classifier.
 
     The extras of ``accuracy`` are ``dev_accuracy`` (the best of the grid, by which the settings were selected; never
@@ -298,31 +249,24 @@ class Probing(Suite[ProbingExamples]):
     selected ``hidden`` units (0: softmax regression), ``dropout`` and ``l2``, the number of ``classes``, ``files``,
     ``split`` and ``dropped`` lines (see ``load_probing``), ``examples`` by part, and ``seconds``.
 
-    ``softmax`` is softmax regression on the sentence vector x (d,), float32, with l2 in 1e-5 ... 1e-2. ``mlp`` has a
-    hidden layer before it, the layers in SentEval's order:
+    The classifier is softmax regression on the sentence vector x (d,), float32, with l2 in 1e-5 ... 1e-2, and a hidden
+    layer before it, the layers in SentEval's order:
 
     .. math:: p = \mathrm{softmax}\big(W_2\, \sigma(\mathrm{dropout}(W_1 x + b_1)) + b_2\big)
 
     with 50, 100 or 200 units and dropout 0, 0.1 or 0.2, selected together with l2 by dev accuracy in percent with two
     decimals, the first of equals in that order; 36 fits. SentEval's readme recommends this grid; its code selects l2
-    alone. WordContent (1,000 classes) always has ``softmax``, as in SentEval.
+    alone. WordContent (1,000 classes) has no hidden layer, as in SentEval.
 
     The texts are encoded task by task: the ten published ones hold 1.2 million sentences. Layer by layer: give
     ``open_model`` a ``layer``.
 
-    Attributes:
-        mode: ``test`` (Adam, batch 64, 4 passes between dev checks) or ``fast`` (RMSprop, batch 128, 2 passes).
-        classifier: ``mlp`` or ``softmax``.
-        device: see ``Suite``.
     """
 
     name = "probing"
     title = "probing"
     folder = "probing"
     by_task = True
-    mode: Mode = "test"
-    classifier: ProbingClassifier = "mlp"
-    device: str | None = None
 
     @classmethod
     def of(cls, options: Options) -> Self:
@@ -342,10 +286,9 @@ class Probing(Suite[ProbingExamples]):
         from opencse.evaluation.classifiers import Classifiers
 
         started = time.perf_counter()
-        linear = self.classifier == "softmax" or task.task.linear
         features, labels, rows = task.features(embedded), task.labels, task.rows
         outcomes: list[tuple[TestOutcome, int, float]] = []
-        for hidden, dropout in [(0, 0.0)] if linear else product(HIDDEN, DROPOUT):
+        for hidden, dropout in [(0, 0.0)] if task.task.linear else product(HIDDEN, DROPOUT):
             settings = replace(MODES[self.mode], hidden=hidden, dropout=dropout)
             fitter = Classifiers(features, labels, settings, classes=len(task.classes), device=device)
             outcome = split(fitter, labels, rows["train"], rows["dev"], rows["test"], L2)
@@ -353,29 +296,15 @@ class Probing(Suite[ProbingExamples]):
         outcome, hidden, dropout = max(outcomes, key=lambda one: one[0].dev_accuracy)
         test = labels[rows["test"]]
         extras = {
-            "dev_accuracy": outcome.dev_accuracy,
             "majority": 100 * float(np.bincount(test).max()) / len(test),
             "hidden": hidden,
             "dropout": dropout,
             "l2": outcome.selected[0],
             "classes": len(task.classes),
-            "files": list(task.files),
             "split": task.split,
-            "examples": task.counts,
             "dropped": task.dropped,
-            "seconds": time.perf_counter() - started,
         }
-        return [
-            Score(
-                suite=self.name,
-                task=name,
-                measure="accuracy",
-                value=outcome.accuracy,
-                n=len(test),
-                complete=task.complete,
-                extras=extras,
-            )
-        ]
+        return [self.accuracy(name, task, outcome, len(test), started, **extras)]
 
     def averages(self, scores: Mapping[str, list[Score]]) -> list[Score]:
         """Their plain mean; compares only over the same tasks."""
@@ -383,7 +312,7 @@ class Probing(Suite[ProbingExamples]):
 
     def settings(self, scores: Mapping[str, list[Score]]) -> dict[str, Any]:
         """See ``Suite``."""
-        return {"mode": self.mode, "classifier": self.classifier}
+        return {"mode": self.mode, "classifier": "mlp"}
 
     def line(self, task: ProbingExamples, scores: Sequence[Score]) -> str:
         """See ``Suite``."""

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import listed
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
 from opencse.evaluation.record import EvaluationRecord, Score
 from opencse.evaluation.sts import TASKS, TaskPairs, load_sts
-from opencse.evaluation.suite import Options, Suite, TaskData
+from opencse.evaluation.suite import Options, Suite, TaskData, chosen
 from opencse.evaluation.table import scores_table
 from opencse.files import require_folder
 from opencse.statistics.correlation import pearson, spearman
@@ -58,18 +58,8 @@ def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> Regr
     """
     folder = Path(folder)
     require_folder(folder, f"give a folder that holds {' or '.join(PUBLISHED)}")
-    for key in tasks or ():
-        if key not in PUBLISHED:
-            raise UserError(
-                f"the regressor has no task {key!r}{nearest(key, PUBLISHED)}; "
-                f"tasks with a training set: {', '.join(PUBLISHED)}"
-            )
-    keys = [key for key in PUBLISHED if (key in tasks if tasks is not None else (folder / key).is_dir())]
-    if not keys:
-        which = "there" if tasks is None else "chosen"
-        raise UserError(
-            f"{folder}: no task for the regressor {which}; tasks with a training set: {' '.join(PUBLISHED)}"
-        )
+    there = [key for key in PUBLISHED if tasks is not None or (folder / key).is_dir()]
+    keys = chosen(tasks, there, "task with a training set", folder, PUBLISHED)
     tests = load_sts(folder, keys)
     loaded = {key: TaskPairs(TASKS[key], tuple(_read(folder / key / f"{part}.tsv") for part in PARTS)) for key in keys}
     return RegressorData(str(folder), tests.text, loaded)
@@ -134,19 +124,12 @@ class Regression(Suite[TaskPairs]):
             "examples": task.counts,
             "seconds": time.perf_counter() - started,
         }
-        complete, n = task.counts == PUBLISHED[task.task.key], len(test)
-        return [
-            Score(
-                suite=self.name,
-                task=name,
-                measure=measure,
-                value=value,
-                n=n,
-                complete=complete,
-                extras=extras if measure == "spearman" else {},
-            )
+        complete = task.counts == PUBLISHED[task.task.key]
+        first, second = (
+            Score(suite=self.name, task=name, measure=measure, value=value, n=len(test), complete=complete)
             for measure, value in values.items()
-        ]
+        )
+        return [first.model_copy(update={"extras": extras}), second]
 
     def line(self, task: TaskPairs, scores: Sequence[Score]) -> str:
         """See ``Suite``."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from opencse.arrays import Floats
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.pairs import (
     COLUMNS,
@@ -26,7 +26,7 @@ from opencse.evaluation.pairs import (
     scored_pairs,
 )
 from opencse.evaluation.record import AVERAGE, EvaluationRecord, Score, TextForm
-from opencse.evaluation.suite import Suite, TaskData
+from opencse.evaluation.suite import Suite, TaskData, chosen
 from opencse.evaluation.table import ABSENT, MODEL, Cell, TableRow, results_table, scores_table
 from opencse.files import require_folder
 from opencse.numerals import number_of
@@ -155,22 +155,6 @@ class TaskPairs:
 StsData = TaskData[TaskPairs]
 
 
-def choose_tasks(keys: Sequence[str] | None) -> list[StsTask]:
-    """Returns the tasks of these keys in the order of ``TASKS``; all seven for None.
-
-    Raises:
-        UserError: for no key at all or one that is unknown.
-    """
-    if keys is None:
-        return list(TASKS.values())
-    for key in keys:
-        if key not in TASKS:
-            raise UserError(f"unknown STS task {key!r}{nearest(key, TASKS)}; tasks: {', '.join(TASKS)}")
-    if not keys:
-        raise UserError(f"no STS task chosen; tasks: {', '.join(TASKS)}")
-    return [task for key, task in TASKS.items() if key in keys]
-
-
 def load_sts(folder: Path, tasks: Sequence[str] | None = None) -> StsData:
     """Reads the tasks of a local folder: ``<task>/<subset>.tsv`` for each name in ``TASKS[task].subsets``.
 
@@ -188,7 +172,7 @@ def load_sts(folder: Path, tasks: Sequence[str] | None = None) -> StsData:
     folder = Path(folder)
     require_folder(folder, f"give a folder that holds {', '.join(TASKS)}; --data hub downloads them")
     loaded: dict[str, TaskPairs] = {}
-    for task in choose_tasks(tasks):
+    for task in map(TASKS.__getitem__, chosen(tasks, TASKS, "STS task", folder)):
         files = [folder / task.key / f"{subset}.tsv" for subset in task.subsets]
         for file in files:
             if not file.is_file():
@@ -237,7 +221,7 @@ def load_sts_hub(tasks: Sequence[str] | None = None, *, root: str | Path = "mteb
         UserError: if a data set cannot be loaded, lacks a column, or a row is at fault.
     """
     loaded: dict[str, TaskPairs] = {}
-    for task in choose_tasks(tasks):
+    for task in map(TASKS.__getitem__, chosen(tasks, TASKS, "STS task", root)):
         name = f"{root}/{task.hub}"
         dataset = load_data_set(name, SPLIT, "without a network, give a local folder of STS files")
         choose_columns(COLUMNS, dataset.column_names, name)
@@ -335,9 +319,7 @@ class StsDev(Sts):
             UserError: for a file that is missing or at fault, or another task.
         """
         only = self.task.key
-        for key in tasks or ():
-            if key != only:
-                raise UserError(f"the dev suite has no task {key!r}{nearest(key, [only])}; its one task: {only}")
+        chosen(tasks, [only], "task of the dev suite", folder)
         file = Path(folder) / only / "dev.tsv"
         if not file.is_file():
             raise UserError(f"{file}: missing; the dev suite reads the development pairs of STS Benchmark there")

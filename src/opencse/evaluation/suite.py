@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from opencse.environment import Environment
+from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, distinct, embed, silent
 from opencse.evaluation.record import AVERAGE, DataRecord, EvaluationRecord, Score, TextForm
 from opencse.numerals import number_of
@@ -75,6 +76,33 @@ class Options:
     apart: bool = False
     device: str | None = None
     keep_identical_ids: bool = False
+
+
+def chosen(
+    tasks: Sequence[str] | None, there: Collection[str], kind: str, source: object, known: Collection[str] = ()
+) -> list[str]:
+    """The tasks that are requested, in the order of ``there``; all of them for None.
+
+    Args:
+        tasks: names.
+        there: names of the tasks in the data.
+        kind: of task, for messages.
+        source: of the data, for messages.
+        known: names of the published tasks, for the message where there is none.
+
+    Raises:
+        UserError: for no task at all, or one that is not there.
+    """
+    for name in tasks or ():
+        if name not in there:
+            listed = ", ".join(there) or "none"
+            raise UserError(f"{source}: unknown {kind} {name!r}{nearest(name, [*known, *there])}; there are: {listed}")
+    names = [name for name in there if tasks is None or name in tasks]
+    if not names:
+        raise UserError(
+            f"{source}: no {kind} {'there' if tasks is None else 'chosen'}; known: {', '.join(known or there)}"
+        )
+    return names
 
 
 class Suite(ABC, Generic[T]):

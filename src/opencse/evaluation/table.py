@@ -222,7 +222,7 @@ class TableContent:
         labels: headers of the columns aligned to the left, whose cells are names.
         right: headers of the columns after them.
         rows: the cells of each row, labels first.
-        folded: those of ``right`` that hold sentences, which may be folded.
+        folded: columns of ``right`` that hold sentences, which may be folded.
         sections: whether a line is drawn below each row; none by default.
     """
 
@@ -282,18 +282,17 @@ class FittingTable(Table):
 
 
 def _narrower(content: TableContent, console: Console, options: ConsoleOptions) -> tuple[list[str], list[TableContent]]:
-    """The names to list above, by number, and what is shown below them: with as few numbers and tables as possible."""
+    """The names to list above, by number, and what is shown below them."""
     names = list[str]()
-    layouts = [(names, content)]
-    while (column := _longest(content)) is not None:
+    for column in range(len(content.labels)):
         cells = list(dict.fromkeys(row[column] for row in content.rows))
-        content = _with_numbers(content, column, {cell: str(len(names) + 1 + at) for at, cell in enumerate(cells)})
-        names = [*names, *cells]
+        if max(map(len, cells), default=0) > NARROW:
+            numbers = {cell: str(len(names) + at) for at, cell in enumerate(cells, start=1)}
+            rows = [[*row[:column], numbers[row[column]], *row[column + 1 :]] for row in content.rows]
+            content, names = replace(content, rows=rows), [*names, *cells]
         if _fits(content, console, options):
             return names, [content]
-        layouts.append((names, content))
-    turned = [(listed, list(_turned(layout, console, options))) for listed, layout in layouts]
-    return next((one for one in turned if len(one[1]) == 1 and _fits(one[1][0], console, options)), turned[-1])
+    return names, list(_turned(content, console, options))
 
 
 def _fits(content: TableContent, console: Console, options: ConsoleOptions) -> bool:
@@ -306,18 +305,6 @@ def _fits(content: TableContent, console: Console, options: ConsoleOptions) -> b
             widths = [Measurement.get(console, unlimited, cell) for cell in (column.header, *column.cells)]
             needed -= max(width.maximum for width in widths) - max(width.minimum for width in widths)
     return needed <= options.max_width
-
-
-def _longest(content: TableContent) -> int | None:
-    """The column of labels with the longest name; None if all are short."""
-    widths = [max((len(row[column]) for row in content.rows), default=0) for column in range(len(content.labels))]
-    longest = max(widths, default=0)
-    return widths.index(longest) if longest > NARROW else None
-
-
-def _with_numbers(content: TableContent, column: int, numbers: dict[str, str]) -> TableContent:
-    rows = [[*row[:column], numbers[row[column]], *row[column + 1 :]] for row in content.rows]
-    return replace(content, rows=rows)
 
 
 def _turned(content: TableContent, console: Console, options: ConsoleOptions) -> Iterator[TableContent]:

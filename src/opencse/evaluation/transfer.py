@@ -6,7 +6,6 @@ trained; softmax regression with l2 in 1e-5 ... 1e-2, selected on dev or by cros
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from collections import Counter
@@ -20,15 +19,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.environment import require_packages
-from opencse.errors import UserError, nearest
-from opencse.evaluation.cross_validation import L2, MODES, Fitter, Mode, Scheme, kfold, nested, split
+from opencse.errors import UserError
+from opencse.evaluation.cross_validation import L2, MODES, Fitter, Scheme, kfold, nested, split
 from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.labelled import Examples, Labelled, LabelledLine, listed
+from opencse.evaluation.labelled import (
+    Classification,
+    Examples,
+    Labelled,
+    LabelledLine,
+    Layout,
+    listed,
+    read_labelled,
+)
 from opencse.evaluation.record import AVERAGE, PARTIAL, EvaluationRecord, Score
-from opencse.evaluation.suite import Options, Suite, TaskData
+from opencse.evaluation.suite import Options, TaskData, chosen
 from opencse.evaluation.table import scores_table
 from opencse.files import require_folder
-from opencse.text.files.lines import read_lines
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -88,6 +94,7 @@ class TransferExamples(Labelled):
         folder: of its files.
     """
 
+    line_end = "\t\n"
     task: TransferTask
     folder: Path
 
@@ -108,14 +115,6 @@ class TransferExamples(Labelled):
         tested = rows.pop("all", None) or rows.pop("test")
         times = Counter(tested) if not rows else Counter(dict.fromkeys(chain(*rows.values()), 2))
         return sum(times[row] > 1 for row in tested)
-
-    def sha256(self) -> str:
-        """Returns a hash of the content, whatever the order of the lines that tie."""
-        digest = hashlib.sha256()
-        for name, part in self.parts.items():
-            for label, *texts in zip(part.labels.tolist(), *part.sides, strict=True):
-                digest.update("\t".join([name, self.classes[label], *texts, "\n"]).encode())
-        return digest.hexdigest()
 
 
 TransferData = TaskData[TransferExamples]
@@ -151,23 +150,15 @@ def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferD
         UserError: naming what is missing, or the file and line at fault.
     """
     folder = require_tasks(folder)
-    folders = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-    if tasks is None:
-        keys = [key for key in TRANSFER_TASKS if key in folders]
-    else:
-        names = list(dict.fromkeys(tasks))
-        keys = [key for key in TRANSFER_TASKS if key in names] + [key for key in names if key not in TRANSFER_TASKS]
-    if not keys:
-        raise UserError(
-            f"{folder}: no transfer task {'there' if tasks is None else 'chosen'}; known: "
-            f"{', '.join(TRANSFER_TASKS)}; folders there: {', '.join(folders) or 'none'}"
-        )
-    for key in keys:
-        if key not in folders:
-            raise UserError(
-                f"{folder}: no folder {key!r}{nearest(key, folders)}; folders there: {', '.join(folders) or 'none'}; "
-                "name one of them"
-            )
+    folders = [entry.name for entry in folder.iterdir() if entry.is_dir()]
+    there = [key for key in dict.fromkeys([*TRANSFER_TASKS, *(tasks or ())]) if key in folders]
+    keys = chosen(
+        tasks,
+        there if tasks is None else there + sorted({*folders} - {*there}),
+        "transfer task",
+        folder,
+        TRANSFER_TASKS,
+    )
     loaded = {key: _load(folder / key, TRANSFER_TASKS.get(key)) for key in keys}
     absent = tuple(key for key in TRANSFER_TASKS if key not in folders) if tasks is None else ()
     return TransferData(str(folder), "unknown", loaded, absent)
@@ -177,11 +168,16 @@ def _load(folder: Path, known: TransferTask | None) -> TransferExamples:
     stems = {path.stem for path in folder.glob("*.tsv")}
     scheme = known.scheme if known else _scheme(folder, stems)
     files = _files(folder, scheme, stems, phrases=known is not None and known.key == "sst2")
-    read = {part: [_read(folder / f"{name}.tsv") for name in names] for part, names in files.items()}
-    fields = len(next(iter(read.values()))[0][0].texts)
-    task = known or TransferTask(folder.name, folder.name, scheme, pairs=fields == 2, labels=())
-    lines = {part: [line for lines in several for line in lines] for part, several in read.items()}
+    lines = {
+        part: [line for name in names for line in read_labelled(folder / f"{name}.tsv", LINE)]
+        for part, names in files.items()
+    }
+    for part, names in files.items():
+        if not lines[part]:
+            raise UserError(f"{folder / names[0]}.tsv: no lines but blank ones; give label<TAB>sentence on each")
     fitted = next(iter(lines.values()))
+    pairs = len(fitted[0].texts) == 2
+    task = known or TransferTask(folder.name, folder.name, scheme, pairs=pairs, labels=())
     written = task.labels or tuple((label,) for label in sorted({line.label for line in fitted}))
     if len(written) < 2:
         raise UserError(f"{fitted[0].where}: every label is {fitted[0].label!r}; a task needs two classes or more")
@@ -218,26 +214,6 @@ def _files(folder: Path, scheme: Scheme, stems: set[str], *, phrases: bool) -> d
     return files
 
 
-def _read(path: Path) -> list[LabelledLine]:
-    """The lines of a file that are not blank; white space within a sentence becomes one space, as in SentEval."""
-    lines: list[LabelledLine] = []
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        label, *texts = (" ".join(part.split()) for part in line.split("\t"))
-        where = f"{path}, line {number}"
-        if len(texts) not in (1, 2):
-            raise UserError(
-                f"{where}: {len(texts) + 1} field(s); a line is label<TAB>sentence, or with a second <TAB>sentence"
-            )
-        if not label or not all(texts):
-            raise UserError(f"{where}: the {'sentence' if label else 'label'} is empty; fill it or drop the line")
-        lines.append(LabelledLine(where, label, tuple(texts)))
-    if not lines:
-        raise UserError(f"{path}: no lines but blank ones; give label<TAB>sentence on each")
-    return lines
-
-
 def _examples(lines: list[LabelledLine], written: tuple[tuple[str, ...], ...], *, pairs: bool) -> Examples:
     for line in lines:
         if len(line.texts) != (2 if pairs else 1):
@@ -249,6 +225,8 @@ def _examples(lines: list[LabelledLine], written: tuple[tuple[str, ...], ...], *
     return Examples.of(lines, number, f"the classes are {', '.join('/'.join(names) for names in written)}")
 
 
+LINE = Layout("label<TAB>sentence, or with a second <TAB>sentence", range(2, 4), 0, slice(1, None))
+
 # SentEval's grids for scikit-learn: 2^-2 to 2^3, and 2^-1 to 2^5.
 C_SPLIT = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 C_KFOLD = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
@@ -258,7 +236,7 @@ Classifier = Literal["softmax", "logistic"]
 
 
 @dataclass(frozen=True)
-class Transfer(Suite[TransferExamples]):
+class Transfer(Classification[TransferExamples]):
     """Scores each task by the accuracy of a classifier, and MRPC by the F1 of class 1, too.
 
     The extras of ``accuracy`` are ``dev_accuracy`` (the best of the grid, by which the regularisation was selected;
@@ -268,23 +246,18 @@ class Transfer(Suite[TransferExamples]):
     the score may be too high by them.
 
     Attributes:
-        mode: ``test`` (10 folds, Adam, batch 64), which papers report, or ``fast`` (5 folds, RMSprop, batch 128).
         classifier: ``softmax``, or ``logistic`` for scikit-learn's (C in 2^-2 ... 2^3, with ``kfold`` 2^-1 ... 2^5).
-        device: see ``Suite``.
     """
 
     name = "transfer"
     title = "transfer"
     folder = "transfer"
-    mode: Mode = "test"
     classifier: Classifier = "softmax"
-    device: str | None = None
 
     @classmethod
     def of(cls, options: Options) -> Self:
         """See ``Suite``."""
-        mode: Mode = "fast" if options.fast else "test"
-        return cls(mode, "logistic" if options.logistic else "softmax", options.device)
+        return cls("fast" if options.fast else "test", options.device, "logistic" if options.logistic else "softmax")
 
     def load(self, folder: Path, tasks: Sequence[str] | None = None) -> TransferData:
         """See ``load_transfer``."""
@@ -327,24 +300,8 @@ class Transfer(Suite[TransferExamples]):
             case "split":
                 outcome = split(fitter, labels, rows["train"], rows["dev"], rows["test"], grid)
         gold = labels[rows["all" if scheme == "nested" else "test"]]
-        extras = {
-            "dev_accuracy": outcome.dev_accuracy,
-            "scheme": scheme,
-            "regularisation": list(outcome.selected),
-            "files": list(task.files),
-            "examples": task.counts,
-            "repeated": task.repeated,
-            "seconds": time.perf_counter() - started,
-        }
-        one = Score(
-            suite=self.name,
-            task=name,
-            measure="accuracy",
-            value=outcome.accuracy,
-            n=len(gold),
-            complete=task.complete,
-            extras=extras,
-        )
+        extras = {"scheme": scheme, "regularisation": list(outcome.selected), "repeated": task.repeated}
+        one = self.accuracy(name, task, outcome, len(gold), started, **extras)
         if not task.task.f1:
             return [one]
         value = f1(outcome.predicted, gold)

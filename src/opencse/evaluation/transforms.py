@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, assert_never, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.arrays import Vectors
-from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, silent
 from opencse.numerals import number_of
 from opencse.progress import Say
@@ -37,10 +36,8 @@ def postprocessed(
     kind: TransformKind,
     fit: str | Path | TextSource,
     *,
-    dimension: int | None = None,
     remove: int | None = None,
     cosine_share: float | None = None,
-    sentences: int | None = None,
     progress: Stage | None = None,
     say: Say | None = None,
 ) -> EmbeddingModel:
@@ -54,28 +51,32 @@ def postprocessed(
         model: without the map.
         kind: ``whitening`` (see `Whitening`), ``all-but-the-top`` (see `AllButTheTop`), ``flow`` (see `Flow`, with
             its default settings) or ``ranks`` (see `CorpusRanks`, which needs a corpus).
-        fit: ``target``, or a text file or source whose sentences the map is fitted on.
-        dimension: dimensions after a whitening; None: all.
+        fit: ``target``, or a text file or source: of its different texts 50,000 are drawn at random, and 10,000 for
+            ``ranks``; all if there are fewer.
         remove: components that ``all-but-the-top`` removes; None: a hundredth of the dimensions.
         cosine_share: of the cosine in the similarity of ``ranks``; None: .9.
-        sentences: different texts of the file that are drawn at random, all if there are fewer; None: 50,000, and
-            10,000 for ``ranks``.
         progress: called while a flow is trained.
         say: called with a line about each fit: the data and the time it took.
 
     Raises:
-        UserError: for an unknown kind, a fault in the file, or too few or too similar texts.
+        UserError: for a fault in the file, or too few or too similar texts.
     """
-    make = _Fitting(kind, dimension, remove, cosine_share, progress, say or silent)
+    how: dict[str, Any] = {"remove": remove, "cosine_share": cosine_share, "progress": progress, "say": say or silent}
     source = Source(str(fit)) if isinstance(fit, str | Path) else fit
     name = f"{model.name} + {kind} ({source.location})"
-    if str(fit) == TARGET:
-        fitted = _FittedOnFirstCall(make)
-        return model.mapped(lambda encode: partial(fitted, encode), name=name)
-    most = RANKED if kind == "ranks" else SENTENCES
-    texts = sample_texts(source, most if sentences is None else sentences)
-    mapped = make(np.asarray(model.encode(texts)), f"{number_of(len(texts), 'text')} of {source.location}")
-    return model.mapped(lambda encode: lambda texts: mapped(np.asarray(encode(texts))), name=name)
+    fitted: list[Transform] = []
+    if str(fit) != TARGET:
+        texts = sample_texts(source, RANKED if kind == "ranks" else SENTENCES)
+        data = f"{number_of(len(texts), 'text')} of {source.location}"
+        fitted.append(fitted_to(np.asarray(model.encode(texts)), data, kind, **how))
+
+    def mapped(encode: Encode, texts: Sequence[str]) -> Vectors:
+        vectors = np.asarray(encode(texts))
+        if not fitted:
+            fitted.append(fitted_to(vectors, f"the {number_of(len(texts), 'text')} evaluated", kind, **how))
+        return fitted[0](vectors)
+
+    return model.mapped(lambda encode: partial(mapped, encode), name=name)
 
 
 def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
@@ -93,7 +94,6 @@ def refitted_each_call(
     model: EmbeddingModel,
     kind: TransformKind,
     *,
-    dimension: int | None = None,
     remove: int | None = None,
     progress: Stage | None = None,
     say: Say | None = None,
@@ -107,12 +107,11 @@ def refitted_each_call(
     Args:
         model: without the map.
         kind: see `postprocessed`, as for all other arguments.
-        dimension: see `postprocessed`.
         remove: see `postprocessed`.
         progress: see `postprocessed`.
         say: see `postprocessed`.
     """
-    fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, remove=remove, progress=progress, say=say)
+    fresh = partial(postprocessed, model, kind, TARGET, remove=remove, progress=progress, say=say)
     last = fresh().searching
 
     def documents(texts: Sequence[str]) -> Vectors:
@@ -129,84 +128,47 @@ def refitted_each_call(
     return replace(fresh(), encode=lambda texts: fresh().encode(texts), searching=searching)
 
 
-class _FittedOnFirstCall:
-    """Encodes texts, and fits the map on the vectors of the first call."""
+def fitted_to(
+    vectors: Vectors,
+    data: str,
+    kind: TransformKind,
+    *,
+    remove: int | None,
+    cosine_share: float | None,
+    progress: Stage | None,
+    say: Say,
+) -> Transform:
+    """The map that is fitted to ``vectors`` (n, d), which ``data`` names in messages; see `postprocessed`."""
+    started = time.perf_counter()
 
-    def __init__(self, make: Callable[[Vectors, str], Transform]) -> None:
-        self._make = make
-        self._map: Transform | None = None
+    def report(what: str) -> None:
+        say(f"{kind} fitted on {data} in {time.perf_counter() - started:.1f} s: {what}")
 
-    def __call__(self, encode: Encode, texts: Sequence[str]) -> Vectors:
-        vectors = np.asarray(encode(texts))
-        if self._map is None:
-            self._map = self._make(vectors, f"the {number_of(len(texts), 'text')} evaluated")
-        return self._map(vectors)
+    match kind:
+        case "whitening":
+            from opencse.evaluation.models.whitening import Whitening
 
+            whitening = Whitening.fit(vectors)
+            left_out = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
+            report(f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}")
+            for line in whitening.doubts(len(vectors)):
+                say(line)
+            return whitening.apply
+        case "all-but-the-top":
+            from opencse.evaluation.models.whitening import AllButTheTop
 
-@dataclass(frozen=True)
-class _Fitting:
-    """Fits a map to vectors: its kind and settings, see `postprocessed`, and what is notified.
+            top = AllButTheTop.fit(vectors, remove)
+            report(f"the mean and {top.removed} of {top.dimension} components removed")
+            return top.apply
+        case "flow":
+            from opencse.evaluation.models.flow import Flow
 
-    Raises:
-        UserError: for an unknown kind.
-    """
+            flow = Flow.fit(vectors, progress=progress and partial(progress, "training the flow"))
+            report(f"{flow.settings.levels} levels of {flow.settings.depth} steps")
+            return flow.apply
+        case "ranks":
+            from opencse.evaluation.models.whitening import CorpusRanks
 
-    kind: TransformKind
-    dimension: int | None
-    remove: int | None
-    cosine_share: float | None
-    progress: Stage | None
-    say: Say
-
-    def __post_init__(self) -> None:
-        kind = self.kind
-        if kind not in get_args(TransformKind):
-            raise UserError(f"unknown post-processing {kind!r}; known: {', '.join(get_args(TransformKind))}")
-
-    def __call__(self, vectors: Vectors, data: str) -> Transform:
-        """The map that is fitted to ``vectors``.
-
-        Args:
-            vectors: (n, d).
-            data: names them in messages.
-        """
-        started = time.perf_counter()
-        match self.kind:
-            case "whitening":
-                from opencse.evaluation.models.whitening import Whitening
-
-                whitening = Whitening.fit(vectors, self.dimension)
-                left_out = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
-                self.say(
-                    f"whitening fitted on {data} in {time.perf_counter() - started:.1f} s: "
-                    f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}"
-                )
-                for line in whitening.doubts(len(vectors)):
-                    self.say(line)
-                return whitening.apply
-            case "all-but-the-top":
-                from opencse.evaluation.models.whitening import AllButTheTop
-
-                top = AllButTheTop.fit(vectors, self.remove)
-                self.say(
-                    f"all-but-the-top fitted on {data} in {time.perf_counter() - started:.1f} s: the mean and "
-                    f"{top.removed} of {top.dimension} components removed"
-                )
-                return top.apply
-            case "flow":
-                from opencse.evaluation.models.flow import Flow
-
-                flow = Flow.fit(vectors, progress=self.progress and partial(self.progress, "training the flow"))
-                self.say(
-                    f"flow fitted on {data} in {time.perf_counter() - started:.1f} s: "
-                    f"{flow.log_likelihood(vectors).mean():.1f} nats per vector"
-                )
-                return flow.apply
-            case "ranks":
-                from opencse.evaluation.models.whitening import CorpusRanks
-
-                ranks = CorpusRanks.fit(vectors, self.cosine_share)
-                self.say(f"ranks against {data}: {ranks.cosine_share:.0%} of the similarity is the cosine")
-                return ranks.apply
-            case _:
-                assert_never(self.kind)
+            ranks = CorpusRanks.fit(vectors, cosine_share)
+            say(f"ranks against {data}: {ranks.cosine_share:.0%} of the similarity is the cosine")
+            return ranks.apply

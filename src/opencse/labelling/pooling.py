@@ -204,8 +204,8 @@ class PooledIndexes:
     """Indexes of the same texts by different models, whose hits are judged together.
 
     A model is compared fairly only if its hits were judged like the others' (pooling, as in TREC). With one
-    index the searches are ``vectors``, ``BM25`` and ``hybrid``. With several, vectors and hybrid search are those of
-    each index, ``vectors of NAME``; BM25 is that of the first, since it depends on the texts alone.
+    index the searches are ``vectors``, ``BM25`` and ``hybrid``. With several, each index has vectors and hybrid
+    search of its own, ``vectors of NAME``; BM25 is of the first index, since it depends on the texts alone.
 
     Args:
         indexes: by name; the first one holds the texts that are shown.

@@ -312,7 +312,7 @@ class LabelSession:
         """All of a document's text, or its first `MOST_SHOWN` characters.
 
         Raises:
-            UserError: if the index does not have it, or another text than that of ``digest`` has its id by now.
+            UserError: if the index does not have it, or another text than the one of ``digest`` has its id by now.
         """
         with self._indexes.snapshot() as snapshot:
             document = documents_with_ids(snapshot, [text_id]).get(text_id)

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -90,7 +89,7 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
         """Returns the texts of an index as points in two dimensions."""
         _, index = service.index(model)
         layout = await while_connected(request, index.map(method))
-        return await answer(asdict(layout), 20 * len(layout.points))
+        return await answer(layout, 20 * len(layout["points"]))
 
     @app.get("/info")
     async def info() -> Response:

@@ -7,8 +7,7 @@ import hmac
 import ipaddress
 import logging
 import time
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Collection
 from urllib.parse import urlencode
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -25,7 +24,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 class Metrics:
-    """The counters of one server.
+    """The counters of one server; what waits and is held is counted by functions that are set.
 
     Example:
         >>> metrics = Metrics()
@@ -46,39 +45,23 @@ class Metrics:
             "opencse_batch_texts", "Texts in a batch.", ["model"], buckets=_SIZES, registry=registry
         )
         self._encoding = Counter("opencse_encode_seconds", "Time spent encoding.", ["model"], registry=registry)
-        self._waiting = Gauge("opencse_waiting_texts", "Texts that wait for the encoder.", ["model"], registry=registry)
+        self.waiting = Gauge("opencse_waiting_texts", "Texts that wait for the encoder.", ["model"], registry=registry)
         self._pairs = Counter("opencse_reranked_texts", "Texts re-ranked.", ["model"], registry=registry)
         self._reranking = Counter("opencse_rerank_seconds", "Time spent re-ranking.", ["model"], registry=registry)
-        self._waiting_pairs = Gauge(
+        self.waiting_pairs = Gauge(
             "opencse_waiting_reranked_texts", "Texts that wait for the cross-encoder.", ["model"], registry=registry
         )
-        self._held = Gauge("opencse_held_bytes", "Bytes of request bodies in memory.", registry=registry)
+        self.held = Gauge("opencse_held_bytes", "Bytes of request bodies in memory.", registry=registry)
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Counts an answered request."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def watch_waiting(self, model: str, count: Callable[[], int]) -> None:
-        """Sets the function that counts the texts waiting for a model."""
-        self._waiting.labels(model).set_function(count)
-
-    def watch_waiting_pairs(self, model: str, count: Callable[[], int]) -> None:
-        """Sets the function that counts the texts waiting for a cross-encoder."""
-        self._waiting_pairs.labels(model).set_function(count)
-
     def reranked(self, model: str, texts: int, seconds: float) -> None:
         """Counts the texts that a cross-encoder ranked for a query."""
         self._pairs.labels(model).inc(texts)
         self._reranking.labels(model).inc(seconds)
-
-    def watch_held(self, count: Callable[[], int]) -> None:
-        """Sets the function that counts the bytes of bodies in memory."""
-        self._held.set_function(count)
-
-    def of_model(self, model: str) -> ModelMetrics:
-        """The listener for the batches of a model."""
-        return ModelMetrics(self, model)
 
     def text(self) -> bytes:
         """All counters in Prometheus' text format."""
@@ -90,18 +73,6 @@ class Metrics:
         self._tokens.labels(model).inc(tokens)
         self._batches.labels(model).observe(texts)
         self._encoding.labels(model).inc(seconds)
-
-
-@dataclass(frozen=True)
-class ModelMetrics:
-    """The counters of one model; a `opencse.serving.served_model.BatchListener`."""
-
-    metrics: Metrics
-    model: str
-
-    def batch(self, texts: int, tokens: int, seconds: float) -> None:
-        """Counts an encoded batch."""
-        self.metrics.encoded(self.model, texts, tokens, seconds)
 
 
 _OPEN = ("/", "/health", "/openapi.json")

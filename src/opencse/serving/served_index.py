@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from opencse.errors import shortened
 from opencse.modules.similarity import unit_rows
 from opencse.numerals import number_of
 from opencse.reranking.second_stage import SecondStage
+from opencse.search.index import Index
+from opencse.search.result import Hit, IndexInfo
 from opencse.serving.guard import Metrics
 from opencse.serving.requests import ApiError, Limits, overloaded
 from opencse.serving.served_model import ServedModel, TokenizedTexts, Worker
@@ -77,124 +79,17 @@ _SHORT = 300
 """Characters of a text that the map shows."""
 
 
-class IndexHit(Protocol):
-    """A row that a search found (`opencse.search.result.Hit`)."""
-
-    @property
-    def id(self) -> str:
-        """Id of the row."""
-
-    @property
-    def score(self) -> float:
-        """Similarity to the query."""
-
-    @property
-    def text(self) -> str:
-        """Text of the row."""
-
-    @property
-    def metadata(self) -> Mapping[str, object]:
-        """Values by column."""
-
-    @property
-    def copies(self) -> Sequence[str]:
-        """Ids of other rows of the same text."""
-
-    @property
-    def similarity(self) -> float | None:
-        """To the query, where the score is another number."""
-
-
-class IndexDescription(Protocol):
-    """Describes an index (`opencse.search.result.IndexInfo`)."""
-
-    @property
-    def rows(self) -> int:
-        """Number of texts."""
-
-    @property
-    def documents(self) -> int:
-        """Number of different ids."""
-
-    @property
-    def kind(self) -> str:
-        """flat, hnsw or ivfpq."""
-
-    @property
-    def columns(self) -> Iterable[str]:
-        """Columns of metadata."""
-
-
-class Searchable(Protocol):
-    """What the server uses of an index (`opencse.search.index.Index`)."""
-
-    @property
-    def stamp(self) -> str:
-        """A text that changes with every change of the index."""
-
-    def search(
-        self,
-        queries: Sequence[str] | NDArray[np.floating],
-        k: int = 10,
-        *,
-        threshold: float | None = None,
-        where: Mapping[str, object] | None = None,
-        hybrid: bool = False,
-        hybrid_weight: float | None = None,
-        vectors: NDArray[np.floating] | None = None,
-    ) -> Sequence[Sequence[IndexHit]]:
-        """Finds the most similar rows to each query."""
-
-    def info(self) -> IndexDescription:
-        """Describes the index."""
-
-    def vectors(self, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
-        """Vectors of rows by id, or of all."""
-
-    def rows(self, offset: int, limit: int) -> Sequence[IndexHit]:
-        """Rows in their order."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """A text on the map."""
-
-    x: float
-    y: float
-    id: str
-    text: str
-
-
-@dataclass(frozen=True)
-class IndexMap:
-    """The texts of an index, or a sample of them, in two dimensions.
-
-    Example:
-        >>> IndexMap("pca", 1, [Point(0.0, 0.0, "7", "A cat sleeps.")]).points[0].text
-        'A cat sleeps.'
-
-    Attributes:
-        method: the method of the projection.
-        rows: number of texts in the index.
-        points: the texts that are shown.
-    """
-
-    method: Method
-    rows: int
-    points: list[Point]
-
-
 class ServedIndex:
     """One index with a thread for its searches and a thread for its map."""
 
-    def __init__(self, index: Searchable, points: int) -> None:
+    def __init__(self, index: Index, points: int) -> None:
         self._index = index
         self._points = points
         self._searching = Worker("opencse-index")
         self._projecting = Worker("opencse-map")
-        self._maps: dict[Method, tuple[str, asyncio.Task[IndexMap]]] = {}
+        self._maps: dict[Method, tuple[str, asyncio.Task[dict[str, Any]]]] = {}
 
-    async def info(self) -> IndexDescription:
+    async def info(self) -> IndexInfo:
         """Describes the index."""
         return await self._searching.call(self._index.info)
 
@@ -220,7 +115,7 @@ class ServedIndex:
         where: Mapping[str, object] | None,
         hybrid: bool,
         hybrid_weight: float | None,
-    ) -> Sequence[Sequence[IndexHit]]:
+    ) -> Sequence[Sequence[Hit]]:
         """Encodes the queries and finds the most similar rows to each.
 
         Raises:
@@ -239,8 +134,11 @@ class ServedIndex:
         )
         return await self._searching.call(search)
 
-    async def map(self, method: Method) -> IndexMap:
-        """Projects the index to two dimensions; done at the first request, and again after a change of the index."""
+    async def map(self, method: Method) -> dict[str, Any]:
+        """Projects the index, or a sample of it, to two dimensions: ``method``, ``rows`` of the index, and ``points``.
+
+        Done at the first request, and again after a change of the index.
+        """
         stamp = await self._searching.call(lambda: self._index.stamp)
         map_stamp, task = self._maps.get(method, ("", None))
         if task is None or map_stamp != stamp or (task.done() and task.exception() is not None):
@@ -257,23 +155,20 @@ class ServedIndex:
         """Ends the search thread after the searches so far; an unfinished map is abandoned."""
         self._searching.close()
 
-    async def _project(self, method: Method) -> IndexMap:
+    async def _project(self, method: Method) -> dict[str, Any]:
         rows, hits, vectors = await self._searching.call(self._sample)
         coordinates = await self._projecting.call(partial(project, vectors, method))
         points = [
-            Point(round(x, 4), round(y, 4), hit.id, shortened(hit.text, _SHORT))
+            {"x": round(x, 4), "y": round(y, 4), "id": hit.id, "text": shortened(hit.text, _SHORT)}
             for (x, y), hit in zip(coordinates.tolist(), hits, strict=True)
         ]
-        return IndexMap(method, rows, points)
+        return {"method": method, "rows": rows, "points": points}
 
-    def _sample(self) -> tuple[int, list[IndexHit], NDArray[np.float32]]:
-        info = self._index.info()
-        blocks = sampled(info.rows, self._points)
+    def _sample(self) -> tuple[int, list[Hit], NDArray[np.float32]]:
+        rows = self._index.info().rows
+        blocks = sampled(rows, self._points)
         hits = [hit for block in blocks for hit in self._index.rows(block.start, len(block))]
-        if info.documents == info.rows:
-            return info.rows, hits, self._index.vectors([hit.id for hit in hits])
-        rows = [row for block in blocks for row in block]  # passages share their document's id
-        return info.rows, hits, self._index.vectors()[rows]
+        return rows, hits, self._index.vectors_of_hits([(hit.id, hit.text) for hit in hits])
 
 
 class ServedReranker:
@@ -293,7 +188,7 @@ class ServedReranker:
         self._scoring = Worker("opencse-reranker")
         self._waiting = 0
         self._rate = 0.0
-        metrics.watch_waiting_pairs(self.name, lambda: self._waiting)
+        metrics.waiting_pairs.labels(self.name).set_function(lambda: self._waiting)
 
     def hits(self, queries: int, k: int, depth: int | None) -> int:
         """The number of hits of each query that are scored: all that are returned, and at least ``depth``.
@@ -319,19 +214,19 @@ class ServedReranker:
         return count
 
     async def rerank(
-        self, queries: Sequence[str], results: Sequence[Sequence[Any]], k: int, threshold: float | None
-    ) -> list[list[IndexHit]]:
+        self, queries: Sequence[str], results: Sequence[Sequence[Hit]], k: int, threshold: float | None
+    ) -> list[list[Hit]]:
         """Orders all hits of each query by the scores of the cross-encoder.
 
         Args:
             queries: texts.
-            results: the hits of each; see `IndexHit`.
+            results: the hits of each; see `Hit`.
             k: hits of each query that are returned.
             threshold: lowest score of the cross-encoder; None: any.
         """
         remaining = sum(map(len, results))
         self._waiting += remaining
-        answers: list[list[IndexHit]] = []
+        answers: list[list[Hit]] = []
         try:
             for query, hits in zip(queries, results, strict=True):
                 order = await self._scoring.call(partial(self._order, query, [hit.text for hit in hits]))

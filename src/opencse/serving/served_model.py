@@ -1,4 +1,4 @@
-"""A served model: its texts are encoded in one thread, those of several requests together."""
+"""A served model: its texts are encoded in one thread, the texts of several requests together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -82,11 +82,8 @@ _ROUND = 4
 """Batches that are selected together, so that their texts can be sorted by length; later requests wait for them."""
 
 
-class BatchListener(Protocol):
-    """Is notified of every batch, for metrics."""
-
-    def batch(self, texts: int, tokens: int, seconds: float) -> None:
-        """Counts an encoded batch; padding is not part of ``tokens``."""
+BatchListener = Callable[[int, int, float], None]
+"""Called with (texts, tokens without padding, seconds) after every batch, for metrics."""
 
 
 class _Job:
@@ -225,7 +222,7 @@ class Batcher:
                 for (job, row), vector in zip(filled, vectors, strict=True):
                     job.vectors[row] = vector
                 spent = time.perf_counter() - started
-                self._listener.batch(len(rows), sum(map(len, rows)), spent)
+                self._listener(len(rows), sum(map(len, rows)), spent)
                 rate = len(rows) / max(spent, 1e-9)
                 # Smoothed over some ten batches: it is what Retry-After tells clients.
                 self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
@@ -335,10 +332,10 @@ class ServedModel:
         self._metrics = metrics
         self._ids = encoder.id_count
         self._frame = _frame(encoder)
-        self._batcher = Batcher(encoder, metrics.of_model(name), precision=precision)
+        self._batcher = Batcher(encoder, partial(metrics.encoded, name), precision=precision)
         self._tokenizing = Worker("opencse-tokenizer")
         self._tokenizer = threading.Lock()
-        metrics.watch_waiting(name, lambda: self._batcher.waiting)
+        metrics.waiting.labels(name).set_function(lambda: self._batcher.waiting)
 
     async def read(
         self, inputs: Sequence[str] | Sequence[Sequence[int]], *, prompt: str, truncate: bool

@@ -66,7 +66,7 @@ def protocol_of(limits: Limits) -> type[asyncio.Protocol]:
                 if not logged:
                     _log.warning("%d connections are open, which is the limit; for new ones idle ones are closed", most)
                     logged = True
-                # The order is that of the last data, so the first one is idle for longest.
+                # They are in the order of their last data, so the first one is idle for longest.
                 closed = next((one for one in connections if not one.at_work()), self)
                 connections.pop(closed, None)
                 closed.transport.abort()  # close() would wait for a client that reads nothing

@@ -9,9 +9,10 @@ from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import nearest, shortened
 from opencse.kernels.precision import PrecisionName
 from opencse.reranking.second_stage import SecondStage
+from opencse.search.index import Index
 from opencse.serving.guard import Metrics
 from opencse.serving.requests import ApiError, HeldBytes, Limits
-from opencse.serving.served_index import Searchable, ServedIndex, ServedReranker
+from opencse.serving.served_index import ServedIndex, ServedReranker
 from opencse.serving.served_model import ServedModel
 
 
@@ -37,7 +38,7 @@ class Service:
     def __init__(
         self,
         models: Mapping[str, TextEncoder],
-        indexes: Mapping[str, Searchable] | None = None,
+        indexes: Mapping[str, Index] | None = None,
         *,
         stage: SecondStage | None = None,
         limits: Limits | None = None,
@@ -48,7 +49,7 @@ class Service:
         self.cut = cut
         self.metrics = Metrics()
         self.held = HeldBytes(self.limits)
-        self.metrics.watch_held(lambda: self.held.bytes)
+        self.metrics.held.set_function(lambda: self.held.bytes)
         of_model: Mapping[str, PrecisionName] = precisions or {}
         self.models = {
             name: ServedModel(name, encoder, self.limits, self.metrics, precision=of_model.get(name, "float32"))

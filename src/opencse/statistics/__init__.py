@@ -1,11 +1,10 @@
 """Tests and intervals for the difference of two systems, over seeds, over pairs, and over a family of comparisons.
 
 A difference has two sources of chance. *Seeds*: train again and the score moves (``paired_seeds``). *Pairs*: other
-sentence pairs would have given another score to the same two models (``paired_bootstrap``, ``williams``; for queries
-``paired_queries``). A claim about
-a method needs the first, a claim about two models the second (Dror, Baumer, Shlomov and Reichart 2018, "The
-hitchhiker's guide to testing statistical significance in natural language processing"). With several comparisons, call
-``after_holm`` first, then ``verdict``.
+sentence pairs would have given another score to the same two models (``paired_bootstrap``; for queries
+``paired_queries``). A claim about a method needs the first, a claim about two models the second (Dror, Baumer, Shlomov
+and Reichart 2018, "The hitchhiker's guide to testing statistical significance in natural language processing"). With
+several comparisons, call ``after_holm`` first, then ``verdict``.
 """
 
 from opencse.statistics.difference import (
@@ -19,12 +18,10 @@ from opencse.statistics.difference import (
     verdict,
 )
 from opencse.statistics.pairs import (
-    DependentCorrelations,
     PairedBootstrap,
     PairedBootstrapTasks,
     paired_bootstrap,
     paired_bootstrap_tasks,
-    williams,
 )
 from opencse.statistics.queries import PairedQueries, intervals_of_means, paired_queries
 from opencse.statistics.seeds import PairedSeeds, Summary, TwoWay, paired_seeds, summary, two_way
@@ -32,7 +29,6 @@ from opencse.statistics.seeds import PairedSeeds, Summary, TwoWay, paired_seeds,
 __all__ = [
     "ALPHA",
     "AfterHolm",
-    "DependentCorrelations",
     "Difference",
     "Interval",
     "PairedBootstrap",
@@ -52,5 +48,4 @@ __all__ = [
     "summary",
     "two_way",
     "verdict",
-    "williams",
 ]

@@ -73,7 +73,7 @@ def _within(angle: float, df: int) -> float:
 
 
 ALPHA = 0.05
-"""The level of every test here, and 1 - ALPHA that of every interval."""
+"""The level of every test here, and 1 - ALPHA the level of every interval."""
 
 LEAST_SHOWN = 0.001
 
@@ -96,7 +96,7 @@ class AfterHolm(Settings):
 
 
 class Difference(Settings, ABC):
-    """The score of a system minus that of a baseline; higher is better.
+    """The score of a system minus the score of a baseline; higher is better.
 
     Attributes:
         difference: system minus baseline, in points (scores are x 100).
@@ -137,7 +137,7 @@ class Difference(Settings, ABC):
 
 
 class ResampledDifference(Difference):
-    """A difference whose interval and p are those of resamples.
+    """A difference whose interval and p are from resamples.
 
     Attributes:
         n: how many samples were drawn from.

@@ -19,7 +19,6 @@ from opencse.recipes.files import Judged
 from opencse.recipes.recipe import resolve_recipe
 from opencse.settings import Settings
 from opencse.statistics import (
-    DependentCorrelations,
     PairedBootstrapTasks,
     PairedSeeds,
     Summary,
@@ -30,9 +29,7 @@ from opencse.statistics import (
     summary,
     two_way,
     verdict,
-    williams,
 )
-from opencse.statistics.correlation import mean_ranks
 from opencse.studies.study import StudyRecord, Variant, Which, best_of_each, parse_grid
 from opencse.training.selection import is_transfer
 
@@ -47,11 +44,9 @@ class OverPairs(Settings):
 
     Attributes:
         bootstrap: of the difference of the mean over the STS tasks, and of each task's.
-        williams: of each task's two correlations, which share the gold scores.
     """
 
     bootstrap: PairedBootstrapTasks
-    williams: dict[str, DependentCorrelations]
 
 
 class Untrained(Settings):
@@ -292,7 +287,6 @@ def over_pairs(
         b = {task: of_baseline[f"{task}.cosine"] for task in tasks}
         tests[seed] = OverPairs(
             bootstrap=paired_bootstrap_tasks(gold, a, b, resamples=resamples, seed=seed),
-            williams={task: _williams(gold[task], a[task], b[task]) for task in tasks},
         )
     return tests
 
@@ -300,12 +294,6 @@ def over_pairs(
 def shared_scores(runs: Sequence[StudyRecord]) -> list[str]:
     """The names of the scores that all of ``runs`` have."""
     return [name for name in runs[0].results if all(name in run.results for run in runs)]
-
-
-def _williams(gold: Floats, a: Floats, b: Floats) -> DependentCorrelations:
-    """On ranks: Spearman's correlations are Pearson's of the ranks."""
-    correlations = np.corrcoef([mean_ranks(gold), mean_ranks(a), mean_ranks(b)])
-    return williams(correlations[0, 1], correlations[0, 2], correlations[1, 2], len(gold))
 
 
 def _metric(runs: Sequence[StudyRecord], metric: str | None) -> str:

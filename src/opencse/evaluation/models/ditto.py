@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -88,21 +89,17 @@ class Ditto:
         return vectors
 
 
-def parse_ditto(model: str) -> tuple[int, int, str] | None:
-    """Reads ``ditto:MODEL`` or ``ditto-LAYER-HEAD:MODEL``: (layer, head, model); None for any other name.
+def parse_ditto(model: str) -> tuple[int, int, str]:
+    """Reads ``ditto:MODEL`` or ``ditto-LAYER-HEAD:MODEL``: (layer, head, model).
 
     Example:
-        >>> parse_ditto("ditto:bert"), parse_ditto("ditto-2-3:bert"), parse_ditto("bert")
-        ((1, 10, 'bert'), (2, 3, 'bert'), None)
+        >>> parse_ditto("ditto:bert"), parse_ditto("ditto-2-3:bert")
+        ((1, 10, 'bert'), (2, 3, 'bert'))
 
     Raises:
-        UserError: where the layer or head is no number, or the model is missing.
+        UserError: for a name of another form.
     """
-    how, colon, name = model.partition(":")
-    kind, *numbers = how.split("-")
-    if kind != "ditto" or not colon:
-        return None
-    if len(numbers) not in (0, 2) or not all(number.isdecimal() for number in numbers) or not name:
+    written = re.fullmatch(r"ditto(?:-(\d+)-(\d+))?:(.+)", model)
+    if written is None:
         raise UserError(f"{model}: ditto:MODEL or ditto-LAYER-HEAD:MODEL is expected, for instance ditto-1-10:bert")
-    layer, head = map(int, numbers or (1, 10))
-    return layer, head, name
+    return int(written[1] or 1), int(written[2] or 10), written[3]

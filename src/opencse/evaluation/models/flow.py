@@ -180,7 +180,7 @@ class Flow:
         done = 0
         for _ in range(settings.epochs):
             for rows in torch.split(torch.randperm(len(data), generator=generator), settings.batch_size):
-                loss = -self._log_likelihood(data[rows].to(device)).mean() / self.dimension
+                loss = -self.log_likelihood(data[rows].to(device)).mean() / self.dimension
                 if not bool(loss.isfinite()):
                     raise UserError(
                         f"the flow diverged at batch {done + 1:,} of {total:,}; lower its learning rate "
@@ -210,21 +210,12 @@ class Flow:
 
     def apply(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
         """Maps each vector: (n, d) -> (n, d) float32."""
-        mapped = np.empty((len(vectors), self.dimension), dtype=np.float32)
+        device = next(self.steps.parameters()).device
         with torch.no_grad():
-            for start, block in self._blocks(vectors):
-                mapped[start : start + _ROWS] = self.forward(block)[0].cpu().numpy()
-        return mapped
+            blocks = torch.split(_tensor(vectors), _ROWS)
+            return torch.cat([self.forward(block.to(device))[0].cpu() for block in blocks]).numpy()
 
-    def log_likelihood(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Returns the log-likelihood of each vector, in nats: (n,) float32."""
-        likelihoods = np.empty(len(vectors), dtype=np.float32)
-        with torch.no_grad():
-            for start, block in self._blocks(vectors):
-                likelihoods[start : start + _ROWS] = self._log_likelihood(block).cpu().numpy()
-        return likelihoods
-
-    def _log_likelihood(self, x: Tensor) -> Tensor:
+    def log_likelihood(self, x: Tensor) -> Tensor:
         """Log p(x) of each row of ``x``: (rows,)."""
         z, log_det = self.forward(x)
         likelihood: Tensor = log_det - 0.5 * (z.square().sum(dim=1) + z.shape[1] * math.log(2 * math.pi))
@@ -234,11 +225,6 @@ class Flow:
         for step in self.steps:
             assert isinstance(step, FlowStep)
             yield step
-
-    def _blocks(self, vectors: NDArray[np.floating]) -> Iterator[tuple[int, Tensor]]:
-        device = next(self.steps.parameters()).device
-        for start in range(0, len(vectors), _ROWS):
-            yield start, _tensor(vectors[start : start + _ROWS]).to(device)
 
 
 def _tensor(vectors: NDArray[np.floating]) -> Tensor:

@@ -24,7 +24,6 @@ from opencse.search.passages import PassageSplitter
 from opencse.text.files.lines import require_file
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
     from opencse.kernels.precision import PrecisionName  # which needs torch
 
 
@@ -76,7 +75,7 @@ def open_model(
 
             The last two give a (n, d) array, a tensor, or a list of vectors.
         pooling: replaces the model's own; only for a folder or Hub id.
-        layer: of an encoder, whose vectors replace those of the last layer, from 0 (the embedding layer's
+        layer: of an encoder, whose vectors replace the last layer's, from 0 (the embedding layer's
             output) to its depth; see ``opencse.encoder.layers.layer_vectors``.
         device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
         progress: called with (texts done, texts in all) by encoders and word vectors.
@@ -102,10 +101,7 @@ def open_model(
         raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
     ours = sys.modules.get("opencse.encoder.encoder")  # nothing heavy is loaded to find out whether it is one of ours
     if isinstance(model, StaticEncoder) or (ours is not None and isinstance(model, ours.SentenceEncoder)):
-        if isinstance(model, StaticEncoder):
-            _require_no_layer(model.network_name, layer)
         return _open_encoder(model, model.network_name, layer, progress, precision)
-    _require_float32(type(model).__name__, precision)
     _require_no_layer(type(model).__name__, layer)
     return _open_object(model)
 
@@ -137,16 +133,13 @@ def _open_named(
 ) -> EmbeddingModel:
     words = model.startswith(WORDS)
     if model.startswith(DITTO):
-        _require_float32(model, precision)
         _require_no_layer(model, layer)
         return _open_ditto(model, pooling, device, progress, trust_remote_code)
     if not words and model != BAG_OF_WORDS:
-        opened = load if layer is None else _network
-        encoder = opened(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        encoder = load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code and say is not None:
             say(code_notice(encoder.own_code))
         return _open_encoder(encoder, model, layer, progress, precision)
-    _require_float32(model, precision)
     _require_no_layer(model, layer)
     if pooling is not None:
         raise UserError(f"{model}: has no pooling to replace; leave --pooling out")
@@ -168,15 +161,6 @@ def _open_named(
     return EmbeddingModel(model, encode, pooling="mean", device="cpu")
 
 
-def _network(
-    name: str, *, pooling: str | None = None, device: str | None = None, trust_remote_code: bool = False
-) -> SentenceEncoder:
-    """Opens an encoder whose layers are read."""
-    from opencse.encoder.encoder import SentenceEncoder
-
-    return SentenceEncoder.load(name, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-
-
 def _open_ditto(
     model: str, pooling: str | None, device: str | None, progress: Count | None, trust_remote_code: bool
 ) -> EmbeddingModel:
@@ -184,10 +168,7 @@ def _open_ditto(
     from opencse.evaluation.models.ditto import Ditto, parse_ditto
     from opencse.modules.pooling import Pooling
 
-    read = parse_ditto(model)
-    if read is None:
-        raise UserError(f"{model}: ditto:MODEL or ditto-LAYER-HEAD:MODEL is expected")
-    layer, head, name = read
+    layer, head, name = parse_ditto(model)
     encoder = SentenceEncoder.load(
         name, pooling=pooling or Pooling.FIRST_LAST_0, device=device, trust_remote_code=trust_remote_code
     )
@@ -205,13 +186,6 @@ def _words_file(model: str) -> str:
     return file
 
 
-def _require_float32(model: str, precision: PrecisionName) -> None:
-    if precision != "float32":
-        raise UserError(
-            f"{model}: --precision applies to a complete encoder alone, not to a layer or to word vectors; leave it out"
-        )
-
-
 def _require_no_layer(model: str, layer: int | None) -> None:
     if layer is not None:
         raise UserError(NO_LAYERS.format(model))
@@ -224,8 +198,8 @@ def _open_encoder(
     progress: Count | None,
     precision: PrecisionName,
 ) -> EmbeddingModel:
-    if layer is not None:
-        _require_float32(f"{name}, layer {layer}", precision)
+    if isinstance(encoder, StaticEncoder):
+        _require_no_layer(name, layer)
 
     def encode(texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
         prompt = encoder.prompts.of(role)

@@ -91,8 +91,6 @@ class Whitening(LinearMap):
         Raises:
             UserError: if the vectors vary along fewer than k directions (or none), or are not finite.
         """
-        if dimension is not None and dimension < 1:
-            raise UserError(f"whitening keeps at least 1 dimension, not {dimension}")
         mean, values, directions = principal_axes(vectors, "whitening")
         (n, d), rank = vectors.shape, len(values)
         count = rank if dimension is None else dimension
@@ -245,17 +243,16 @@ class AllButTheTop(LinearMap):
         Raises:
             UserError: if that would leave nothing that varies, or the vectors are not finite.
         """
-        if vectors.ndim == 2 and remove is None:
+        if remove is None:
             remove = max(1, round(vectors.shape[1] / 100))
         mean, variances, axes = principal_axes(vectors, "all-but-the-top")
-        count = remove or 0
-        if not 0 <= count < len(variances):
+        if remove >= len(variances):
             raise UserError(
-                f"removing {count} components would leave nothing: these {number_of(len(vectors), 'vector')} of "
+                f"removing {remove} components would leave nothing: these {number_of(len(vectors), 'vector')} of "
                 f"{len(mean)} dimensions vary along {len(variances)}; remove fewer, or give more texts"
             )
-        top = axes[:, :count]
-        return cls(mean, np.eye(len(mean)) - top @ top.T, count)
+        top = axes[:, :remove]
+        return cls(mean, np.eye(len(mean)) - top @ top.T, remove)
 
 
 COSINE_SHARE = 0.9
@@ -300,14 +297,11 @@ class CorpusRanks:
             cosine_share: lambda, from 0 to 1; None: .9.
 
         Raises:
-            UserError: for fewer than 2 texts, vectors that are not finite, or a share that is none.
+            UserError: for fewer than 2 texts, or vectors that are not finite.
         """
-        share = COSINE_SHARE if cosine_share is None else cosine_share
-        if not 0 <= share <= 1:
-            raise UserError(f"the share of the cosine is from 0 to 1, not {share:g}")
         if len(vectors) < 2 or not np.isfinite(vectors).all():
             raise UserError(f"ranks need at least 2 finite vectors of a corpus, not {len(vectors)}; give more texts")
-        return cls(_unit(vectors).astype(np.float32), share)
+        return cls(_unit(vectors).astype(np.float32), COSINE_SHARE if cosine_share is None else cosine_share)
 
     def apply(self, vectors: Vectors) -> NDArray[np.float32]:
         """(n, d) -> (n, d + K), each of length 1 (shorter where a vector is 0, or no text of the corpus is nearer)."""

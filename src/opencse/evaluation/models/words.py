@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.environment import require_packages
-from opencse.errors import UserError
-from opencse.numerals import number_of
+from opencse.errors import UserError, reason
+from opencse.numerals import is_number, number_of
 from opencse.progress import Count
 from opencse.text.files.lines import read_lines
 
@@ -47,8 +47,6 @@ class BagOfWords:
     """
 
     def __init__(self, columns: int = COLUMNS) -> None:
-        if columns < 1:
-            raise UserError(f"a bag of words has at least 1 column, not {columns}")
         self.columns = columns
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -146,7 +144,9 @@ class WordVectors:
         words: dict[str, int] = {}
         values = array("f")
         size, promised, read = 0, None, 0
-        for number, line in _lines(path):
+        for number, line in read_lines(path):
+            if not line.strip():
+                continue
             fields = line.replace("\t", " ").rstrip(" ").split(" ")
             if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
                 promised, size = int(fields[0]), int(fields[1])
@@ -209,21 +209,15 @@ class WordVectors:
 
     def _rows(self, tokens: list[str]) -> Iterator[int]:
         for token in tokens:
-            row = self.words.get(token)
-            if row is None:
-                row = self.words.get(token.lower())
+            row = self.words.get(token, self.words.get(token.lower()))
             if row is not None:
                 yield row
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    return ((number, line) for number, line in read_lines(path) if line.strip())
 
 
 def _add(fields: list[str], size: int, values: array[float], path: Path, number: int) -> str | None:
     """Appends the last ``size`` fields to ``values``; returns the word, None for one with spaces inside (or empty)."""
     extra = fields[1 : len(fields) - size]
-    if size < 1 or len(fields) <= size or any(_is_number(field) for field in extra):
+    if size < 1 or len(fields) <= size or any(is_number(field) for field in extra):
         raise UserError(
             f"{path}, line {number}: {len(fields) - 1} values where {size or 'some'} are expected; "
             "each line is a word and its values, one space between them"
@@ -231,19 +225,8 @@ def _add(fields: list[str], size: int, values: array[float], path: Path, number:
     start = len(values)
     try:
         values.extend(map(float, fields[-size:]))
-    except ValueError:
-        wrong = next(field for field in fields[-size:] if not _is_number(field))
-        raise UserError(
-            f"{path}, line {number}: the value {wrong[:40]!r} is not a number; correct the line or drop it"
-        ) from None
+    except ValueError as error:  # which names the value
+        raise UserError(f"{path}, line {number}: {reason(error)}; correct the line or drop it") from None
     if not np.isfinite(np.frombuffer(values[start:], dtype=np.float32)).all():
         raise UserError(f"{path}, line {number}: a value is not finite as float32; correct the line or drop it")
     return None if extra or not fields[0] else fields[0]
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

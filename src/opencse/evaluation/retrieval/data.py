@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from opencse.errors import UserError, nearest
-from opencse.evaluation.suite import TaskData
+from opencse.errors import UserError
+from opencse.evaluation.suite import TaskData, chosen
 from opencse.files import require_folder
 from opencse.numerals import number_of
 from opencse.text.files.lines import COMPRESSED, read_lines, read_objects
@@ -147,14 +147,7 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
         }
     if not available:
         raise UserError(f"{folder}: no data set in BEIR's layout; {CORPUS} is neither in it nor in a folder in it")
-    if tasks is not None and not tasks:
-        raise UserError(f"no retrieval data set chosen; in {folder}: {', '.join(available)}")
-    for name in tasks or ():
-        if name not in available:
-            raise UserError(
-                f"unknown retrieval data set {name!r}{nearest(name, available)}; in {folder}: {', '.join(available)}"
-            )
-    selected = {name: path for name, path in available.items() if tasks is None or name in tasks}
+    selected = {name: available[name] for name in chosen(tasks, available, "retrieval data set", folder)}
     for path in selected.values():
         complete_labels(path)
     return RetrievalData(str(folder), "raw", {name: _load(name, path, split) for name, path in selected.items()})
@@ -292,8 +285,8 @@ def read_judgements(
         names: files of the queries and of the documents, for messages.
 
     Returns:
-        The relevance by query and document; by query that of the documents that are not in the corpus; and the ids that
-        were judged but are unknown, one sentence each.
+        The relevance by query and document; by query the relevance of documents that are not in the corpus; and the
+        ids that were judged but are unknown, one sentence each.
 
     Raises:
         UserError: naming file and line: a line of another form, judgements that contradict each other, or none of a

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from opencse.evaluation.embedding import Embedded, Split
 from opencse.evaluation.retrieval.data import RetrievalTask
@@ -20,24 +21,29 @@ _SAMPLE = 2_000
 """Documents from which the language is detected, as for an index."""
 
 
-class Ranker(Protocol):
+class Ranker(ABC):
     """Ranks the documents of a task for each of its queries."""
 
     def texts(self, task: RetrievalTask) -> Sequence[str]:
-        """The texts whose vectors `first` reads, next to those of the queries; empty: it reads no vectors."""
+        """The texts whose vectors `first` reads, next to the queries' vectors; empty: it reads no vectors."""
+        del task
+        return ()
 
     def compares_by(self, similarity: Similarity) -> Similarity | None:
         """The function that compares vectors, which is ``similarity`` for a model; None: none are compared."""
+        return similarity
 
+    @abstractmethod
     def name(self, similarity: Similarity) -> str:
         """The scores that rank, where vectors are compared by ``similarity``."""
 
+    @abstractmethod
     def first(self, task: RetrievalTask, embedded: Embedded, k: int) -> Iterator[list[int]]:
         """Yields the positions of the first k documents for each query, best first; fewer where fewer match."""
 
 
 @dataclass(frozen=True)
-class ByVectors:
+class ByVectors(Ranker):
     """Ranks by the similarity of vectors.
 
     Attributes:
@@ -87,15 +93,10 @@ class TaskKeywords:
 
 
 @dataclass(frozen=True)
-class ByKeywords:
+class ByKeywords(Ranker):
     """Ranks by BM25, with the words and stems of an index's keyword search; documents without a word are not ranked."""
 
     keywords: TaskKeywords = field(default_factory=TaskKeywords)
-
-    def texts(self, task: RetrievalTask) -> Sequence[str]:
-        """See `Ranker`."""
-        del task
-        return ()
 
     def compares_by(self, similarity: Similarity) -> None:
         """See `Ranker`."""
@@ -114,7 +115,7 @@ class ByKeywords:
 
 
 @dataclass(frozen=True)
-class ByBoth:
+class ByBoth(Ranker):
     """Ranks by vectors and BM25 as ``opencse index query --hybrid -k K`` does, from the same passages.
 
     Attributes:
@@ -143,10 +144,6 @@ class ByBoth:
         """The passages of all documents of ``task`` with their vectors."""
         vectors = embedded.similarity.prepared(embedded.of(self.texts(task)))
         return RowsInMemory(vectors, embedded.similarity, [len(one) for one in self.passages(task)])
-
-    def compares_by(self, similarity: Similarity) -> Similarity:
-        """See `Ranker`."""
-        return similarity
 
     def name(self, similarity: Similarity) -> str:
         """See `Ranker`."""

@@ -18,7 +18,7 @@ from opencse.evaluation.retrieval.score import MAIN, Retrieval, compared_with
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import HybridWeight, Similarity
 from opencse.numerals import number_of
-from opencse.progress import Counted, Progress, Say
+from opencse.progress import Counted, Progress
 from opencse.ranking import PreparedVectors
 from opencse.reranking.second_stage import SecondStage
 from opencse.search.hybrid import weight_of_model
@@ -29,7 +29,7 @@ from opencse.search.stems import AUTO
 
 
 @dataclass(frozen=True)
-class Reranked:
+class Reranked(Ranker):
     """Ranks by a first ranker, and the first documents of its ranking again by a cross-encoder.
 
     A document that is left out (see `RetrievalTask.left_out`) is not counted among the first.
@@ -73,54 +73,6 @@ class Reranked:
             yield [*(ranked[position] for position, _ in order), *ranked[self.stage.depth :]][:k]
 
 
-@dataclass(frozen=True)
-class SecondRows:
-    """Adds to each row of a table of retrieval scores one with a cross-encoder as second stage.
-
-    Attributes:
-        stage: the cross-encoder, and the number of documents that it ranks again.
-        progress: shows the progress.
-    """
-
-    stage: SecondStage
-    progress: Progress
-
-    def of(
-        self, label: str, row: EvaluationRecord, suite: Retrieval, model: EmbeddingModel, data: RetrievalData
-    ) -> dict[str, EvaluationRecord]:
-        """The row of ``suite``'s ranking with the second stage, compared with the row without it.
-
-        Args:
-            label: of the row without it.
-            row: that row.
-            suite: how it was ranked.
-            model: by whose vectors.
-            data: the tasks.
-        """
-        ranker = Reranked(suite.ranked, self.stage, suite.keep_identical_ids, self.progress)
-        record: EvaluationRecord = replace(suite, ranker=ranker).evaluate(model, data, self.progress.say)
-        record = record.model_copy(update={"model": row.model})
-        return {
-            f"{label} + {_short(self.stage.model.name)}": compared_with(record, dict.fromkeys(data.tasks, (label, row)))
-        }
-
-
-def rows_with_reranking(
-    models: Iterable[EmbeddingModel], suite: Retrieval, data: RetrievalData, second: SecondRows
-) -> dict[str, EvaluationRecord]:
-    """Scores each model's vectors, alone and with a second stage; a text is encoded once for both.
-
-    Returns:
-        The records by label: ``MODEL``, ``MODEL + CROSS-ENCODER``.
-    """
-    rows: dict[str, EvaluationRecord] = {}
-    for model in models:
-        opened = remembering(model)
-        rows[model.name] = suite.evaluate(opened, data, second.progress.say)
-        rows |= second.of(model.name, rows[model.name], suite, opened, data)
-    return rows
-
-
 def _short(name: str) -> str:
     """The last part of a folder or Hub id."""
     return Path(name).name or name
@@ -135,7 +87,7 @@ class KeywordRows:
 
     Attributes:
         hybrid: also a row of vectors and BM25 together for each model.
-        weight: of the vectors in it; None: the weight saved with the model, or else that of `weight_of_model`.
+        weight: of the vectors in it; None: the weight saved with the model, or else the weight by `weight_of_model`.
         language: whose word stems BM25 compares; see `opencse.search.building.BuildSettings`.
     """
 
@@ -152,83 +104,8 @@ class KeywordRows:
         return saved or weight_of_model(searching.queries, searching.documents, model.similarity, language)
 
 
-def rows_with_keywords(
-    models: Iterable[EmbeddingModel],
-    suite: Retrieval,
-    data: RetrievalData,
-    extra: KeywordRows,
-    progress: Say,
-    second: SecondRows | None = None,
-) -> dict[str, EvaluationRecord]:
-    """Scores BM25 once, and each model's vectors and, on request, both together.
-
-    A row of vectors is compared with BM25, a row of both with the better of its two parts on that data set.
-
-    Args:
-        models: to score; a text is encoded once for both rows of a model.
-        suite: how tasks are scored.
-        data: the tasks.
-        extra: the rows to add.
-        progress: called with one line at each step.
-        second: adds a row with a second stage to each of these rows; None: no such rows.
-
-    Returns:
-        The records by label: ``BM25``, ``MODEL``, ``MODEL + BM25``, and each of these with ``+ CROSS-ENCODER``.
-    """
-    keywords = TaskKeywords(extra.language)
-    nothing = EmbeddingModel(BM25, lambda texts: np.empty((len(texts), 0)))
-    by_words = replace(suite, ranker=ByKeywords(keywords))
-    words = by_words.evaluate(nothing, data, progress)
-    rows = {BM25: words.model_copy(update={"model": None})}
-    if second is not None:
-        rows |= second.of(BM25, rows[BM25], by_words, nothing, data)
-    for model in models:
-        opened = remembering(model) if extra.hybrid or second is not None else model
-        vectors = suite.evaluate(opened, data, progress)
-        rows[model.name] = compared_with(vectors, dict.fromkeys(data.tasks, (BM25, words)))
-        if second is not None:
-            rows |= second.of(model.name, vectors, suite, opened, data)
-        if not extra.hybrid:
-            continue
-        languages = {keywords.of(task).language for task in data.tasks.values()}
-        weight = extra.weight_of(opened, languages.pop() if len(languages) == 1 else None)
-        progress(f"{model.name} + BM25: weight of the vectors {weight}")
-        by_both = replace(suite, ranker=ByBoth(weight.value, keywords, model.split))
-        both = by_both.evaluate(opened, data, progress)
-        better = {name: better_row(name, (BM25, words), (model.name, vectors)) for name in data.tasks}
-        rows[f"{model.name} + BM25"] = compared_with(both, better)
-        if second is not None:
-            rows |= second.of(f"{model.name} + BM25", both, by_both, opened, data)
-    return rows
-
-
-def compared_with_first(records: Mapping[str, EvaluationRecord]) -> dict[str, EvaluationRecord]:
-    """The records with the differences of each model's rows from those of the first model, query by query.
-
-    Args:
-        records: of one suite and the same data, by label: a model's name, and what is added to its row. Retrieval
-            results alone are compared.
-    """
-    compared: dict[str, EvaluationRecord] = {}
-    firsts: dict[str, tuple[str, EvaluationRecord]] = {}
-    for label, record in records.items():
-        compared[label] = record
-        if record.scores[0].suite == Retrieval.name and record.model:
-            first = firsts.setdefault(label.removeprefix(record.model), (label, record))
-            if first[0] != label:
-                compared[label] = compared_with(record, dict.fromkeys(record.tasks, first))
-    return compared
-
-
-def better_row(
-    task: str, one: tuple[str, EvaluationRecord], other: tuple[str, EvaluationRecord]
-) -> tuple[str, EvaluationRecord]:
-    """The row with the higher nDCG@10 on a task, with its label."""
-    return max(one, other, key=lambda row: row[1][task, MAIN].value)
-
-
 _COMPARED = 1_000
-"""Relevant documents whose texts are compared with those of the index, at most."""
+"""Relevant documents whose texts are compared with the texts of the index, at most."""
 _NO_DOCUMENT = -1
 """Position of a document of the index that the data set lacks."""
 
@@ -253,7 +130,7 @@ class SearchedIndex:
         return self._queries[task.name]
 
     def check(self, data: RetrievalData) -> dict[str, Any]:
-        """Compares the documents of the index with those of data sets, by id and by text.
+        """Compares the documents of the index with the documents of data sets, by id and by text.
 
         Returns:
             The index for a record: ``model`` that made its vectors, ``kind``, ``precision``, ``dimensions`` (how many
@@ -300,7 +177,7 @@ class SearchedIndex:
 
 
 @dataclass(frozen=True)
-class ByIndex:
+class ByIndex(Ranker):
     """Ranks documents as ``opencse index query INDEX -k K`` does.
 
     Attributes:
@@ -312,11 +189,6 @@ class ByIndex:
     searched: SearchedIndex
     by: Literal["vectors", "keywords", "both"] = "vectors"
     weight: float = 0.0
-
-    def texts(self, task: RetrievalTask) -> Sequence[str]:
-        """See `Ranker`; an index has vectors of its own."""
-        del task
-        return ()
 
     def compares_by(self, similarity: Similarity) -> Similarity | None:
         """See `Ranker`."""
@@ -354,54 +226,109 @@ class ByIndex:
             yield [*first.values()][:k]
 
 
-def rows_of_index(
-    searched: SearchedIndex, suite: Retrieval, data: RetrievalData, extra: KeywordRows | None, progress: Say
-) -> dict[str, EvaluationRecord]:
-    """Scores the searches of an index: by its vectors, and on request by keywords and by both.
+@dataclass(frozen=True)
+class Rows:
+    """Makes the rows of a table of retrieval scores: of models and indexes, and what is requested in addition.
 
-    Args:
-        searched: the index.
+    Attributes:
         suite: how tasks are scored.
-        data: the tasks, whose documents the index holds.
-        extra: the rows to add: ``INDEX, BM25``, and ``INDEX + BM25`` with the weight of the index unless one is given.
-        progress: called with one line at each step.
-
-    Returns:
-        The records by label. A row of keywords or of both is compared as `rows_with_keywords` compares them.
-
-    Raises:
-        UserError: see `SearchedIndex.check`.
+        data: the tasks.
+        progress: shows the progress.
+        keywords: rows of BM25 alone and, on request, together with vectors; None: no such rows.
+        stage: a cross-encoder that ranks the first documents of each row again, in one more row; None: no such rows.
     """
-    name, index = searched.name, searched.index
-    with index.snapshot():
-        described = searched.check(data)
-        progress(_described(name, described))
-        for task in data.tasks:
+
+    suite: Retrieval
+    data: RetrievalData
+    progress: Progress
+    keywords: KeywordRows | None = None
+    stage: SecondStage | None = None
+
+    def of(self, models: Iterable[EmbeddingModel | SearchedIndex]) -> dict[str, EvaluationRecord]:
+        """Scores one model or index after another; a text is encoded once for all rows of a model.
+
+        Returns:
+            The records by label: ``BM25``, ``MODEL``, ``MODEL + BM25`` (of an index ``INDEX, BM25``, ``INDEX``, ``INDEX
+            + BM25``), and each of a model again with ``+ CROSS-ENCODER``. A row of vectors is compared with BM25, a row
+            of both with the better of its two parts on that data set, a row with a second stage with the one without
+            it.
+
+        Raises:
+            UserError: see `SearchedIndex.check`.
+        """
+        rows: dict[str, EvaluationRecord] = {}
+        words = TaskKeywords(AUTO if self.keywords is None else self.keywords.language)
+        for model in models:
+            if isinstance(model, SearchedIndex):
+                with model.index.snapshot():
+                    self._of_index(model, rows)
+            else:
+                self._of_model(model, words, rows)
+        return rows
+
+    def _of_model(self, model: EmbeddingModel, words: TaskKeywords, rows: dict[str, EvaluationRecord]) -> None:
+        hybrid = self.keywords is not None and self.keywords.hybrid
+        opened = remembering(model) if hybrid or self.stage is not None else model
+        if self.keywords is not None and BM25 not in rows:
+            self._add(rows, BM25, ByKeywords(words), _without_vectors(BM25), {"model": None})
+        self._add(rows, model.name, self.suite.ranked, opened, than=[BM25] if BM25 in rows else [])
+        if self.keywords is not None and hybrid:
+            languages = {words.of(task).language for task in self.data.tasks.values()}
+            weight = self.keywords.weight_of(opened, languages.pop() if len(languages) == 1 else None)
+            self.progress.say(f"{model.name} + BM25: weight of the vectors {weight}")
+            ranker = ByBoth(weight.value, words, model.split)
+            self._add(rows, f"{model.name} + BM25", ranker, opened, than=[BM25, model.name])
+
+    def _of_index(self, searched: SearchedIndex, rows: dict[str, EvaluationRecord]) -> None:
+        name, index = searched.name, searched.index
+        described = searched.check(self.data)
+        self.progress.say(_described(name, described))
+        for task in self.data.tasks:
             absent, others = described["absent"][task], described["others"][task]
             if absent or others:
-                progress(
+                self.progress.say(
                     f"{name}: lacks {number_of(absent, 'document')} of {task}, which count as not found, "
                     f"and has {others:,} that {task} lacks, which count as not relevant"
                 )
+        model = _without_vectors(name, index.info().pooling)
+        update = {"settings": self.suite.settings({}) | {"index": described}}
+        words = f"{name}, BM25"
+        if self.keywords is not None:
+            self._add(rows, words, ByIndex(searched, "keywords"), model, update)
+        self._add(rows, name, ByIndex(searched), model, update, than=[words] if words in rows else [])
+        if self.keywords is not None and self.keywords.hybrid:
+            given = self.keywords.weight
+            weight = index.hybrid_weight if given is None else HybridWeight(given, "as requested")
+            self.progress.say(f"{name} + BM25: weight of the vectors {weight}")
+            self._add(
+                rows, f"{name} + BM25", ByIndex(searched, "both", weight.value), model, update, than=[words, name]
+            )
 
-        def row(ranker: ByIndex) -> EvaluationRecord:
-            model = EmbeddingModel(name, lambda texts: np.empty((len(texts), 0)), pooling=index.info().pooling)
-            record = replace(suite, ranker=ranker).evaluate(model, data, progress)
-            return record.model_copy(update={"settings": record.settings | {"index": described}})
+    def _add(
+        self,
+        rows: dict[str, EvaluationRecord],
+        label: str,
+        ranker: Ranker,
+        model: EmbeddingModel,
+        update: Mapping[str, Any] | None = None,
+        than: Sequence[str] = (),
+    ) -> None:
+        """Adds a row, compared on each data set with the best of other rows, and one with the second stage."""
 
-        vectors = row(ByIndex(searched))
-        if extra is None:
-            return {name: vectors}
-        words_label = f"{name}, BM25"
-        words = row(ByIndex(searched, "keywords"))
-        rows = {words_label: words, name: compared_with(vectors, dict.fromkeys(data.tasks, (words_label, words)))}
-        if extra.hybrid:
-            weight = index.hybrid_weight if extra.weight is None else HybridWeight(extra.weight, "as requested")
-            progress(f"{name} + BM25: weight of the vectors {weight}")
-            both = row(ByIndex(searched, "both", weight.value))
-            better = {task: better_row(task, (words_label, words), (name, vectors)) for task in data.tasks}
-            rows[f"{name} + BM25"] = compared_with(both, better)
-        return rows
+        def scored(ranker: Ranker, than: Sequence[str]) -> EvaluationRecord:
+            record = replace(self.suite, ranker=ranker).evaluate(model, self.data, self.progress.say)
+            best = {task: max(than, key=lambda one: rows[one][task, MAIN].value) for task in self.data.tasks if than}
+            others = {task: (one, rows[one]) for task, one in best.items()}
+            return compared_with(record.model_copy(update=update), others)
+
+        rows[label] = scored(ranker, than)
+        if self.stage is not None:
+            second = Reranked(ranker, self.stage, self.suite.keep_identical_ids, self.progress)
+            rows[f"{label} + {_short(self.stage.model.name)}"] = scored(second, [label])
+
+
+def _without_vectors(name: str, pooling: str | None = None) -> EmbeddingModel:
+    return EmbeddingModel(name, lambda texts: np.empty((len(texts), 0)), pooling=pooling)
 
 
 def _described(name: str, index: dict[str, Any]) -> str:
@@ -417,3 +344,21 @@ def _described(name: str, index: dict[str, Any]) -> str:
 def _data_id(name: str) -> str:
     """The id of a document of an index as data sets have it: without white space around it."""
     return exported_id(name).strip()
+
+
+def compared_with_first(records: Mapping[str, EvaluationRecord]) -> dict[str, EvaluationRecord]:
+    """The records with the differences of each model's rows from the rows of the first model, query by query.
+
+    Args:
+        records: of one suite and the same data, by label: a model's name, and what is added to its row. Retrieval
+            results alone are compared.
+    """
+    compared: dict[str, EvaluationRecord] = {}
+    firsts: dict[str, tuple[str, EvaluationRecord]] = {}
+    for label, record in records.items():
+        compared[label] = record
+        if record.scores[0].suite == Retrieval.name and record.model:
+            first = firsts.setdefault(label.removeprefix(record.model), (label, record))
+            if first[0] != label:
+                compared[label] = compared_with(record, dict.fromkeys(record.tasks, first))
+    return compared

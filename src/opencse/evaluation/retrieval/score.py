@@ -217,7 +217,7 @@ def _judged_share(task: RetrievalTask, ranked: Sequence[Ranked]) -> float | None
 
 
 def _judged_note(name: str, shares: Mapping[str, float]) -> str:
-    """Warns where the hits of one row were judged less than those of another; empty where they were not."""
+    """Warns where the hits of one row were judged less than the hits of another row; empty where they were not."""
     if max(shares.values()) - min(shares.values()) < _UNEVEN:
         return ""
     listed = ", ".join(f"{label} {math.floor(100 * share)}%" for label, share in shares.items())
