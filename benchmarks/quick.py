@@ -25,7 +25,7 @@ from speed import lines, our_step, quiet, shaped
 from tokenizers import Tokenizer
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.layers import layer_vectors, vectors_by_layer
+from opencse.encoder.layers import vectors_by_layer
 from opencse.encoder.opening import load
 from opencse.model_folder.locate import builtin_folder
 from opencse.objective.objective import Objective
@@ -88,7 +88,7 @@ def layers(model: str, turns: int) -> Row:
     return paired(
         "layers: at once compared with one by one",
         lambda turn: vectors_by_layer(encoder, texts, every),
-        lambda turn: [layer_vectors(encoder, texts, layer) for layer in every],
+        lambda turn: [vectors_by_layer(encoder, texts, [layer]) for layer in every],
         size=len(texts),
         unit="sentences/s",
         turns=turns,

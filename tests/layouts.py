@@ -180,25 +180,25 @@ REFUSED: dict[str, tuple[Layout, str]] = {
     ),
     "Dense before pooling": (
         Layout("order", bert, modules=(dense(IDENTITY), pooling("mean_tokens"))),
-        "Dense after Tra",
+        "modules Transformer Dense Pooling are not",
     ),
     "cls without the prompt": (
         Layout("prompt", bert, modules=(pooling("cls_token", include_prompt=False),)),
         "pooling cls that leaves out the prompt",
     ),
-    "Router": (Layout("Router", bert, modules=(("Router", {}),)), r"module sentence_transformers\.models\.Router"),
-    "Asym": (Layout("Asym", bert, modules=(("Asym", {}),)), r"module sentence_transformers\.models\.Asym"),
+    "Router": (Layout("Router", bert, modules=(("Router", {}),)), "modules Transformer Router are not"),
+    "Asym": (Layout("Asym", bert, modules=(("Asym", {}),)), "modules Transformer Asym are not"),
     "CNN": (
         Layout("CNN", bert, modules=(("CNN", {}), pooling("mean_tokens"))),
-        r"module sentence_transformers\.models\.CNN",
+        "modules Transformer CNN Pooling are not",
     ),
-    "LSTM": (Layout("LSTM", bert, modules=(("LSTM", {}),)), r"module sentence_transformers\.models\.LSTM"),
-    "sparse": (Layout("SPLADE", bert, modules=(("SpladePooling", {}),)), "SpladePooling is not supported"),
+    "LSTM": (Layout("LSTM", bert, modules=(("LSTM", {}),)), "modules Transformer LSTM are not"),
+    "sparse": (Layout("SPLADE", bert, modules=(("SpladePooling", {}),)), "modules Transformer SpladePooling are not"),
     "Dense on tokens": (
         Layout(
             "ColBERT", bert, modules=(pooling("mean_tokens"), dense(IDENTITY, module_input_name="token_embeddings"))
         ),
-        "module_input_name = token_embeddings",
+        "module_input_name = 'token_embeddings'",
     ),
     "a function as activation": (
         Layout("other", bert, modules=(pooling("mean_tokens"), dense("my.package.Activation"))),

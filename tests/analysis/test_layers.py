@@ -8,7 +8,7 @@ from torch import nn
 
 from opencse.analysis.layers import layer_similarities, token_similarities
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.layers import layer_vectors
+from opencse.encoder.layers import vectors_by_layer
 from opencse.errors import UserError
 from opencse.modules.pooling import Pooling
 
@@ -67,14 +67,14 @@ def test_layer_vectors_are_pooled_states(encoder: SentenceEncoder) -> None:
     by_text = [states_of(encoder, text) for text in TEXTS]
     for layer in range(4):
         expected = np.stack([states[layer].mean(axis=0) for states in by_text])
-        found = layer_vectors(encoder, TEXTS, layer, token_budget=20)
+        found = vectors_by_layer(encoder, TEXTS, [layer], token_budget=20)[layer]
         assert found == pytest.approx(expected, abs=1e-5)
         assert found.shape == (4, 32)
         assert found.dtype == np.float32
-    assert layer_vectors(encoder, TEXTS, 3) == pytest.approx(encoder.encode(TEXTS), abs=1e-6)
+    assert vectors_by_layer(encoder, TEXTS, [3])[3] == pytest.approx(encoder.encode(TEXTS), abs=1e-6)
     encoder.dense = nn.Sequential(nn.Linear(32, 5))
-    assert layer_vectors(encoder, TEXTS, 3).shape == (4, 32), "dense layers stay out"
-    assert layer_vectors(encoder, [], 1).shape == (0, 32)
+    assert vectors_by_layer(encoder, TEXTS, [3])[3].shape == (4, 32), "dense layers stay out"
+    assert vectors_by_layer(encoder, [], [1])[1].shape == (0, 32)
 
 
 def test_tokens_of_a_sentence(encoder: SentenceEncoder) -> None:

@@ -17,7 +17,7 @@ from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import InterruptedRunError
-from opencse.model_folder.description import read_hybrid_weight
+from opencse.model_folder.description import Stated
 from opencse.text import sample
 from search_texts import DOCUMENTS as TOPICS
 from search_texts import LINES
@@ -135,18 +135,18 @@ def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> Non
     settings = ["training.max_steps=2"]
     pairs = [(queries[row]["text"], TOPICS[row]) for row in range(10)]
     opencse.adapt(TOPICS, tmp_path / "pairs", dev=folder, pairs=pairs, settings=settings, device="cpu", report=False)
-    weight = read_hybrid_weight(tmp_path / "pairs")
+    weight = Stated(tmp_path / "pairs").hybrid_weight
     assert weight is not None
     assert weight.source == "50 queries of queries", "the ten that are trained on are ignored"
     opencse.adapt(
         TOPICS, tmp_path / "out", dev=folder, settings=settings, device="cpu", report=False, progress=progress
     )
-    weight = read_hybrid_weight(tmp_path / "out")
+    weight = Stated(tmp_path / "out").hybrid_weight
     assert weight is not None
     assert weight.source == "60 queries of queries"
     assert any(line.startswith(f"hybrid     weight of the vectors {weight}") for line in progress.said)
     assert SentenceEncoder.load(tmp_path / "out", device="cpu").hybrid_weight == weight
-    assert read_hybrid_weight(tmp_path / "out" / "last") is None
+    assert Stated(tmp_path / "out" / "last").hybrid_weight is None
 
 
 @pytest.mark.slow
@@ -182,13 +182,13 @@ def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Pa
     with pytest.raises((InterruptedRunError, RuntimeError)):
         adapt("stopped", progress=Broken(4, end))
     stopped, heard = tmp_path / "stopped", Heard()
-    assert read_hybrid_weight(stopped) is None
+    assert Stated(stopped).hybrid_weight is None
     assert (stopped / QUESTIONS).is_file()
     opencse.finish(stopped, report=False, progress=heard)
     names = {one.name for one in (tmp_path / "complete").iterdir()}
     assert {one.name for one in stopped.iterdir()} == names | {"checkpoint"}
     assert (stopped / DOCUMENTS).read_bytes() == (tmp_path / "complete" / DOCUMENTS).read_bytes()
-    weight, other = read_hybrid_weight(stopped), read_hybrid_weight(tmp_path / "complete")
+    weight, other = Stated(stopped).hybrid_weight, Stated(tmp_path / "complete").hybrid_weight
     assert weight is not None
     assert other is not None
     assert weight.source == other.source

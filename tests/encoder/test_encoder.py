@@ -12,7 +12,6 @@ import pandas  # type: ignore[import-untyped]
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from opencse import load
 from opencse.encoder import network
@@ -84,14 +83,6 @@ def test_longer_texts_are_cut(tiny_folder: Path) -> None:
     vectors = encoder.encode(["a " * 500, "a " * 6, "a"])
     assert largest_difference(vectors[0], vectors[1]) < 1e-6
     assert largest_difference(vectors[0], vectors[2]) > 1e-3
-
-
-def test_bf16_is_close_to_float32(encoder: SentenceEncoder, shuffled: list[str]) -> None:
-    full = encoder.encode(shuffled, normalize_embeddings=True)
-    low = encoder.encode(shuffled, normalize_embeddings=True, precision="bf16")
-    assert low.dtype == np.float32
-    assert not np.array_equal(low, full)
-    assert (full * low).sum(axis=1).min() > 0.999
 
 
 def test_a_batch_size_bounds_the_batches(encoder: SentenceEncoder, shuffled: list[str]) -> None:
@@ -201,20 +192,6 @@ def test_the_training_forward_without_dropout_gives_the_vectors_of_inference(
             assert output.layers[1].shape == (2, 32)
 
 
-A, B = ["A dog.", "A cat sits.", "Nobody is here at all."], ["A dog.", "It rains."]
-
-
-def test_texts_against_a_loop(encoder: SentenceEncoder) -> None:
-    scores = encoder.similarity(A, B)
-    assert scores.shape == (3, 2)
-    assert scores.dtype == np.float32
-    for i, a in enumerate(encoder.encode(A).astype(np.float64)):
-        for j, b in enumerate(encoder.encode(B).astype(np.float64)):
-            assert scores[i, j] == pytest.approx(float(a @ b) / (float(a @ a) * float(b @ b)) ** 0.5, abs=1e-6)
-    assert scores[0, 0] == pytest.approx(1, abs=1e-6)
-    assert scores[0, 1] < 0.999
-
-
 def test_an_encoder_without_torch_compares_as_the_other_does() -> None:
     static, encoder = load("opencse-mini"), SentenceEncoder.load("opencse-mini", device="cpu")
     assert isinstance(static, StaticEncoder)
@@ -225,12 +202,6 @@ def test_an_encoder_without_torch_compares_as_the_other_does() -> None:
     assert pairs == pytest.approx(encoder.similarity_pairwise(one, two), abs=1e-6)
     with pytest.raises(UserError, match="row by row"):
         static.similarity_pairwise(one, two[:1])
-
-
-def output(encoder: SentenceEncoder, layer: int) -> nn.Linear:
-    found = encoder.backbone.get_submodule(f"encoder.layer.{layer}.output.dense")
-    assert isinstance(found, nn.Linear)
-    return found
 
 
 def test_windows_and_budgets_keep_the_order(

@@ -19,6 +19,7 @@ from opencse.model_folder.locate import BUILTIN, SMALL, builtin_folder, locate
 from opencse.model_folder.without_torch import read_bert
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
+from opencse.modules.token_modules import TokenWeights
 
 PACKAGE = Path(opencse.__file__).parent
 
@@ -35,6 +36,25 @@ def test_loads_by_default_and_by_name() -> None:
     assert np.array_equal(SentenceEncoder.load(BUILTIN, device="cpu").encode("A dog."), encoder.encode("A dog."))
 
 
+def test_the_network_of_the_built_in_encoder_is_built_when_it_is_asked_for() -> None:
+    encoder, built = SentenceEncoder.load(device="cpu"), SentenceEncoder.load(device="cpu")
+    expected, known = built.encode(["A dog."]), sum(weights.numel() for weights in built.parameters())
+    assert np.array_equal(encoder.encode(["A dog."]), expected)
+    assert (encoder.dimension, encoder.fingerprint()) == (built.dimension, built.fingerprint())
+    encoder.prompts, encoder.normalize = Prompts({"default": "query: "}, "default"), True
+    encoder.train()
+    assert sum(weights.numel() for weights in encoder.parameters()) == known > 7_000_000
+    assert all(part.training for part in encoder.modules())
+    assert np.array_equal(encoder.encode(["A dog."]), built.encode(["query: A dog."], normalize_embeddings=True))
+    with torch.no_grad():
+        next(encoder.parameters()).zero_()
+    assert not np.array_equal(encoder.encode(["A dog."]), expected)
+    assert list(SentenceEncoder.load(device="cpu").state_dict()) == list(built.state_dict())
+    weighed = SentenceEncoder.load(device="cpu")
+    weighed.token_weights = TokenWeights(torch.linspace(0, 1, weighed.id_count))
+    assert np.abs(weighed.encode(["A dog."]) - expected).max() > 1e-3
+
+
 @pytest.mark.slow
 def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> None:
     program = (
@@ -43,6 +63,7 @@ def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> N
         "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
         "import sys, opencse\n"
         "print(opencse.SentenceEncoder.load(device='cpu').encode(['A dog.', 'A cat.']).shape)\n"
+        "assert 'transformers' not in sys.modules, 'word vectors need no network'\n"
         "print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('opencse.')}))\n"
     )
     environment = {"PYTHONPATH": str(PACKAGE.parent), "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}

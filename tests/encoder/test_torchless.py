@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -62,41 +59,6 @@ def test_vectors_and_fingerprint_are_those_of_the_network(folder: Path) -> None:
         ids = [row for row in full.tokenize(TEXTS) if len(row)]
         plain = np.concatenate([full.embed(full.tokenizer.pad([row])).detach().numpy() for row in ids])
     np.testing.assert_allclose(light.encode_ids(ids), plain, rtol=0, atol=2e-6)
-
-
-def changed(name: str, change: Callable[[dict[str, object]], object]) -> Callable[[Path], None]:
-    def apply(folder: Path) -> None:
-        path = folder / name
-        config = json.loads(path.read_text(encoding="utf-8"))
-        change(config)
-        path.write_text(json.dumps(config), encoding="utf-8")
-
-    return apply
-
-
-def without(name: str, content: bytes | None = None) -> Callable[[Path], None]:
-    def apply(folder: Path) -> None:
-        (folder / name).unlink()
-        if content is not None:
-            (folder / name).write_bytes(content)
-
-    return apply
-
-
-UNUSUAL = {
-    "a layer": changed("config.json", lambda config: config.update(num_hidden_layers=1)),
-    "another normaliser": changed("tokenizer_config.json", lambda config: config.update(do_lower_case=False)),
-    "its own code": changed("tokenizer_config.json", lambda config: config.update(auto_map={"AutoTokenizer": "x.Y"})),
-    "truncated weights": without("model.safetensors", b"\x10" * 40),
-}
-
-
-@pytest.mark.parametrize("unusual", UNUSUAL)
-def test_anything_unusual_is_left_to_the_complete_reader(unusual: str, tmp_path: Path) -> None:
-    folder = shutil.copytree(builtin_folder(), tmp_path / "model")
-    UNUSUAL[unusual](folder)
-    with pytest.raises(UserError, match="is not a model of word vectors alone"):
-        StaticEncoder.load(folder)
 
 
 def test_another_pooling_or_device_needs_the_network() -> None:

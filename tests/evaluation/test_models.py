@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.layers import layer_vectors
+from opencse.encoder.layers import vectors_by_layer
 from opencse.errors import UserError
 from opencse.evaluation.models import words as module
 from opencse.evaluation.models.opening import open_model
@@ -59,7 +59,7 @@ class Placed(Model):
 def test_a_layer_of_an_encoder(encoder: SentenceEncoder, tiny_folder: Path) -> None:
     judged = open_model(encoder, layer=1)
     assert (judged.name, judged.pooling) == ("BertModel, layer 1", "cls")
-    np.testing.assert_array_equal(judged.encode(TEXTS), layer_vectors(encoder, TEXTS, 1))
+    np.testing.assert_array_equal(judged.encode(TEXTS), vectors_by_layer(encoder, TEXTS, [1])[1])
     by_name = open_model(tiny_folder, pooling="cls", layer=3, device="cpu")
     assert by_name.name == f"{tiny_folder}, layer 3"
     np.testing.assert_allclose(by_name.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)

@@ -74,6 +74,7 @@ def test_the_vectors_are_those_of_sentence_transformers_before_and_after_a_save(
         ("dot product", 1),
         ("Qwen3-Embedding", 2),
         ("mean by root of length", 0),
+        ("WordWeights", 0),
     ],
 )
 def test_an_onnx_export_gives_them(folders: dict[str, Path], name: str, layers: int, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,6 @@ from sentence_transformers.sentence_transformer.modules import (
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
-from opencse.modules.prompts import Prompts
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +35,6 @@ STOCK = {
     for m in ("Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize")
 }
 TOLERANCE = 1e-5
-Change = Callable[[SentenceEncoder], None]
 
 
 @pytest.fixture(scope="module")
@@ -82,37 +79,6 @@ def kept_head(encoder: SentenceEncoder) -> None:
     encoder.dense.append(Dense.mlp_head(32, torch.Generator().manual_seed(1)))
 
 
-def reduction(encoder: SentenceEncoder) -> None:
-    torch.manual_seed(2)
-    encoder.dense.append(Dense(32, 5, "identity", bias=False))
-
-
-def head_and_reduction(encoder: SentenceEncoder) -> None:
-    torch.manual_seed(3)
-    encoder.dense.extend([Dense(32, 24, "gelu"), Dense(24, 7, "relu"), Dense(7, 6, "tanh")])
-
-
-def unit(encoder: SentenceEncoder) -> None:
-    encoder.normalize = True
-
-
-def prompted(encoder: SentenceEncoder) -> None:
-    encoder.prompts = Prompts({"default": "query: "}, "default")
-
-
-def everything(encoder: SentenceEncoder) -> None:
-    for change in (kept_head, reduction, unit, prompted):
-        change(encoder)
-    encoder.max_length = 9
-
-
-CHANGES: list[Change] = [
-    head_and_reduction,
-    unit,
-    everything,
-]
-
-
 def check_saved(encoder: SentenceEncoder, folder: Path, texts: list[str], dtype: torch.dtype) -> NDArray[np.float32]:
     """Both libraries open the saved folder with the same vectors; only stock modules are listed."""
     encoder.save(folder, dtype=dtype)
@@ -131,16 +97,6 @@ def test_saved_folder_by_pooling(pooling: Pooling, start: Path, texts: list[str]
     encoder = SentenceEncoder.load(start, pooling=pooling, device="cpu")
     assert np.array_equal(check_saved(encoder, tmp_path, texts, torch.float32), encoder.encode(texts))
     assert SentenceEncoder.load(tmp_path, device="cpu").pooling is pooling
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_saved_folder_by_change(change: Change, start: Path, texts: list[str], tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(start, pooling="cls", device="cpu")
-    before = encoder.encode(texts)
-    change(encoder)
-    after = encoder.encode(texts)
-    assert before.shape != after.shape or np.abs(before - after).max() > 1e-3, "the change changes something"
-    assert np.array_equal(check_saved(encoder, tmp_path, texts, torch.float32), after)
 
 
 def test_saved_folder_in_half_precision(start: Path, texts: list[str], tmp_path: Path) -> None:

@@ -69,8 +69,6 @@ def test_a_wrong_choice_of_prompt_is_refused(folders: dict[str, Path]) -> None:
         encoder.encode("a", prompt_name="clusters")
     with pytest.raises(UserError, match="a prompt or a prompt_name, not both"):
         encoder.encode_query("a", prompt_name="query", prompt="b")
-    with pytest.raises(UserError, match="surrogate"):
-        encoder.encode("a", prompt="\ud800")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,7 @@ import opencse
 from helpers import write_collection
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder.description import read_similarity
+from opencse.model_folder.description import Stated
 from opencse.modules.similarity import Similarity
 from opencse.ranking import nearest_prepared, nearest_rows
 from opencse.search.building import BuildSettings
@@ -128,7 +126,7 @@ def test_duplicates_reach_the_threshold(vectors: Vectors, function: Similarity) 
 
 
 def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
-    function = read_similarity(model)
+    function = Stated(model).similarity
     query = "Snow fell on the kettle."
     order = expected_order(model, query)
     encoder = SentenceEncoder.load(model, device="cpu")
@@ -161,11 +159,11 @@ def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
 
 
 def test_it_is_kept_by_every_save(model: Path, tmp_path: Path) -> None:
-    function = read_similarity(model)
+    function = Stated(model).similarity
     SentenceEncoder.load(model, device="cpu").save(tmp_path / "saved")
     opencse.whiten(str(model), [f"{text} {n}" for n in range(9) for text in TEXTS], tmp_path / "white", dimension=4)
     for folder in ("saved", "white"):
-        assert read_similarity(tmp_path / folder) is function
+        assert Stated(tmp_path / folder).similarity is function
 
 
 def test_retrieval_ranks_by_it(model: Path, tmp_path: Path) -> None:
@@ -173,31 +171,5 @@ def test_retrieval_ranks_by_it(model: Path, tmp_path: Path) -> None:
     answer = TEXTS.index(expected_order(model, query)[0])
     write_collection(tmp_path / "retrieval" / "set", dict(enumerate(TEXTS)), {"q": query}, [("q", answer, 1)])
     result = opencse.evaluate(str(model), tmp_path, "retrieval")
-    assert result["set", "ndcg_at_10"].extras["similarity"] is read_similarity(model)
+    assert result["set", "ndcg_at_10"].extras["similarity"] is Stated(model).similarity
     assert result.values()["retrieval.set.mrr_at_10"] == 100
-
-
-@pytest.mark.slow
-def test_an_onnx_export_keeps_lengths_where_they_count(model: Path, tmp_path: Path) -> None:
-    from opencse.export.runtime import OnnxEncoder
-
-    function = read_similarity(model)
-    encoder = SentenceEncoder.load(model, device="cpu", layers=0)  # the function is behind the layers
-    opencse.export_onnx(encoder, tmp_path / "onnx", text=TEXTS)
-    exported = OnnxEncoder(tmp_path / "onnx")
-    assert exported.description["similarity"] == function
-    assert exported.description["normalized"] is (function is Similarity.COSINE)
-    expected = encoder.encode(TEXTS, normalize_embeddings=function is Similarity.COSINE)
-    assert np.ptp(np.linalg.norm(encoder.encode(TEXTS, normalize_embeddings=False), axis=1)) > 0.1
-    assert np.abs(exported.encode(TEXTS) - expected).max() < 1e-5
-
-
-def test_an_unknown_name_is_refused_with_file_and_key(model: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(model, tmp_path / "copy")
-    path = folder / "config_sentence_transformers.json"
-    for name, more in (("cosin", r" \(did you mean 'cosine'\?\)"), ("l2", "")):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": name}))
-        with pytest.raises(UserError, match=f"similarity_fn_name is '{name}'{more}; known: cosine, dot, euclidean"):
-            SentenceEncoder.load(folder, device="cpu")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": None}))
-    assert SentenceEncoder.load(folder, device="cpu").similarity_fn_name is Similarity.COSINE

@@ -147,7 +147,7 @@ def test_foreign_adapters_are_refused_by_name(trained: Path, tmp_path: Path) -> 
     shutil.copytree(trained / "adapter", folder)
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     changes: tuple[tuple[dict[str, object], str], ...] = (
-        ({"peft_type": "LOHA"}, "adapters of kind LOHA are not supported here, only LORA"),
+        ({"peft_type": "LOHA"}, "peft_type = 'LOHA' is not supported here"),
         ({"base_model_name_or_path": None}, "base_model_name_or_path is missing"),
         ({"base_model_name_or_path": "./gone"}, "holds adapters alone, and their model .*gone: no such folder"),
         ({"use_dora": True}, "use_dora = True is not supported here"),

@@ -104,7 +104,6 @@ class Shards:
             UserError: if another process writes there, or the folder holds something else.
             OSError: if it cannot be written.
         """
-        require_own(folder)
         busy = "another process is writing there; wait for it, or choose another --out"
         with made_folder(folder), held_lock(folder / _LOCK, busy):
             shards = cls(folder, identity)
@@ -179,10 +178,7 @@ class Shards:
         say(f"{self.folder}: continues after {self.rows:,} of {self.identity['rows']:,} texts")
 
     def _require_same(self, path: Path) -> None:
-        try:
-            before = dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError):
-            raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
+        before = _object(path, path.read_text(encoding="utf-8"))
         if (key := changed_key(before, self.identity)) is not None:
             raise UserError(
                 f"{self.folder}: was begun with another {key} ({_short(before.get(key))}, now "
@@ -192,10 +188,7 @@ class Shards:
     def _recorded(self) -> list[dict[str, Any]]:
         """The files that the journal lists."""
         path = self.folder / _JOURNAL
-        try:
-            return [dict(json.loads(line)) for line in read_lines(path)]
-        except (ValueError, TypeError):
-            raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
+        return [_object(path, line) for line in read_lines(path)]
 
     def _unchanged(self, recorded: list[dict[str, Any]]) -> dict[int, Shard]:
         """The recorded files that still have their content; the others are written again."""
@@ -208,6 +201,14 @@ class Shards:
                 if path.stat().st_size == shard.bytes and hash_file(path) == shard.sha256:
                     shards[number] = shard
         return shards
+
+
+def _object(path: Path, text: str) -> dict[str, Any]:
+    """The object that ``text``, of the file ``path``, is in JSON."""
+    try:
+        return dict(json.loads(text))
+    except (ValueError, TypeError):
+        raise UserError(f"{path}: damaged; remove {path.parent}, or choose another --out") from None
 
 
 def require_own(folder: Path) -> None:
@@ -289,38 +290,34 @@ TaskResults = Iterator[tuple[int, Shard | FaultyText]]
 
 
 @dataclass(frozen=True)
-class EncoderSpec:
-    """How each process loads its encoder and encodes.
+class TaskEncoder:
+    """Encodes tasks: a function from a task to its file.
 
     Attributes:
-        settings: with the device of the process.
-        prompt: that is put before each text.
+        encoder: of this process.
+        settings: how it encodes.
+        count: is called with (texts of the task done, its texts).
     """
 
+    encoder: TextEncoder
     settings: EncodingSettings
-    prompt: str
+    count: Count | None = None
 
-    def encoding(self, threads: int, count: Count | None = None) -> TaskEncoder:
+    @classmethod
+    def load(cls, settings: EncodingSettings, threads: int, count: Count | None = None) -> TaskEncoder:
         """Loads the encoder in a worker process, with a share of the cores."""
-        encoder = self.settings.load()
+        encoder = settings.load()
         if not isinstance(encoder, StaticEncoder):
             import torch
 
             torch.set_num_threads(threads)
-        return TaskEncoder(encoder, self, count)
-
-
-class TaskEncoder:
-    """Encodes tasks: a function from a task to its file."""
-
-    def __init__(self, encoder: TextEncoder, spec: EncoderSpec, count: Count | None) -> None:
-        self._encoder, self._spec, self._count = encoder, spec, count
+        return cls(encoder, settings, count)
 
     def __call__(self, task: EncodingTask) -> tuple[int, Shard | FaultyText]:
         """Encodes the texts of a task and writes their file."""
-        spec = self._spec
+        prompt = self.settings.prompt_of(self.encoder)
         try:
-            written = spec.settings.vectors(self._encoder, task.texts, spec.prompt, self._count)
+            written = self.settings.vectors(self.encoder, task.texts, prompt, self.count)
         except DamagedVectorError as error:
             return task.number, FaultyText(task.lines[error.row], error)
         return task.number, write_shard(task.path, task.start, written)
@@ -395,11 +392,11 @@ def encode_folder(
                         warn_of_unknown_tokens(encoder, [texts[0] for _, texts in examples], say)
                     report = None if progress is None else TaskProgress(progress, before, rows)
                     work = EncodingWork(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
-                    spec = EncoderSpec(replace(settings, device=device), settings.prompt_of(encoder))
+                    how = replace(settings, device=device)
                     if cluster is None:
-                        results = _locally(work, spec, encoder, _devices(encoder, device, processes, work.count), say)
+                        results = _locally(work, how, encoder, _devices(encoder, device, processes, work.count), say)
                     else:
-                        results = _by_actors(work, spec, encoder, cluster, processes, say)
+                        results = _by_actors(work, how, encoder, cluster, processes, say)
                     for number, result in results:
                         if isinstance(result, FaultyText):
                             raise fault(source, result.line, result.error)
@@ -456,11 +453,13 @@ class EncodingWork:
     report: TaskProgress | None
 
 
-def _locally(work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, devices: list[str], say: Say) -> TaskResults:
+def _locally(
+    work: EncodingWork, settings: EncodingSettings, encoder: TextEncoder, devices: list[str], say: Say
+) -> TaskResults:
     """Does the work in this process, or in one process for each of several devices."""
     report = work.report
     if len(devices) == 1:
-        encoding = TaskEncoder(encoder, spec, None if report is None else report.within)
+        encoding = TaskEncoder(encoder, settings, None if report is None else report.within)
         for number, result in map(encoding, work.tasks()):
             yield number, result
             if report is not None:
@@ -469,24 +468,29 @@ def _locally(work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, device
     say(f"{number_of(len(devices), 'process')} on {', '.join(dict.fromkeys(devices))}")
     context = get_context("spawn")
     next_number, done = context.Value("q", 0), context.Value("q", 0)
-    specs = [replace(spec, settings=replace(spec.settings, device=device)) for device in devices]
-    threads = max(1, _threads() // len(specs))
-    with started(len(specs), _work, _begin, specs, threads, next_number, done) as workers:
+    by_device = [replace(settings, device=device) for device in devices]
+    threads = max(1, _threads() // len(devices))
+    with started(len(devices), _work, _begin, by_device, threads, next_number, done) as workers:
         for _, outcome in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
             yield outcome
 
 
 def _by_actors(
-    work: EncodingWork, spec: EncoderSpec, encoder: TextEncoder, cluster: Cluster, processes: int | None, say: Say
+    work: EncodingWork,
+    settings: EncodingSettings,
+    encoder: TextEncoder,
+    cluster: Cluster,
+    processes: int | None,
+    say: Say,
 ) -> TaskResults:
     """Does the work in actors of a Ray cluster, each with a core and, if there are GPUs, a GPU."""
-    device = spec.settings.device or ""
+    device = settings.device or ""
     gpu = device.startswith("cuda")
     workers = max(1, min(work.count, processes or (cluster.gpus if gpu else cluster.cores)))
     many = f"up to {workers} actors" if workers > 1 else "one actor"
     say(f"{many} on {device} of a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs")
     results = cluster.shared_out(
-        work.tasks, partial(spec.encoding, 1), workers=workers, gpu=gpu, memory=_memory(encoder)
+        work.tasks, partial(TaskEncoder.load, settings, 1), workers=workers, gpu=gpu, memory=_memory(encoder)
     )
     for number, result in results:
         yield number, result
@@ -499,13 +503,13 @@ _worker: TaskEncoder | None = None
 """In a worker process: its encoder, loaded once."""
 
 
-def _begin(specs: list[EncoderSpec], threads: int, number: Synchronized[int], done: Synchronized[int]) -> None:
+def _begin(by_device: list[EncodingSettings], threads: int, number: Synchronized[int], done: Synchronized[int]) -> None:
     """Loads the encoder of a new process; ``number`` is the number of the next process."""
     global _worker
     with number.get_lock():
-        spec = specs[number.value]
+        settings = by_device[number.value]
         number.value += 1
-    _worker = spec.encoding(threads, _shared_count(done))
+    _worker = TaskEncoder.load(settings, threads, _shared_count(done))
 
 
 def _shared_count(shared: Synchronized[int]) -> Count:

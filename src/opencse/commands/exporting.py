@@ -62,7 +62,6 @@ def export_onnx(
     """
     from opencse.commands.opening import name_of, open_encoder
     from opencse.encoder.encoder import SentenceEncoder
-    from opencse.encoder.fingerprint import hash_model
     from opencse.evaluation.transforms import sample_texts
     from opencse.export.onnx_folder import FEWEST, write_onnx
     from opencse.export.runtime import require_onnx
@@ -90,7 +89,6 @@ def export_onnx(
         trust_remote_code=trust_remote_code,
     )
     encoder = loaded.twin().to("cpu").eval() if isinstance(model, SentenceEncoder) else loaded
-    is_unchanged = isinstance(model, str | Path) and pooling is None
     done = write_onnx(
         encoder,
         folder,
@@ -98,7 +96,6 @@ def export_onnx(
         texts=texts,
         pairs=graded,
         progress=progress,
-        files=hash_model(model) if is_unchanged and isinstance(model, str | Path) else None,
     )
     for line in done.int8.lines() if done.int8 else []:
         progress.say(line)

@@ -10,7 +10,6 @@ from opencse.arrays import Embeddings
 from opencse.encoder.opening import KnownModel, load, open_bert
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.errors import UserError
-from opencse.export.runtime import open_export
 from opencse.foreign import code_notice
 from opencse.kernels.precision import PrecisionName
 from opencse.model_folder.locate import locate
@@ -72,8 +71,7 @@ def open_for_vectors(
         pooling: replaces the model's own.
         device: where to put it.
         trust_remote_code: run the code that the folder names, where it names any.
-        texts: how many are encoded, if that is known: up to `FEW`, a BERT in numpy or an ONNX export of the model saves
-            the time to load torch.
+        texts: how many are encoded, if that is known: up to `FEW`, a BERT in numpy saves the time to load torch.
         known: the fingerprint of a model by its files, so that it need not be computed with torch.
 
     Raises:
@@ -85,7 +83,7 @@ def open_for_vectors(
         return model
     if texts is not None and texts <= FEW and device in (None, "cpu"):
         folder = locate(model)
-        light = open_bert(folder, pooling=pooling, known=known) or (open_export(folder) if pooling is None else None)
+        light = open_bert(folder, pooling=pooling, known=known)
         if light is not None:
             return light
     encoder = load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)

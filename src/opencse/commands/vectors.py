@@ -318,9 +318,9 @@ def _calibrated(model: Model, pooling: str | None) -> Path | None:
 
 def _similarity_of(model: str | Path) -> Similarity:
     """The function that the folder's vectors are compared by."""
-    from opencse.model_folder.description import describe, read_similarity
+    from opencse.model_folder.description import describe
 
-    return read_similarity(describe(model).folder)
+    return describe(model).similarity
 
 
 def _texts_of_indexes(folders: Sequence[str | Path]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self, TypedDict, Unpack
@@ -11,7 +12,8 @@ import torch
 from opencse.encoder.card import plain_card
 from opencse.encoder.network import EncoderNetwork, default_device, usable_device
 from opencse.foreign import checks_trust
-from opencse.model_folder.locate import HubOptions, upload
+from opencse.model_folder.locate import BUILTIN, HubOptions, upload
+from opencse.model_folder.without_torch import read_static
 from opencse.modules.pooling import Pooling
 
 
@@ -95,7 +97,8 @@ class SentenceEncoder(EncoderNetwork):
 
         super().__init__()
         target = default_device() if device is None else usable_device(device)
-        parts = read_folder(
+        read = partial(
+            read_folder,
             model,
             pooling=pooling,
             template=template,
@@ -104,8 +107,14 @@ class SentenceEncoder(EncoderNetwork):
             layers=layers,
             trust_remote_code=trust_remote_code,
         )
-        self._assemble(parts)
-        self.to(target).eval()
+        plain = model == BUILTIN and (template, max_length, dropout, layers) == (None,) * 4 and target.type == "cpu"
+        words = read_static(model, pooling=pooling) if plain else None
+        if words is not None:  # not for other folders, which may be replaced before their network is asked for
+            self._put_words(words, read)
+            self.eval()
+        else:
+            self._assemble(read())
+            self.to(target).eval()
 
     @classmethod
     def load(cls, model: str | Path = "opencse-mini", **options: Unpack[LoadOptions]) -> Self:
@@ -138,14 +147,17 @@ class SentenceEncoder(EncoderNetwork):
             >>> bool((copy.encode("A dog runs.") == encoder.encode("A dog runs.")).all())
             True
         """
-        from opencse.model_folder.writing import Content, write_folder
+        from opencse.model_folder.writing import write_folder
 
-        if masked_lm and self.lm_head is None:
-            raise RuntimeError("the encoder has no masked-LM head to save")
         merged = self.merged() if self.adapted else self
-        content = Content(merged.parts, card or plain_card(merged), merged.lm_head if masked_lm else None)
-        adapted = Content(self.parts, card or plain_card(self)) if self.adapted else None
-        write_folder(content, folder, dtype=dtype, adapted=adapted)
+        write_folder(
+            merged.parts,
+            folder,
+            card or plain_card(merged),
+            dtype=dtype,
+            lm_head=merged.lm_head if masked_lm else None,
+            adapted=self.parts if self.adapted else None,
+        )
 
     def push_to_hub(self, repo_id: str, *, card: str = "", **options: Unpack[HubOptions]) -> str:
         """Saves the encoder and puts it on the Hub with its card, in one commit.

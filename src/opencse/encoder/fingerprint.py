@@ -62,10 +62,8 @@ def hash_model(model: str | Path) -> dict[str, str]:
         return hashes
     from opencse.model_folder.adapters import read_adapters
 
-    adapters = read_adapters(folder)
-    if adapters is None:
-        return hashes
-    return hashes | {f"{adapters.base}/{name}": digest for name, digest in hash_model(adapters.base).items()}
+    base = read_adapters(folder).base
+    return hashes | {f"{base}/{name}": digest for name, digest in hash_model(base).items()}
 
 
 def _module_folders(folder: Path) -> set[Path]:

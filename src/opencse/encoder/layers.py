@@ -22,37 +22,6 @@ BUDGET = 2_048
 """Number of ids in a batch, padding included."""
 
 
-def layer_vectors(
-    encoder: SentenceEncoder,
-    texts: Sequence[str],
-    layer: int,
-    *,
-    role: Role = Role.PLAIN,
-    token_budget: int = BUDGET,
-    progress: Callable[[int, int], None] | None = None,
-) -> Embeddings:
-    """Pools sentence vectors from one layer, without dense layers; for probing layer by layer.
-
-    If the encoder pools the last layer alone and has no dense layers, layer L gives the vectors of ``encoder.encode``.
-
-    Args:
-        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
-        texts: n texts, truncated at the encoder's maximum length.
-        layer: from 0 (output of the embedding layer) to L.
-        role: what the texts are for, which decides their prompt.
-        token_budget: largest number of ids in a batch, padding included.
-        progress: called with (texts done, texts in all) after each batch.
-
-    Returns:
-        (n, hidden) float32; zeros for a text without a token, as in ``encode``.
-
-    Raises:
-        UserError: for an encoder without layers or hidden states, a layer that it does not have, or a text that is no
-            string.
-    """
-    return vectors_by_layer(encoder, texts, [layer], role=role, token_budget=token_budget, progress=progress)[layer]
-
-
 def vectors_by_layer(
     encoder: SentenceEncoder,
     texts: Sequence[str],
@@ -62,7 +31,25 @@ def vectors_by_layer(
     token_budget: int = BUDGET,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, Embeddings]:
-    """`layer_vectors` of several layers, from one forward pass over the texts."""
+    """Pools sentence vectors from layers, without dense layers, in one forward pass; for probing layer by layer.
+
+    If the encoder pools the last layer alone and has no dense layers, layer L gives the vectors of ``encoder.encode``.
+
+    Args:
+        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
+        texts: n texts, truncated at the encoder's maximum length.
+        layers: from 0 (output of the embedding layer) to L.
+        role: what the texts are for, which decides their prompt.
+        token_budget: largest number of ids in a batch, padding included.
+        progress: called with (texts done, texts in all) after each batch.
+
+    Returns:
+        Of each layer (n, hidden) float32; zeros for a text without a token, as in ``encode``.
+
+    Raises:
+        UserError: for an encoder without layers or hidden states, a layer that it does not have, or a text that is no
+            string.
+    """
     for layer in layers:
         require_layer(encoder, layer)
     prompt = encoder.prompts.of(role)
@@ -111,10 +98,8 @@ def layer_states(
         unpooled: how many first tokens of each text pooling leaves out.
 
     Raises:
-        UserError: for a budget below 1, or a backbone that gives no hidden states.
+        UserError: for a backbone that gives no hidden states.
     """
-    if budget < 1:
-        raise UserError(f"token_budget is at least 1, not {budget}")
     lengths = [len(row) for row in ids]
     for indices in token_batches(lengths, budget):
         rows = indices[[lengths[i] > 0 for i in indices]]
@@ -137,8 +122,6 @@ def token_ids(encoder: SentenceEncoder, texts: Sequence[str], prompt: str = "") 
         UserError: for an encoder without layers, or a text that is not a string.
     """
     require_layer(encoder, None)
-    if isinstance(texts, str):
-        raise UserError("texts: a list of strings is expected, not one string")
     rows = as_list(texts)
     require_texts(rows)
     return encoder.tokenize(rows, prompt)

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -21,7 +22,7 @@ from opencse.encoder.static import StaticEncoder
 from opencse.encoder.text_encoder import WINDOW, Batching, TextEncoder, token_batches
 from opencse.errors import UserError, reason, shortened
 from opencse.folder_kinds import TABLE
-from opencse.kernels.numpy_models import MOST_FACTORS, EmbeddingNorm, WordMeans
+from opencse.kernels.numpy_models import EMBEDDINGS, WordMeans
 from opencse.kernels.packed import InferenceForward
 from opencse.kernels.precision import PrecisionName
 from opencse.kernels.states import (
@@ -36,8 +37,8 @@ from opencse.kernels.states import (
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_at, dropout_rates, takes_token_types, with_type_0
 from opencse.model_folder.without_torch import NumpyParts
-from opencse.modules.dense import Dense, Head, Projection, as_saved, evaluating
-from opencse.modules.parts import Parts, lower_casing
+from opencse.modules.dense import Dense, Head, Projection, SavedLayer, as_saved, evaluating
+from opencse.modules.parts import Common, Parts, lower_casing
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_modules import MaskedLMHead, TemplatesAlone, TokenWeights
 from opencse.processes import ALONE, Processes
@@ -97,19 +98,9 @@ def words_of(backbone: PreTrainedModel, weights: TokenWeights | None = None) -> 
     if type(backbone) is not BertModel or weights is not None:
         return None
     of: Any = backbone.embeddings
-    if (
-        type(of.word_embeddings) is not nn.Embedding
-        or config.vocab_size * config.max_position_embeddings > MOST_FACTORS
-    ):
+    if type(of.word_embeddings) is not nn.Embedding:
         return None
-    norm = EmbeddingNorm(
-        positions=_numpy(of.position_embeddings.weight),
-        token_type=_numpy(of.token_type_embeddings.weight)[0],
-        weight=_numpy(of.LayerNorm.weight),
-        bias=_numpy(of.LayerNorm.bias),
-        eps=float(of.LayerNorm.eps),
-    )
-    return WordMeans(_numpy(of.word_embeddings.weight), norm)
+    return WordMeans.of_bert([_numpy(of.get_parameter(name)) for name in EMBEDDINGS], float(of.LayerNorm.eps))
 
 
 def _numpy(weights: Any) -> NDArray[Any]:  # noqa: ANN401 - a tensor or a parameter
@@ -171,11 +162,31 @@ _PACKED_WITH_GAPS = 64
 """Longest texts with gaps in their mask that the packed forward computes; longer batches it splits by length."""
 
 
+_OF_NETWORK = ("backbone", "tokenizer", "own_dropout", "token_weights")
+"""What a model of word vectors has only when its network is built."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """A model of word vectors whose network is not built yet.
+
+    Attributes:
+        words: its vectors and its tokenizer.
+        network: reads all parts.
+    """
+
+    words: NumpyParts[WordMeans]
+    network: Callable[[], Parts]
+
+
 class EncoderNetwork(TextEncoder, nn.Module):
     """Turns token ids into vectors; the base class of `SentenceEncoder`, which adds folders and texts.
 
     See `SentenceEncoder` for the attributes.
     """
+
+    _later: Later | None = None
+    own_dropout: dict[str, float]
 
     @classmethod
     def from_parts(cls, parts: Parts) -> Self:
@@ -198,29 +209,11 @@ class EncoderNetwork(TextEncoder, nn.Module):
         return encoder
 
     def _assemble(self, parts: Parts) -> None:
-        self.backbone = parts.backbone
-        self.tokenizer: Tokenizer = lower_casing(parts.tokenizer) if parts.lower_case else parts.tokenizer
-        if takes_token_types(self.backbone, self.tokenizer.hf):
-            self.backbone.register_forward_pre_hook(with_type_0, with_kwargs=True)
-        self.pooling = parts.pooling
-        self.token_weights = parts.token_weights
-        self.max_length = parts.max_length
-        self.dense = nn.Sequential(*parts.dense)
-        self.projection: Head | None = None
-        self.lm_head: MaskedLMHead | None = None
-        self.normalize = parts.normalize
-        self.prompts = parts.prompts
+        self._prepare(parts, parts.token_weights, parts.dense)
+        self._put_network(parts)
         self.pool_prompt = parts.pool_prompt
-        self.similarity_fn_name = parts.similarity_fn_name
-        self.hybrid_weight = parts.hybrid_weight
         self.lower_case = parts.lower_case
-        self.computation: Computation = "transformers"
-        self.fast = InferenceForward()
         self.own_code = parts.own_code
-        self.own_dropout = dict(parts.own_dropout)
-        self.adapted = False
-        self.together = ALONE
-        self.alone: TemplatesAlone | None = None
         template = self.tokenizer.template
         if self.pooling is Pooling.MASK and (template is None or not template.ends_in_mask):
             raise UserError(
@@ -230,6 +223,71 @@ class EncoderNetwork(TextEncoder, nn.Module):
             )
         if template is not None and not self.pool_prompt:
             raise UserError("a template goes with a pooling that counts the prompt's tokens (include_prompt is false)")
+
+    def _prepare(self, common: Common, token_weights: TokenWeights | None, dense: Sequence[SavedLayer]) -> None:
+        """All but the network and the tokenizer."""
+        self.adopt(common)
+        self.register_module("backbone", None)  # the first of the modules, whenever it is put there
+        self.token_weights = token_weights
+        self.dense = nn.Sequential(*dense)
+        self.projection: Head | None = None
+        self.lm_head: MaskedLMHead | None = None
+        self.pool_prompt = True
+        self.lower_case = False
+        self.computation: Computation = "transformers"
+        self.fast = InferenceForward()
+        self.adapted = False
+        self.together = ALONE
+        self.alone: TemplatesAlone | None = None
+
+    def _put_network(self, parts: Parts) -> None:
+        self._later = None
+        self.backbone = parts.backbone
+        self.tokenizer: Tokenizer = lower_casing(parts.tokenizer) if parts.lower_case else parts.tokenizer
+        if takes_token_types(self.backbone, self.tokenizer.hf):
+            self.backbone.register_forward_pre_hook(with_type_0, with_kwargs=True)
+        self.own_dropout = dict(parts.own_dropout)
+
+    def _put_words(self, words: NumpyParts[WordMeans], network: Callable[[], Parts]) -> None:
+        """Opens a model of word vectors as the table that it is; whatever asks for its network has it built."""
+        self._prepare(words, None, ())
+        self._later = Later(words, network)
+
+    def _build(self) -> None:
+        if self._later is not None:
+            self._put_network(self._later.network())
+            self.backbone.train(self.training)
+
+    def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - as torch has it
+        if name in _OF_NETWORK:  # replaced in the network, not in the table
+            self._build()
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as torch has it
+        if self._later is not None and name in _OF_NETWORK:
+            self._build()
+            return getattr(self, name)
+        return super().__getattr__(name)
+
+    def named_children(self) -> Iterator[tuple[str, nn.Module]]:
+        """As torch has it; a network that is not built yet is built for it, as for all that reads or moves weights."""
+        self._build()
+        return super().named_children()
+
+    def named_modules(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        """As torch has it."""
+        self._build()
+        return super().named_modules(*args, **options)
+
+    def state_dict(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        """As torch has it."""
+        self._build()
+        return super().state_dict(*args, **options)
+
+    def load_state_dict(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        """As torch has it."""
+        self._build()
+        return super().load_state_dict(*args, **options)
 
     @property
     def mask_id(self) -> int:
@@ -249,24 +307,19 @@ class EncoderNetwork(TextEncoder, nn.Module):
         return Parts(
             self.backbone,
             self.tokenizer,
-            pooling=self.pooling,
-            max_length=self.max_length,
             dense=as_saved(self.dense),
-            normalize=self.normalize,
-            prompts=self.prompts,
             pool_prompt=self.pool_prompt,
-            similarity_fn_name=self.similarity_fn_name,
-            hybrid_weight=self.hybrid_weight,
             lower_case=self.lower_case,
             token_weights=self.token_weights,
             own_code=self.own_code,
             own_dropout=self.own_dropout,
+            **self.common,
         )
 
     @property
     def device(self) -> torch.device:
         """The device that the weights are on."""
-        return next(self.parameters()).device
+        return next(self.parameters()).device if self._later is None else torch.device("cpu")
 
     @property
     def depth(self) -> int:
@@ -277,7 +330,9 @@ class EncoderNetwork(TextEncoder, nn.Module):
     def dimension(self) -> int:
         """Number of dimensions of a sentence vector."""
         sizes = [layer.out_features for layer in self.dense if isinstance(layer, Dense | Projection)]
-        return sizes[-1] if sizes else int(self.backbone.config.hidden_size)
+        if sizes:
+            return sizes[-1]
+        return int(self.backbone.config.hidden_size) if self._later is None else self._later.words.model.dimension
 
     @property
     def has_dropout(self) -> bool:
@@ -330,24 +385,14 @@ class EncoderNetwork(TextEncoder, nn.Module):
 
         It shares the weights where they are on the CPU in float32, and is used as long as they do not change.
         """
-        rust = self.tokenizer.rust
-        plain = self.pooling is Pooling.MEAN and not len(self.dense) and self.pool_prompt
-        if not plain or rust is None or self.tokenizer.template is not None or self.adapted:
+        if self.pooling is not Pooling.MEAN or len(self.dense) or not self.pool_prompt or self.adapted:
             return None
-        words = words_of(self.backbone, self.token_weights)
-        if words is None:
+        if self._later is not None:
+            return StaticEncoder(replace(self._later.words, **self.common))
+        words, rust = words_of(self.backbone, self.token_weights), self.tokenizer.rust
+        if words is None or rust is None or self.tokenizer.template is not None:
             return None
-        return StaticEncoder(
-            NumpyParts(
-                words,
-                rust,
-                self.max_length,
-                self.normalize,
-                self.prompts,
-                self.similarity_fn_name,
-                self.hybrid_weight,
-            )
-        )
+        return StaticEncoder(NumpyParts(words, rust, **self.common))
 
     def fingerprint(self) -> str:
         """A hash, 16 hexadecimal digits, of all that makes the vectors; see `opencse.encoder.fingerprint`."""
@@ -368,6 +413,9 @@ class EncoderNetwork(TextEncoder, nn.Module):
             (True, False)
         """
         self.fast.forget()
+        if self._later is not None:
+            self.training = mode
+            return self
         return super().train(mode)
 
     def twin(self) -> Self:

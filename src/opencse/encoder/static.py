@@ -38,12 +38,7 @@ class NumpyEncoder(TextEncoder, Generic[Model]):
     def __init__(self, parts: NumpyParts[Model]) -> None:
         self.model = parts.model
         self.tokenizer: RustTokenizer = parts.tokenizer
-        self.max_length = parts.max_length
-        self.normalize = parts.normalize
-        self.prompts = parts.prompts
-        self.similarity_fn_name = parts.similarity_fn_name
-        self.hybrid_weight = parts.hybrid_weight
-        self.pooling = parts.pooling
+        self.adopt(parts)
 
     @property
     def dimension(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 import numpy as np
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from opencse.arrays import Embeddings
 from opencse.errors import UserError
 from opencse.kernels.precision import PrecisionName
+from opencse.modules.parts import Common
+from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts, Role
 from opencse.modules.similarity import HybridWeight, Similarity, unit_rows
 from opencse.progress import Count, Counted, Terminal
@@ -23,6 +25,8 @@ from opencse.text.values import as_list, is_missing
 if TYPE_CHECKING:
     import torch
 
+COMMON = tuple(one.name for one in fields(Common))
+"""Names of what every encoder has."""
 Comparable = str | Sequence[str] | NDArray[np.floating]
 """A text, texts, or vectors: (n, d), or (d,) for a single one."""
 WINDOW = 32_768
@@ -70,6 +74,7 @@ class TextEncoder(ABC):
 
     Attributes:
         tokenizer: makes the ids.
+        pooling: from token vectors to a sentence vector.
         max_length: longest text in ids, special tokens included; longer ones are truncated.
         normalize: whether vectors are L2-normalised.
         prompts: what is put before texts, by what they are for; see `opencse.modules.prompts`.
@@ -79,12 +84,23 @@ class TextEncoder(ABC):
     """
 
     tokenizer: TokenCounter
+    pooling: Pooling
     max_length: int
     normalize: bool
     prompts: Prompts
     similarity_fn_name: Similarity
     hybrid_weight: HybridWeight | None = None
     own_code: tuple[str, ...] = ()
+
+    def adopt(self, common: Common) -> None:
+        """Takes over what every encoder has."""
+        for name in COMMON:
+            setattr(self, name, getattr(common, name))
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every encoder has, by the names in `opencse.modules.parts.Common`."""
+        return {name: getattr(self, name) for name in COMMON}
 
     @property
     def kind(self) -> str | None:
@@ -297,27 +313,23 @@ class TextEncoder(ABC):
 
         Raises:
             UserError: for arrays of another shape, or vectors of different lengths.
-            TypeError: for values that are neither texts nor an array.
         """
-        return self.similarity_fn_name.matrix(self._as_vectors("a", a), self._as_vectors("b", b))
+        return self.similarity_fn_name.matrix(self._as_vectors(a), self._as_vectors(b))
 
     def similarity_pairwise(self, a: Comparable, b: Comparable) -> Embeddings:
         """Compares the i-th a with the i-th b, as `similarity` does: (n,) float32.
 
         Raises:
             UserError: for arrays of another shape, or of different numbers of rows or dimensions.
-            TypeError: for values that are neither texts nor an array.
         """
-        one, two = self._as_vectors("a", a), self._as_vectors("b", b)
+        one, two = self._as_vectors(a), self._as_vectors(b)
         if one.shape != two.shape:
             raise UserError(f"vectors of shape {one.shape} and {two.shape} cannot be compared row by row")
         function = self.similarity_fn_name
         return function.of_pairs(function.prepared(one), function.prepared(two)).astype(np.float32)
 
-    def _as_vectors(self, name: str, value: Comparable) -> NDArray[np.floating]:
+    def _as_vectors(self, value: Comparable) -> NDArray[np.floating]:
         """``value`` as vectors (n, d): texts encoded."""
-        if not isinstance(value, Iterable):
-            raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(value).__name__}")
         if not isinstance(value, np.ndarray):
             return self.encode([value] if isinstance(value, str) else value)
         if value.ndim not in (1, 2) or value.dtype.kind not in "fiu":

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opencse.arrays import Embeddings
-from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.text_encoder import TextEncoder
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 from opencse.kernels.precision import PrecisionName
-from opencse.model_folder.description import list_modules, read_hybrid_weight
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import Similarity
 from opencse.text.rust_tokenizer import Ids, RustTokenizer, padded
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
 
 GRAPH, TOKENIZER, DESCRIPTION = "model.onnx", "tokenizer.json", "export.json"
 IDS, MASK, VECTORS = "input_ids", "attention_mask", "sentence_embedding"
-_TOKEN_BUDGET = 2_048
 
 
 def require_onnx(*packages: str) -> None:
@@ -71,10 +67,10 @@ class OnnxEncoder(TextEncoder):
         path = Path(folder)
         try:
             about: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-            self.prompts = _prompts(about)
+            self.prompts = Prompts(about["prompts"], about["default_prompt_name"])
             self.max_length = int(about["max_length"])
             self._dimension = int(about["dimension"])
-            self.similarity_fn_name = Similarity(about.get("similarity", Similarity.COSINE))
+            self.similarity_fn_name = Similarity(about["similarity"])
             backend = Tokenizer.from_file(str(path / TOKENIZER))
             self._session = session(path / GRAPH, threads)
         except Exception as error:  # onnxruntime and tokenizers raise exceptions of many kinds of their own
@@ -82,7 +78,7 @@ class OnnxEncoder(TextEncoder):
                 f"{path}: cannot be opened as an ONNX export ({reason(error)}); write it with opencse export onnx"
             ) from None
         self._pad_id = int((backend.padding or {}).get("pad_id", 0))
-        side, longest = (backend.truncation or {}).get("direction", "right"), about.get("max_characters")
+        side, longest = (backend.truncation or {}).get("direction", "right"), about["max_characters"]
         by_id = None if longest is None else int(longest) // self.max_length
         self.tokenizer: RustTokenizer = RustTokenizer(backend, truncation_side=side, characters_per_id=by_id)
         self.description, self.folder, self.normalize = about, path, True
@@ -113,44 +109,3 @@ class OnnxEncoder(TextEncoder):
         ids, lengths = padded(rows, self._pad_id)
         mask = (np.arange(ids.shape[1]) < lengths[:, None]).astype(np.int64)
         return np.asarray(self._session.run([VECTORS], {IDS: ids, MASK: mask})[0])
-
-
-def _prompts(description: Mapping[str, Any]) -> Prompts:
-    """The prompts of an export; older ones have only a default prompt."""
-    if "prompts" in description:
-        return Prompts(dict(description["prompts"]), description.get("default_prompt_name"))
-    return Prompts({"default": str(description["prompt"])}, "default")
-
-
-def open_export(folder: Path) -> OnnxEncoder | None:
-    """Opens the export of the model in ``folder``, where it gives the model's vectors; None without such an export.
-
-    It is in ``FOLDER/onnx`` or ``FOLDER-onnx``, in float32, was made of the files that are in the folder now, and the
-    model itself L2-normalises, as an export does. Other exports are left alone.
-
-    Args:
-        folder: of the model.
-    """
-    if find_spec("onnxruntime") is None:
-        return None
-    model = folder.absolute()  # a folder such as . has no name
-    for export in (model / "onnx", model.with_name(f"{model.name}-onnx")):
-        if not (export / TOKENIZER).is_file() or not _is_of(folder, export / DESCRIPTION):
-            continue
-        encoder = OnnxEncoder(export)
-        encoder.hybrid_weight = read_hybrid_weight(folder)
-        return encoder
-    return None
-
-
-def _is_of(folder: Path, description: Path) -> bool:
-    """Whether an export gives the vectors of the model in ``folder``."""
-    try:
-        about: dict[str, Any] = json.loads(description.read_text(encoding="utf-8"))
-        if not isinstance(about, dict):
-            return False
-        unit = list_modules(folder).normalize is not None
-        exact = about.get("precision") == "float32" and bool(about.get("files"))
-        return unit and exact and about["files"] == hash_model(folder)
-    except (OSError, ValueError, UserError):
-        return False

@@ -39,6 +39,16 @@ _BLOCK = 4_096
 FloatTable = NDArray[np.float32]
 
 
+EMBEDDINGS = (
+    "word_embeddings.weight",
+    "position_embeddings.weight",
+    "token_type_embeddings.weight",
+    "LayerNorm.weight",
+    "LayerNorm.bias",
+)
+"""The tensors of BERT's embedding layer."""
+
+
 @dataclass(frozen=True, eq=False)
 class EmbeddingNorm:
     """What BERT's embedding layer adds to a word vector before and after its LayerNorm.
@@ -76,6 +86,19 @@ class WordMeans:
     words: NDArray[np.floating]
     norm: EmbeddingNorm | None = None
     token_weights: NDArray[np.float32] | None = None
+
+    @classmethod
+    def of_bert(cls, weights: Sequence[NDArray[np.floating]], eps: float) -> WordMeans | None:
+        """Those of a BERT without layers, of whose `EMBEDDINGS` these are the weights; None for one that is too large.
+
+        Args:
+            weights: in the order of the names.
+            eps: of the LayerNorm.
+        """
+        words, positions, types, weight, bias = weights
+        if len(words) * len(positions) > MOST_FACTORS:
+            return None
+        return cls(words, EmbeddingNorm(positions, types[0], weight, bias, eps))
 
     @property
     def dimension(self) -> int:

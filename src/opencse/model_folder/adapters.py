@@ -21,7 +21,7 @@ from torch import Tensor
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 from opencse.model_folder.backbone import quiet_transformers
-from opencse.model_folder.layout import ADAPTER_CONFIG, entry, read_config
+from opencse.model_folder.layout import ADAPTER_CONFIG, entry, read_config, refuse_others
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ _SAY_NOTHING = (
     "base_model_name_or_path",
     "inference_mode",
     "lora_dropout",
-    "peft_type",
     "peft_version",
     "task_type",
 )
@@ -171,8 +170,8 @@ class Adapters:
         merge_adapters(backbone)
 
 
-def read_adapters(folder: Path) -> Adapters | None:
-    """The adapters in ``folder``; None if there are none.
+def read_adapters(folder: Path) -> Adapters:
+    """The adapters in ``folder``.
 
     Only plain LoRA is opened: its configuration names no code, and every key that is not known to be one of numbers
     and names has to be as peft has it by default.
@@ -182,35 +181,20 @@ def read_adapters(folder: Path) -> Adapters | None:
     """
     path = folder / ADAPTER_CONFIG
     config = read_config(path)
-    if not config:
-        return None
-    kind = entry(path, config, "peft_type", str, "")
-    if kind != "LORA":
-        raise UserError(f"{path}: adapters of kind {kind or 'unknown'} are not supported here, only LORA")
     base = entry(path, config, "base_model_name_or_path", str, "")
     if not base:
         raise UserError(f"{path}: base_model_name_or_path is missing; name the model that the adapters belong to")
     require_packages(f"{folder}: an adapter", "lora", "peft")
     from peft import LoraConfig
 
-    usual: dict[str, Any] = LoraConfig().to_dict()
-    for key, value in config.items():
-        understood = key in (*_READ, *_SAY_NOTHING) or value == usual.get(key) or not (value or usual.get(key))
-        if not understood and not (key == "init_lora_weights" and value in (False, "gaussian")):
-            raise UserError(f"{path}: {key} = {str(value)[:60]} is not supported here; merge the adapters with peft")
-    read = {key: config[key] for key in _READ if config.get(key) is not None}
-    targets = read.get("target_modules")
-    ranks = [read.get("r", 8), *entry(path, read, "rank_pattern", dict, {}).values()]
-    names = targets == "all-linear" or (
-        isinstance(targets, list) and targets and all(isinstance(one, str) for one in targets)
-    )
-    if not names:
+    others = {key: value for key, value in config.items() if value and key not in (*_READ, *_SAY_NOTHING)}
+    if others.get("init_lora_weights") == "gaussian":  # how they began
+        del others["init_lora_weights"]
+    refuse_others(path, others, LoraConfig().to_dict() | {"peft_type": "LORA"})
+    targets = config.get("target_modules")
+    if targets != "all-linear" and not isinstance(targets, list):  # text would be a regular expression
         raise UserError(f"{path}: target_modules is {str(targets)[:60]!r}; a list of names was expected")
-    if not all(isinstance(one, int) and 1 <= one <= _MOST_RANK for one in ranks):
-        raise UserError(
-            f"{path}: r is {ranks[0]!r}; a whole number from 1 to {_MOST_RANK:,} was expected, as in all ranks"
-        )
-    return Adapters(folder, base, read)
+    return Adapters(folder, base, {key: config[key] for key in _READ if config.get(key) is not None})
 
 
 def shares_the_start(name: str) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import Parameter, signature
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,91 +14,15 @@ from torch import Tensor, nn
 from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_code, refuse_foreign
 from opencse.kernels.packed import why_not_packed
-from opencse.model_folder.layout import SINGLE, read_binary, read_config
+from opencse.model_folder.layout import MORE_THAN_TENSORS, SINGLE
 from opencse.modules.dense import Dense
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 
-_INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
-_COUNTED = ("layer", "layers", "groups", "head", "heads", "experts", "group_num")
-"""Last words of the keys that say how often a part of the network is repeated."""
-_SIZES = ("size", "embeddings", "positions", "dim", "_model", "_ff")
-"""Last words of the keys that are a side of a matrix, whose other side is the hidden size."""
-_SMALL = 2**26
-"""Matrices up to this many numbers (256 MiB) are built whatever the weight files hold."""
-
-
-def weight_files(folder: Path) -> tuple[Path, ...]:
-    """The files that transformers reads the weights of ``folder`` from, in its order; empty where there are none.
-
-    Raises:
-        UserError: if config.json or an index names a file that is not a plain name inside the folder. The file itself
-            may be a link: the Hub's cache is made of links to another folder.
-    """
-    file_name = read_config(folder / "config.json").get("transformers_weights")
-    if file_name is not None:
-        _refuse_outside(folder / "config.json", "transformers_weights", file_name)
-        return (folder / file_name,)
-    shards = {}
-    for index in _INDEXES:
-        weight_map = read_config(folder / index).get("weight_map", {})
-        if not isinstance(weight_map, dict):
-            raise UserError(f"{folder / index}: weight_map is no JSON object; save the model again")
-        for name, file in weight_map.items():
-            _refuse_outside(folder / index, f"weight_map of {name}", file)
-        shards[index] = tuple(dict.fromkeys(folder / file for file in weight_map.values()))
-    for single, index in zip(SINGLE, _INDEXES, strict=True):
-        if (folder / single).is_file():
-            return (folder / single,)
-        if shards[index]:
-            return shards[index]
-    return ()
-
-
-def require_fitting(folder: Path) -> None:
-    """Refuses a config.json that names many more layers, or larger matrices, than the weight files can hold.
-
-    Nothing is built for it: a network that a broken number describes may not fit into memory.
-
-    Raises:
-        UserError: naming the key and both numbers; or for a weight file that holds more than tensors.
-    """
-    files = [file for file in weight_files(folder) if file.is_file()]
-    for file in files:
-        if file.suffix != ".safetensors":
-            read_binary(file, "meta")
-    stored, path = sum(file.stat().st_size for file in files), folder / "config.json"
-    config = read_config(path)
-    hidden = next((size for key in ("hidden_size", "d_model", "dim") if isinstance(size := config.get(key), int)), 1)
-    for key, value in _numbers(config):
-        most = max(256, stored // 1_024) if key.endswith(_COUNTED) else max(_SMALL, stored) // max(1, hidden)
-        if key.endswith((*_COUNTED, *_SIZES)) and value > most:
-            raise UserError(
-                f"{path}: {key} is {value:,}, but the weight files have {stored:,} bytes; take config.json and weights "
-                "from the same model"
-            )
-
-
-def _numbers(config: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """The whole numbers of a configuration and of the configurations in it."""
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from _numbers(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            yield key, value
-
-
-def _refuse_outside(path: Path, key: str, file: object) -> None:
-    text = file if isinstance(file, str) else ""
-    absolute = PurePosixPath(text).is_absolute() or PureWindowsPath(text).anchor
-    if not text or absolute or ".." in PureWindowsPath(text).parts or "\0" in text:
-        raise UserError(
-            f"{path}: {key} is {file!r}; the name of a file inside {path.parent} was expected. Copy the file there"
-        )
-
-
+_LEAST_LAYER = 1_024
+"""Bytes of weights that a layer has at least."""
 _LENGTH, _PADDED = 5, 12
 _MOST = 1e-3
 """Largest change that is rounding, relative to the largest value."""
@@ -197,6 +121,13 @@ def load_config(folder: Path, *, trust_remote_code: bool = False) -> PretrainedC
             config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except Exception as error:
         raise cannot_load(folder, error, trust_remote_code) from error
+    layers = getattr(config, "num_hidden_layers", 0)
+    stored = sum(file.stat().st_size for file in folder.iterdir() if file.suffix in (".safetensors", ".bin"))
+    if isinstance(layers, int) and layers > max(256, stored // _LEAST_LAYER):  # to build them would take hours
+        raise UserError(
+            f"{folder / 'config.json'}: names {layers:,} layers, but the weight files have {stored:,} bytes; take "
+            "config.json and weights from the same model"
+        )
     return config
 
 
@@ -205,6 +136,8 @@ def cannot_load(folder: Path, error: Exception, trust_remote_code: bool) -> User
     # Where transformers has a class of its own for the model, it leaves the folder's code alone and fails otherwise.
     if not trust_remote_code and own_code(folder) and "custom code" in str(error):
         return not_trusted(folder)
+    if "Weights only load failed" in str(error):  # torch advises to run the file's code
+        return UserError(f"{folder / SINGLE[1]}: {MORE_THAN_TENSORS}")
     return UserError(f"{folder}: no transformers model can be loaded from it ({reason(error)})")
 
 
@@ -223,7 +156,6 @@ def load_backbone(
         UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random; or if
             padding changes the vectors.
     """
-    require_fitting(folder)
     config = load_config(folder, trust_remote_code=trust_remote_code)
     opener = _opener(config)
     if opener is None:
@@ -238,7 +170,7 @@ def load_backbone(
         _set_dropout(config, dropout, folder)
     if layers is not None:
         _keep_layers(config, layers, folder)
-    network = load_all_weights(opener.from_pretrained, folder, config, trust_remote_code, unused=("pooler.",))
+    network = load_all_weights(opener, folder, config, trust_remote_code, unused=("pooler.",))
     _require_token_embeddings(network, folder)
     require_padding_unseen(backbone := drop_pooler(network), folder)
     return backbone
@@ -267,30 +199,29 @@ def _opener(config: PretrainedConfig) -> Any:  # noqa: ANN401 - a class of trans
     return None if config.is_encoder_decoder else AutoModel
 
 
-def load_all_weights(
-    from_pretrained: Callable[..., Any],
+def open_network(
+    opener: Any,  # noqa: ANN401 - a class of transformers
     folder: Path,
     config: PretrainedConfig,
-    trust_remote_code: bool,
-    *,
-    unused: tuple[str, ...] = (),
-) -> PreTrainedModel:
-    """Opens the network of ``folder`` in float32, and refuses one of which a weight would be random.
+    trust_remote_code: bool = False,
+) -> tuple[PreTrainedModel, list[str]]:
+    """The network of ``folder`` in float32, and the names of its weights that are missing there or of another shape.
+
+    Those are drawn from torch's random state.
 
     Args:
-        from_pretrained: of transformers' class that opens it.
+        opener: transformers' class that opens it.
         folder: transformers' folder.
         config: its configuration.
         trust_remote_code: run the code that the folder names, where it names any.
-        unused: beginnings of the names of weights that are not used here and may be missing.
 
     Raises:
-        UserError: if it cannot be opened, or a weight is missing or of another shape.
+        UserError: if it cannot be opened.
     """
     try:
         with quiet_transformers():
-            # Weights of another shape are reported rather than raised, so that they can be named below.
-            model, report = from_pretrained(
+            # Weights of another shape are reported rather than raised, so that they can be named.
+            model, report = opener.from_pretrained(
                 folder,
                 config=config,
                 dtype=torch.float32,
@@ -301,15 +232,31 @@ def load_all_weights(
             )
     except Exception as error:
         raise cannot_load(folder, error, trust_remote_code) from error
-    wrong = [key if isinstance(key, str) else key[0] for key in (*report["missing_keys"], *report["mismatched_keys"])]
-    wrong = sorted(key for key in wrong if not key.startswith(unused))
+    wrong = (*report["missing_keys"], *report["mismatched_keys"])
+    return model, sorted(key if isinstance(key, str) else key[0] for key in wrong)
+
+
+def load_all_weights(
+    opener: Any,  # noqa: ANN401 - a class of transformers
+    folder: Path,
+    config: PretrainedConfig,
+    trust_remote_code: bool = False,
+    *,
+    unused: tuple[str, ...] = (),
+) -> PreTrainedModel:
+    """`open_network`, of which no weight is random but those whose names begin as ``unused`` says.
+
+    Raises:
+        UserError: if it cannot be opened, or a weight is missing or of another shape.
+    """
+    model, absent = open_network(opener, folder, config, trust_remote_code)
+    wrong = [key for key in absent if not key.startswith(unused)]
     if wrong:
         raise UserError(
             f"{folder}: {len(wrong)} weights of {type(model).__name__} are missing or of another shape "
             f"(first: {wrong[0]}); they would be random, so the model is not loaded"
         )
-    network: PreTrainedModel = model
-    return network
+    return model
 
 
 def load_pooler(folder: Path) -> Dense:
@@ -320,7 +267,7 @@ def load_pooler(folder: Path) -> Dense:
     """
     from transformers import AutoModel
 
-    network = load_all_weights(AutoModel.from_pretrained, folder, load_config(folder), False)
+    network = load_all_weights(AutoModel, folder, load_config(folder))
     stored = getattr(getattr(network, "pooler", None), "dense", None)
     if not isinstance(stored, nn.Linear):
         raise UserError(
@@ -363,8 +310,6 @@ def with_type_0(backbone: PreTrainedModel, args: tuple[Tensor, ...], inputs: dic
 
 
 def _set_dropout(config: PretrainedConfig, rate: float, where: Path) -> None:
-    if not 0 <= rate < 1:
-        raise UserError(f"dropout is a rate from 0 to below 1, not {rate}")
     present = dropout_rates(config)
     if not present:
         raise UserError(f"{where}: a {config.model_type} configuration has no dropout rate that could be set")

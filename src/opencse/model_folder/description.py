@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse import files
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, nearest, reason
 from opencse.model_folder.layout import (
-    ACTIVATION_PATHS,
     ADAPTER_CONFIG,
     LAYER_NORM_PREFIX,
     POOLING_FLAGS,
@@ -27,18 +26,18 @@ from opencse.model_folder.layout import (
     TOKEN_WEIGHTS,
     TOKEN_WEIGHTS_TENSOR,
     entry,
-    map_tensors,
     module_folder,
+    read_arrays,
     read_config,
     read_json,
     read_weights,
+    refuse_others,
 )
 from opencse.model_folder.locate import locate
-from opencse.model_folder.table import table_folder
+from opencse.model_folder.table import is_model2vec_folder
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import HybridWeight, Similarity
-from opencse.text.scripts import is_unicode
 from opencse.text.template import Template
 
 if TYPE_CHECKING:
@@ -47,10 +46,12 @@ if TYPE_CHECKING:
     from opencse.model_folder.adapters import Adapters
     from opencse.modules.dense import SavedLayer
 
-_ORDER = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling")
-"""The modules from text to one vector, in this order, each once."""
+_MODULES = re.compile(
+    f"(Transformer( WeightedLayerPooling)?( {TOKEN_WEIGHTS})? Pooling|StaticEmbedding)"
+    "( Dense| LayerNorm| Dropout| Normalize)*"
+)
+"""The modules that are read, in their order: from text to one vector, then what changes the vector."""
 _AFTER = ("Dense", "LayerNorm", "Dropout", "Normalize")
-"""The modules that change the vector, in any order."""
 _MODULE_FOLDER = re.compile(r"\d+_[A-Z][A-Za-z0-9]*")
 # The Transformer module's configuration; the later names are those of releases before 1.0.
 _SENTENCE_CONFIGS = tuple(
@@ -71,7 +72,6 @@ _SAME_VECTORS = {
     "use_fast",
     "use_safetensors",
 }
-_DENSE = "SentenceTransformer"
 # By the task of the Transformer module: the network's output that it reads, and the name under which it passes it on.
 _OUTPUTS = {
     "feature-extraction": ("last_hidden_state", "token_embeddings"),
@@ -80,15 +80,29 @@ _OUTPUTS = {
 _HYBRID = "hybrid_search"
 # The keys of the number of layers in the configurations of transformers' encoders.
 _DEPTH_KEYS = ("num_hidden_layers", "n_layers")
-_MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
 
 
 @dataclass(frozen=True)
-class LayerFolder:
-    """A module after the pooling: its name in sentence-transformers, and its folder."""
+class Module:
+    """A module in a model's folder.
+
+    Attributes:
+        name: in sentence-transformers.
+        folder: of the module.
+    """
 
     name: str
     folder: Path
+
+    @property
+    def file(self) -> Path:
+        """Its configuration."""
+        return self.folder / "config.json"
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What its configuration says."""
+        return read_config(self.file)
 
 
 @dataclass(frozen=True)
@@ -120,8 +134,94 @@ class SentenceConfig:
 
 
 @dataclass(frozen=True)
-class Description:
-    """What a model's folder says; `describe` finds it. Settings are read when they are asked for.
+class Stated:
+    """What ``config_sentence_transformers.json`` says.
+
+    Attributes:
+        folder: of the model.
+    """
+
+    folder: Path
+
+    @property
+    def file(self) -> Path:
+        """The file itself."""
+        return self.folder / SENTENCE_CONFIG
+
+    @cached_property
+    def entries(self) -> dict[str, Any]:
+        """Its entries."""
+        return read_config(self.file)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The prompts.
+
+        Raises:
+            UserError: for a prompt that is not text or a default that is not there, naming file and key.
+        """
+        texts = entry(self.file, self.entries, "prompts", dict, {})
+        default = entry(self.file, self.entries, "default_prompt_name", str, "") or None
+        try:
+            return Prompts({name: entry(self.file, texts, name, str, "") for name in texts}, default)
+        except UserError as error:
+            raise UserError(f"{self.file}: prompts: {error}") from None
+
+    @property
+    def similarity(self) -> Similarity:
+        """The function that vectors are compared by; ``cosine`` where none is named, as in sentence-transformers.
+
+        Raises:
+            UserError: for another name, with the file and the key.
+        """
+        name = entry(self.file, self.entries, SIMILARITY, str, Similarity.COSINE.value)
+        known = [similarity.value for similarity in Similarity]
+        if name not in known:
+            raise UserError(f"{self.file}: {SIMILARITY} is {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+        return Similarity(name)
+
+    @property
+    def hybrid_weight(self) -> HybridWeight | None:
+        """The weight of the vectors in a hybrid search, where the folder names one.
+
+        Raises:
+            UserError: for a weight outside [0, 1], with the file and the key.
+        """
+        stated = entry(self.file, self.entries, _HYBRID, dict, {})
+        if not stated:
+            return None
+        weight = stated.get("weight")
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
+            raise UserError(
+                f"{self.file}: {_HYBRID}: the weight of the vectors is a number from 0 to 1, not {weight!r}"
+            )
+        return HybridWeight(float(weight), entry(self.file, stated, "source", str, "from the model's folder"))
+
+    @cached_property
+    def template(self) -> SavedTemplate | None:
+        """The template that the folder names; None for a folder without one."""
+        stated = entry(self.file, self.entries, TEMPLATE, dict, {})
+        if not stated:
+            return None
+        return SavedTemplate(
+            Template(entry(self.file, stated, "text", str, "")),
+            entry(self.file, stated, "pools_mask", bool, False),
+            entry(self.file, stated, "replaced_processor", dict, {}) or None,
+        )
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """What every encoder made of the folder has: its prompts, and how vectors are compared."""
+        return {
+            "prompts": self.prompts,
+            "similarity_fn_name": self.similarity,
+            "hybrid_weight": self.hybrid_weight,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description(Stated):
+    """What a model's folder says; `describe` finds it. Settings are read when they are asked for, each file once.
 
     Example:
         >>> about = describe("opencse-mini")
@@ -129,29 +229,32 @@ class Description:
         ('mean', False, 128)
 
     Attributes:
-        folder: names the prompts and the modules.
-        transformer: folder of the backbone; the table's for a table of word vectors.
+        backbone: the module of the backbone; the table's for a table of word vectors.
         text: folder of the tokenizer and of the Transformer module's configuration.
-        modules: the folder of each module from text to one vector, by name; empty for a plain transformers folder.
+        modules: each module from text to one vector, by name; empty for a plain transformers folder.
         layers: what changes the pooled vector, in order, without a Normalize at the end.
-        normalize: the folder of the Normalize at the end, if there is one.
+        normalize: whether there is a Normalize at the end.
         table: whether the backbone is a table of word vectors.
         adapters: for the backbone, if there are any; the backbone is then another folder's.
     """
 
-    folder: Path
-    transformer: Path
+    backbone: Module
     text: Path
-    modules: Mapping[str, Path] = field(default_factory=dict)
-    layers: tuple[LayerFolder, ...] = ()
-    normalize: Path | None = None
+    modules: Mapping[str, Module] = field(default_factory=dict)
+    layers: tuple[Module, ...] = ()
+    normalize: bool = False
     table: bool = False
     adapters: Adapters | None = None
 
-    @cached_property
+    @property
+    def transformer(self) -> Path:
+        """The folder of the backbone."""
+        return self.backbone.folder
+
+    @property
     def config(self) -> dict[str, Any]:
         """Transformers' configuration of the backbone."""
-        return read_config(self.transformer / "config.json")
+        return self.backbone.config
 
     @property
     def has_layers(self) -> bool:
@@ -163,13 +266,11 @@ class Description:
         """The settings of the Transformer module."""
         return read_sentence_config(self.text)
 
-    @cached_property
+    @property
     def pool_prompt(self) -> bool:
         """Whether the folder's pooling counts the tokens of the prompt too."""
-        if "Pooling" not in self.modules:
-            return True
-        path = self.modules["Pooling"] / "config.json"
-        return entry(path, read_config(path), "include_prompt", bool, True)
+        pooling = self.modules.get("Pooling")
+        return pooling is None or entry(pooling.file, pooling.config, "include_prompt", bool, True)
 
     @cached_property
     def pooling(self) -> Pooling | None:
@@ -182,58 +283,35 @@ class Description:
             return Pooling.MEAN if self.table else None
         if self.template is not None and self.template.pools_mask:
             return Pooling.MASK
-        where = self.modules["Pooling"]
-        path = where / "config.json"
-        config = read_config(path)
-        mode = config.get("pooling_mode") or [
-            name for flag, name in POOLING_FLAGS.items() if entry(path, config, flag, bool, False)
+        module = self.modules["Pooling"]
+        mode = module.config.get("pooling_mode") or [
+            name for flag, name in POOLING_FLAGS.items() if module.config.get(flag)
         ]
         modes = mode if isinstance(mode, list) else [mode]
-        if len(modes) != 1 or modes[0] not in POOLING_MODES:
+        pooling = POOLING_MODES.get(" + ".join(map(str, modes)))
+        if pooling is None or not (self.pool_prompt or pooling.may_leave_out_prompt):
             names = " + ".join(map(str, modes)) or "none"
-            raise UserError(f"{where}: pooling {names} is not supported here; choose one with --pooling")
-        pooling = POOLING_MODES[modes[0]]
-        if not self.pool_prompt and not pooling.may_leave_out_prompt:
-            raise UserError(
-                f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here; "
-                "choose a pooling with --pooling"
-            )
+            how = "" if self.pool_prompt else " that leaves out the prompt (include_prompt is false)"
+            raise UserError(f"{module.file}: pooling {names}{how} is not supported here; choose one with --pooling")
         # Without the hidden states of all layers sentence-transformers ignores the weighting, and so do we.
         weighted = self.modules.get("WeightedLayerPooling")
         if weighted is None or not self.config.get("output_hidden_states"):
             return pooling
-        return _weighted(
-            weighted, pooling, next((int(self.config[key]) for key in _DEPTH_KEYS if key in self.config), 0)
-        )
-
-    @cached_property
-    def template(self) -> SavedTemplate | None:
-        """The template that the folder names; None for a folder without one."""
-        path = self.folder / SENTENCE_CONFIG
-        stated = entry(path, read_config(path), TEMPLATE, dict, {})
-        if not stated:
-            return None
-        try:
-            template = Template(entry(path, stated, "text", str, ""))
-        except UserError as error:
-            raise UserError(f"{path}: {TEMPLATE}: {error}") from None
-        processor = entry(path, stated, "replaced_processor", dict, {})
-        return SavedTemplate(template, entry(path, stated, "pools_mask", bool, False), processor or None)
-
-    @property
-    def common(self) -> dict[str, Any]:
-        """What every encoder made of the folder has: its prompts, and how vectors are compared."""
-        return {
-            "prompts": read_prompts(self.folder),
-            "similarity_fn_name": read_similarity(self.folder),
-            "hybrid_weight": read_hybrid_weight(self.folder),
-        }
+        depth = next((int(self.config[key]) for key in _DEPTH_KEYS if key in self.config), 0)
+        return _weighted(weighted, pooling, depth)
 
     def saved_layers(self, features: int) -> list[SavedLayer]:
-        """The layers after the pooling, which gives vectors of ``features`` dimensions."""
-        layers = [read_layer(layer) for layer in self.layers]
-        require_chain(self.folder, features, layers)
-        return layers
+        """The layers after the pooling, which gives vectors of ``features`` dimensions.
+
+        Raises:
+            UserError: where a layer takes vectors of another length, or cannot be read.
+        """
+        for module in self.layers:
+            takes = module.config.get("in_features", module.config.get("dimension", features))
+            if takes != features:
+                raise UserError(f"{module.file}: {module.name} takes {takes} features but is given {features}")
+            features = module.config.get("out_features", features)
+        return [read_layer(module) for module in self.layers]
 
 
 def describe(model: str | Path, *, code: bool = False) -> Description:
@@ -247,37 +325,28 @@ def describe(model: str | Path, *, code: bool = False) -> Description:
         UserError: if there is no such model, or it has modules or adapters that are not opened here.
     """
     about = list_modules(locate(model, code=code))
-    if not (about.transformer / ADAPTER_CONFIG).is_file():
+    local = about.transformer
+    if not (local / ADAPTER_CONFIG).is_file():
         return about
     from opencse.model_folder.adapters import read_adapters
 
-    local, adapters = about.transformer, read_adapters(about.transformer)
-    if adapters is None:
-        return about
+    adapters = read_adapters(local)
     try:
-        base = locate(adapters.base)
+        below = list_modules(locate(adapters.base))
     except UserError as error:
         raise UserError(
             f"{adapters.folder}: holds adapters alone, and their model cannot be opened ({error}); bring it back, or "
             f"name where it is now as base_model_name_or_path in {ADAPTER_CONFIG}"
         ) from None
-    below = list_modules(base)
-    if below.table:
-        raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")
     text = local if (local / "tokenizer_config.json").is_file() else below.transformer
-    return replace(about if about.modules else below, transformer=below.transformer, text=text, adapters=adapters)
+    return replace(about if about.modules else below, backbone=below.backbone, text=text, adapters=adapters)
 
 
 def list_modules(folder: Path) -> Description:
     """The modules of the encoder in ``folder``; adapters are left alone."""
-    path = folder / SENTENCE_CONFIG
-    config = read_config(path)
-    if config.get("truncate_dim") is not None:
-        raise UserError(f"{path}: truncate_dim is not supported here; delete the key and truncate the vectors yourself")
-    kind = config.get("model_type")
-    if kind not in (None, _DENSE):
-        raise UserError(f"{path}: model_type is {kind!r}; only {_DENSE} is supported here, one vector per text")
-    listing, table = folder / "modules.json", table_folder(folder)
+    stated, listing = Stated(folder), folder / "modules.json"
+    here = {key: stated.entries.get(key) for key in ("truncate_dim", "model_type")}
+    refuse_others(stated.file, here, {"model_type": "SentenceTransformer"})
     if not listing.is_file():
         unlisted = sorted(one.name for one in folder.iterdir() if _MODULE_FOLDER.fullmatch(one.name) and one.is_dir())
         if unlisted:
@@ -286,46 +355,48 @@ def list_modules(folder: Path) -> Description:
                 "from the model that this folder was made of, or delete the folders of modules to read the transformer "
                 "alone"
             )
-        return Description(folder, folder, folder, {"Transformer": folder} if table else {}, table=table is not None)
-    modules: dict[str, Path] = {}
-    layers: list[LayerFolder] = []
-    last = ""
-    entries = read_json(listing)
-    for module in entries if isinstance(entries, list) else [entries]:
-        if not isinstance(module, dict) or not {"type", "path"} <= module.keys():
-            raise UserError(f"{listing}: a list of objects with type and path was expected")
-        package, _, name = str(module["type"]).rpartition(".")
-        if table is not None and not last and name == "StaticEmbedding":
-            modules["Transformer"], last = table, "Pooling"
-            continue
-        if name not in (*_ORDER, *_AFTER) or package.split(".")[0] != "sentence_transformers":
-            supported = ", ".join((*_ORDER, *_AFTER))
-            raise UserError(f"{folder}: module {module['type']} is not supported here; supported: {supported}")
-        place, before = (_ORDER.index(one) if one in _ORDER else len(_ORDER) if one else -1 for one in (name, last))
-        if before < len(_ORDER) - 1 if name in _AFTER else place <= before:
-            where = f"{name} after {last}" if last else f"{name} first"
-            raise UserError(f"{folder}: modules in an order that is not supported here ({where})")
-        path = module_folder(listing, module["path"])
-        if name != "Normalize" and not path.is_dir():  # the folder of a Normalize is empty, and git stores none
-            raise UserError(
-                f"{listing}: names the {name} module in {path.name}, but there is no such folder; copy it from the "
-                "model that this folder was made of"
-            )
-        if name in _AFTER:
-            layers.append(LayerFolder(name, path))
-        else:
-            modules[name] = path
-        last = name
-    if "Transformer" not in modules or (table is None and "Pooling" not in modules):
+        backbone = Module("Transformer", folder)
+        table = is_model2vec_folder(folder, backbone.config)
+        return Description(folder, backbone=backbone, text=folder, table=table, modules={"": backbone} if table else {})
+    try:
+        modules = [Module(_name(one["type"]), module_folder(listing, one["path"])) for one in read_json(listing)]
+    except (KeyError, TypeError, AttributeError):
+        raise UserError(f"{listing}: a list of objects with type and path was expected") from None
+    names = " ".join(module.name for module in modules)
+    if not _MODULES.fullmatch(names):
         raise UserError(
-            f"{folder}: modules.json lacks a Transformer or a Pooling module, so this gives no vectors of texts; a "
-            "cross-encoder re-ranks, by --rerank"
+            f"{listing}: modules {names or 'none'} are not supported here; supported: Transformer, "
+            f"WeightedLayerPooling, {TOKEN_WEIGHTS}, Pooling, {', '.join(_AFTER)}, in this order (a cross-encoder "
+            "re-ranks, by --rerank)"
         )
-    normalize = layers.pop().folder if layers and layers[-1].name == "Normalize" else None
-    if normalize is not None:
-        _require_sentence_names(normalize)
-    transformer = modules["Transformer"]
-    return Description(folder, transformer, transformer, modules, tuple(layers), normalize, table is not None)
+    for module in modules:
+        if module.name != "Normalize" and not module.folder.is_dir():  # a Normalize is empty, and git stores no folder
+            raise UserError(
+                f"{listing}: names the {module.name} module in {module.folder.name}, but there is no such folder; copy "
+                "it from the model that this folder was made of"
+            )
+    layers = [module for module in modules if module.name in _AFTER]
+    for module in layers:
+        keys = "module_input_name", "module_output_name"
+        refuse_others(
+            module.file, {key: module.config.get(key) for key in keys}, dict.fromkeys(keys, "sentence_embedding")
+        )
+    normalize = bool(layers) and layers[-1].name == "Normalize"
+    first = modules[0]
+    return Description(
+        folder,
+        backbone=first,
+        text=first.folder,
+        modules={module.name: module for module in modules if module.name not in _AFTER},
+        layers=tuple(layers[:-1] if normalize else layers),
+        normalize=normalize,
+        table=first.name == "StaticEmbedding",
+    )
+
+
+def _name(kind: str) -> str:
+    """The name of one of sentence-transformers' own modules; the whole type for others."""
+    return kind.rpartition(".")[2] if kind.split(".")[0] == "sentence_transformers" else kind
 
 
 def read_sentence_config(
@@ -340,202 +411,103 @@ def read_sentence_config(
     Raises:
         UserError: for a module that does something else, or a wrong value, naming the key.
     """
-    paths = [transformer / name for name in _SENTENCE_CONFIGS]
-    path = next((path for path in paths if read_config(path)), paths[0])
+    path = next((path for name in _SENTENCE_CONFIGS if (path := transformer / name).is_file()), transformer)
     config = read_config(path)
     output, passed_on = _OUTPUTS[task]
     plain = {"method": "forward", "method_output_name": output}
-    modalities = entry(path, config, "modality_config", dict, {"text": plain})
+    modalities = config.get("modality_config") or {"text": plain}
     if modalities.get("text") != plain or "message" in modalities:
         raise UserError(f"{transformer}: only text as it is, without a chat template, is supported here")
-    understood = {"transformer_task": task, "module_output_name": passed_on}
     stated = {key: value for key, value in config.items() if key not in (*_READ, *_ARGUMENTS)}
     for key in _ARGUMENTS:
         arguments = entry(path, config, key, dict, {})
         stated |= {f"{key}: {name}": value for name, value in arguments.items() if name not in _SAME_VECTORS}
-    for key, value in stated.items():
-        if value not in (None, {}, [], understood.get(key)):
-            raise UserError(f"{path}: {key} = {value!r} is not supported here; delete it if the model works without")
-    length = entry(path, config, "max_seq_length", int, 0)
-    if length < 0 or config.get("max_seq_length") == 0:
+    refuse_others(path, stated, {"transformer_task": task, "module_output_name": passed_on})
+    length = entry(path, config, "max_seq_length", int, 1)
+    if length < 1:
         raise UserError(f"{path}: max_seq_length is {length}; a whole number from 1 on was expected")
-    return SentenceConfig(length or None, entry(path, config, "do_lower_case", bool, False))
+    return SentenceConfig(config.get("max_seq_length"), entry(path, config, "do_lower_case", bool, False))
 
 
-def read_similarity(folder: Path) -> Similarity:
-    """The function that a model's folder names; ``cosine`` where it names none, as in sentence-transformers.
-
-    Raises:
-        UserError: for another name, with the file and the key.
-    """
-    path = folder / SENTENCE_CONFIG
-    name = entry(path, read_config(path), SIMILARITY, str, Similarity.COSINE.value)
-    known = [similarity.value for similarity in Similarity]
-    if name not in known:
-        raise UserError(f"{path}: {SIMILARITY} is {name!r}{nearest(name, known)}; known: {', '.join(known)}")
-    return Similarity(name)
-
-
-def read_prompts(folder: Path) -> Prompts:
-    """The prompts in a model's folder.
-
-    Raises:
-        UserError: for a prompt that is not text or a default that is not there, naming file and key.
-    """
-    path = folder / SENTENCE_CONFIG
-    config = read_config(path)
-    stated = entry(path, config, "prompts", dict, {})
-    texts = {name: entry(path, stated, name, str, "") for name in stated}
-    for name, text in texts.items():
-        if not is_unicode(name) or not is_unicode(text):
-            raise UserError(f"{path}: prompts: {name!r} holds half of a surrogate pair, which is not text")
-    default = config.get("default_prompt_name")
-    try:
-        return Prompts(texts, None if default is None else entry(path, config, "default_prompt_name", str, ""))
-    except UserError as error:
-        raise UserError(f"{path}: default_prompt_name: {error}") from None
-
-
-def read_layer(layer: LayerFolder) -> SavedLayer:
-    """The module after the pooling in a folder, with its weights.
+def read_layer(module: Module) -> SavedLayer:
+    """The module after the pooling, with its weights.
 
     Raises:
         UserError: where its configuration or its weights cannot be read, or do not fit each other.
     """
+    import torch
     from torch import nn
 
-    from opencse.modules.dense import Dense, UnitLength
+    from opencse.modules.dense import ACTIVATION_PATHS, Dense, UnitLength
 
-    _require_sentence_names(layer.folder)
-    file = layer.folder / "config.json"
-    config = read_config(file)
-    if layer.name == "Normalize":
+    config = module.config
+    if module.name == "Normalize":
         return UnitLength()
-    if layer.name == "Dropout":
-        rate = config.get("dropout", 0.2)  # sentence-transformers' own where the file names none
-        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
-            raise UserError(f"{file}: dropout is {rate!r}; a number from 0 to below 1 was expected")
-        return nn.Dropout(rate)
-
-    def size(key: str) -> int:
-        features = entry(file, config, key, int, 0)
-        if not 1 <= features <= _MOST_FEATURES:
-            raise UserError(
-                f"{file}: {key} is {config.get(key)}; a whole number from 1 to {_MOST_FEATURES:,} was expected"
-            )
-        return features
-
-    weights = read_weights(layer.folder)
-    module: nn.LayerNorm | Dense
-    if layer.name == "LayerNorm":
-        module = nn.LayerNorm(size("dimension"))
-        weights = {name.removeprefix(LAYER_NORM_PREFIX): tensor for name, tensor in weights.items()}
-    else:
-        names = {path: name for name, path in ACTIVATION_PATHS.items()}
-        activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
-        if activation not in names:
-            raise UserError(f"{layer.folder}: a Dense module with {activation} is not supported here")
-        module = Dense(
-            size("in_features"),
-            size("out_features"),
-            names[activation],
-            bias=entry(file, config, "bias", bool, True),
-            use_residual=entry(file, config, "use_residual", bool, False),
-        )
+    layer: nn.LayerNorm | Dense
     try:
-        module.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
-    except RuntimeError as error:
-        last = str(error).strip().splitlines()[-1].strip()
-        raise UserError(f"{layer.folder}: the weights do not fit config.json ({last})") from None
-    return module
+        if module.name == "Dropout":
+            return nn.Dropout(config.get("dropout", 0.2))  # sentence-transformers' own where the file names none
+        weights = read_weights(module.folder)
+        with torch.device("meta"):  # no memory for a size that the weights do not have
+            if module.name == "LayerNorm":
+                layer = nn.LayerNorm(config["dimension"])
+            else:
+                names = {path: name for name, path in ACTIVATION_PATHS.items()}
+                layer = Dense(
+                    config["in_features"],
+                    config["out_features"],
+                    names[config.get("activation_function", ACTIVATION_PATHS["tanh"])],
+                    bias=config.get("bias", True),
+                    use_residual=config.get("use_residual", False),
+                )
+        read = {name.removeprefix(LAYER_NORM_PREFIX): tensor.float() for name, tensor in weights.items()}
+        layer.load_state_dict(read, assign=True)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        *_, last = str(error).strip().splitlines() or [reason(error)]
+        raise UserError(
+            f"{module.file}: not supported here, or the weights do not fit config.json ({last.strip()})"
+        ) from None
+    return layer
 
 
-def _require_sentence_names(path: Path) -> None:
-    """Refuses a Dense or Normalize module that works on token vectors instead of the sentence vector."""
-    config = read_config(path / "config.json")
-    for key in ("module_input_name", "module_output_name"):
-        if (config.get(key) or "sentence_embedding") != "sentence_embedding":
-            raise UserError(f"{path}: {key} = {config[key]} is not supported here, only sentence_embedding")
-
-
-def require_chain(folder: Path, size: int, layers: list[SavedLayer]) -> None:
-    """Refuses layers whose sizes do not fit each other; the first one takes ``size`` features."""
-    from torch import nn
-
-    from opencse.modules.dense import Dense
-
-    for layer in layers:
-        if isinstance(layer, Dense):
-            takes, gives = layer.linear.in_features, layer.linear.out_features
-        elif isinstance(layer, nn.LayerNorm):
-            takes = gives = layer.normalized_shape[0]
-        else:
-            continue
-        if takes != size:
-            raise UserError(f"{folder}: a {type(layer).__name__} module takes {takes} features but is given {size}")
-        size = gives
-
-
-def read_token_weights(folder: Path, vocabulary: int) -> NDArray[np.float32]:
+def read_token_weights(module: Module, vocabulary: int) -> NDArray[np.float32]:
     """The weights (V,) of a WordWeights module; of folders written before sentence-transformers 5, by word.
 
     Args:
-        folder: of the module.
+        module: that holds them.
         vocabulary: how many ids the tokenizer has.
 
     Raises:
         UserError: for a folder without weights, fewer of them than ids, or one that is negative or not finite.
     """
-    file = folder / "model.safetensors"
-    if file.is_file():
-        weights = map_tensors(file).get(TOKEN_WEIGHTS_TENSOR, np.zeros(0)).ravel().astype(np.float32)
-    else:
-        file = folder / "config.json"
-        config = read_config(file)
-        words, by_word = config.get("vocab"), entry(file, config, "word_weights", dict, {})
-        unknown = config.get("unknown_word_weight", 1)
-        try:
-            weights = np.array(
-                [by_word.get(word, by_word.get(word.lower(), unknown)) for word in words or ()], dtype=np.float32
-            )
-        except (AttributeError, TypeError, ValueError):
-            raise UserError(
-                f"{file}: vocab is not a list of words, or word_weights holds something that is not a number"
-            ) from None
-    if len(weights) < vocabulary:
-        raise UserError(f"{folder}: {len(weights):,} weights of tokens for {vocabulary:,} ids; each id needs one")
-    if not np.isfinite(weights).all() or (weights < 0).any():
-        raise UserError(f"{folder}: a weight of a token is negative or not finite; numbers from 0 on were expected")
+    file, config = module.folder / "model.safetensors", module.config
+    try:
+        if file.is_file():
+            weights = read_arrays(file)[TOKEN_WEIGHTS_TENSOR].ravel().astype(np.float32)
+        else:
+            by_word, unknown = config["word_weights"], config.get("unknown_word_weight", 1)
+            by_id = [by_word.get(word, by_word.get(word.lower(), unknown)) for word in config["vocab"]]
+            weights = np.array(by_id, dtype=np.float32)
+    except (KeyError, AttributeError, TypeError, ValueError):
+        weights = np.zeros(0, dtype=np.float32)
+    if len(weights) < vocabulary or not np.isfinite(weights).all() or (weights < 0).any():
+        raise UserError(
+            f"{module.folder}: {len(weights):,} weights of tokens for {vocabulary:,} ids; each id needs one, a number "
+            "from 0 on"
+        )
     return weights
 
 
-def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
-    file = path / "config.json"
-    start = entry(file, read_config(file), "layer_start", int, 4)
-    stored = read_weights(path).get("layer_weights")
+def _weighted(module: Module, pooling: Pooling, depth: int) -> Pooling:
+    start = entry(module.file, module.config, "layer_start", int, 4)
+    stored = read_weights(module.folder).get("layer_weights")
     weights = [] if stored is None else stored.flatten().tolist()
     layers = {start + i for i, weight in enumerate(weights) if weight}
     even = len(set(weights) - {0.0}) == 1
     for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
         if pooling is Pooling.MEAN and even and layers == set(candidate.layers(depth)):
             return candidate
-    raise UserError(f"{path}: this weighting of layers is not supported here; choose a pooling with --pooling")
-
-
-def read_hybrid_weight(folder: Path) -> HybridWeight | None:
-    """The weight of the vectors in a hybrid search that a model's folder names, or None.
-
-    Raises:
-        UserError: for a weight outside [0, 1], with the file and the key.
-    """
-    path = folder / SENTENCE_CONFIG
-    stated = entry(path, read_config(path), _HYBRID, dict, {})
-    if not stated:
-        return None
-    weight = stated.get("weight")
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1:
-        raise UserError(f"{path}: {_HYBRID}: the weight of the vectors is a number from 0 to 1, not {weight!r}")
-    return HybridWeight(float(weight), entry(path, stated, "source", str, "from the model's folder"))
+    raise UserError(f"{module.file}: this weighting of layers is not supported here; choose a pooling with --pooling")
 
 
 def hybrid_entry(weight: HybridWeight | None) -> dict[str, Any]:

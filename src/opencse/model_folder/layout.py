@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from zipfile import is_zipfile
 
-import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
@@ -35,18 +34,6 @@ POOLING_FLAGS = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
-}
-# `activation_function` of a Dense module, by our name.
-ACTIVATION_PATHS = {
-    "tanh": "torch.nn.modules.activation.Tanh",
-    "identity": "torch.nn.modules.linear.Identity",
-    "relu": "torch.nn.modules.activation.ReLU",
-    "gelu": "torch.nn.modules.activation.GELU",
-    "silu": "torch.nn.modules.activation.SiLU",
-    "sigmoid": "torch.nn.modules.activation.Sigmoid",
-    "leaky_relu": "torch.nn.modules.activation.LeakyReLU",
-    "elu": "torch.nn.modules.activation.ELU",
-    "mish": "torch.nn.modules.activation.Mish",
 }
 
 
@@ -121,7 +108,13 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise UserError(f"{file}: cannot be read ({reason(error)})") from None
 
 
-def read_binary(file: Path, device: str = "cpu") -> dict[str, Tensor]:
+MORE_THAN_TENSORS = (
+    "is damaged, or holds more than tensors by name, which is not opened here (it could run code); fetch it again, or "
+    "save the weights as model.safetensors"
+)
+
+
+def read_binary(file: Path) -> dict[str, Tensor]:
     """The tensors of a file that torch pickled, by name; ``weights_only``, so that nothing else is made of it.
 
     Raises:
@@ -130,14 +123,11 @@ def read_binary(file: Path, device: str = "cpu") -> dict[str, Tensor]:
     import torch
 
     try:
-        state = torch.load(file, map_location=device, weights_only=True, mmap=is_zipfile(file))
+        state = torch.load(file, map_location="cpu", weights_only=True, mmap=is_zipfile(file))
     except Exception:  # the unpickler of a damaged file raises anything; of the rest it advises to run the file's code
         state = None
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        raise UserError(
-            f"{file}: is damaged, or holds more than tensors by name, which is not opened here (it could run code); "
-            "fetch it again, or save the weights as model.safetensors"
-        )
+        raise UserError(f"{file}: {MORE_THAN_TENSORS}")
     return state
 
 
@@ -155,40 +145,31 @@ def entry(path: Path, config: dict[str, Any], key: str, kind: type[JsonType], de
     return value
 
 
-_FORMATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "?"}
-_FORMATS |= {f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)}
-"""The number formats that numpy has, by their names in the file."""
-_LONGEST_HEADER = 100_000_000
+def refuse_others(path: Path, stated: Mapping[str, Any], understood: Mapping[str, Any]) -> None:
+    """Refuses what a configuration says beyond what is understood here; null and empty values say nothing.
+
+    Raises:
+        UserError: naming the file and the key.
+    """
+    for key, value in stated.items():
+        if value not in (None, {}, [], understood.get(key)):
+            raise UserError(f"{path}: {key} = {value!r} is not supported here; delete it if the model works without")
 
 
-def map_tensors(file: Path) -> dict[str, NDArray[Any]]:
-    """The tensors of ``file`` by name.
-
-    Arrays that are written to are copied page by page; the file never changes.
+def read_arrays(file: Path) -> dict[str, NDArray[Any]]:
+    """The tensors of ``file`` by name, without torch.
 
     Raises:
         UserError: if it cannot be read, is no safetensors file, or holds numbers in a format that numpy does not have
             (bfloat16).
     """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
     try:
-        raw = np.memmap(file, dtype=np.uint8, mode="c")
-        size = int(raw[:8].view("<u8")[0])
-        if size > min(_LONGEST_HEADER, len(raw) - 8):
-            raise ValueError("the header is longer than the file")
-        header: dict[str, dict[str, Any]] = json.loads(raw[8 : 8 + size].tobytes())
-        tensors = {}
-        for name, about in header.items():
-            if name == "__metadata__":
-                continue
-            if about["dtype"] not in _FORMATS:
-                raise ValueError(f"{name} is in {about['dtype']}, which numpy does not have")
-            kind, (start, end) = np.dtype(_FORMATS[about["dtype"]]), about["data_offsets"]
-            if not 0 <= start <= end <= len(raw) - 8 - size or end - start != kind.itemsize * math.prod(about["shape"]):
-                raise ValueError(f"{name} does not fit the file")
-            tensors[name] = raw[8 + size + start : 8 + size + end].view(kind).reshape(about["shape"])
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        return dict(load_file(file))
+    except (OSError, SafetensorError, TypeError) as error:
         raise UserError(f"{file}: cannot be read ({reason(error)})") from None
-    return tensors
 
 
 def module_folder(listing: Path, path: object) -> Path:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from opencse.errors import UserError, reason
 from opencse.folder_kinds import kind_of_folder
 from opencse.home import in_home
 from opencse.markdown import public_name, without_home
-from opencse.model_folder.layout import ADAPTER, ADAPTER_CONFIG, THIS_FOLDER, read_config
+from opencse.model_folder.layout import ADAPTER, ADAPTER_CONFIG, THIS_FOLDER, read_config, read_json
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
@@ -143,28 +143,13 @@ class HubOptions(TypedDict, total=False):
     commit_message: str | None
 
 
-def upload(
-    folder: Path,
-    repo_id: str,
-    *,
-    token: str | None = None,
-    private: bool | None = None,
-    exist_ok: bool = False,
-    revision: str | None = None,
-    create_pr: bool = False,
-    commit_message: str | None = None,
-) -> str:
+def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
     """Puts the model files of ``folder`` and its card on the Hub, in one commit.
 
     Args:
         folder: of the model.
         repo_id: ``owner/name``; a bare name is put under the token's owner.
-        token: see `HubOptions`, as for all others.
-        private: of a new repository.
-        exist_ok: add a version.
-        revision: branch.
-        create_pr: open a pull request.
-        commit_message: of the commit.
+        options: see `HubOptions`.
 
     Returns:
         The address of the commit, or of the pull request.
@@ -182,18 +167,18 @@ def upload(
             f"{folder / ADAPTER_CONFIG}: base_model_name_or_path is a folder of this machine, so these would open "
             "nowhere else; put that model on the Hub and name it there, or merge them (opencse merge)"
         )
-    _require_no_links(folder)
-    exist_ok = exist_ok or create_pr or revision is not None
+    token, revision, create_pr = options.get("token"), options.get("revision"), options.get("create_pr", False)
+    exist_ok = options.get("exist_ok", False) or create_pr or revision is not None
     try:
         validate_repo_id(repo_id)
         api = HfApi(token=token)
-        repository = api.create_repo(repo_id, private=private, exist_ok=exist_ok)
+        repository = api.create_repo(repo_id, private=options.get("private"), exist_ok=exist_ok)
         if revision is not None:
             api.create_branch(repository.repo_id, branch=revision, exist_ok=True)
         commit = api.create_commit(
             repository.repo_id,
             _operations(folder, repository.repo_id),
-            commit_message=commit_message or "Add a sentence encoder written by OpenCSE",
+            commit_message=options.get("commit_message") or "Add a sentence encoder written by OpenCSE",
             revision=revision,
             create_pr=create_pr,
         )
@@ -202,19 +187,6 @@ def upload(
     except Exception as error:  # of the library that huggingface_hub asks with, which is not always the same
         raise UserError(f"{repo_id}: {_why_not_sent(error, token)}") from None
     return str(commit.pr_url or commit.commit_url)
-
-
-def _require_no_links(folder: Path) -> None:
-    """Refuses links among what would be sent: they could lead to any file of this machine.
-
-    Those of the Hub's own cache, from ``snapshots/REVISION`` to a file in ``blobs`` next to ``snapshots``, may stay.
-    """
-    blobs = folder.resolve().parent.parent / "blobs"
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        is_sent = _is_uploaded(inside) or inside.name in (_CARD, ADAPTER) or _MODULE.fullmatch(inside.name)
-        if is_sent and path.is_symlink() and not (path.is_file() and path.resolve().parent == blobs):
-            raise UserError(f"{path}: is a link to {path.readlink()}, and links are not sent; put a copy there")
 
 
 def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
@@ -243,11 +215,7 @@ def _content(path: Path) -> Path | bytes:
     """The content to upload: configurations without paths of this machine, other files unchanged."""
     if path.suffix != ".json" or path.name in ("tokenizer.json", "vocab.json"):
         return path
-    text = path.read_text(encoding="utf-8")
-    try:
-        values = json.loads(text)
-    except ValueError as error:
-        raise UserError(f"{path}: is not JSON ({reason(error)}); restore it") from None
+    values = read_json(path)
     public = _without_paths(values)
     return path if public == values else (json.dumps(public, indent=2) + "\n").encode()
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import nn
 
-from opencse.errors import UserError, nearest, reason
+from opencse.errors import UserError, nearest
 from opencse.foreign import MASKED_LM, own_code
 from opencse.model_folder.backbone import (
     dropout_rates,
     load_backbone,
     load_config,
+    open_network,
     position_limit,
-    quiet_transformers,
-    require_fitting,
     takes_token_types,
 )
 from opencse.model_folder.description import (
@@ -64,9 +63,16 @@ def read_folder(
 ) -> Parts:
     """Reads the parts of the encoder in a folder; the arguments are those of `SentenceEncoder`."""
     mode = None if pooling is None else parse_pooling(pooling)
+    if dropout is not None and not 0 <= dropout < 1:
+        raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
+    if max_length is not None and max_length < 1:
+        raise UserError(f"max_length {max_length} leaves no room for text")
     about = describe(model, code=trust_remote_code)
     if about.table:
-        return _read_table(model, about, mode, max_length, dropout, layers, template)
+        for name, value in {"template": template, "layers": layers, "pooling": mode}.items():
+            if value not in (None, 0, Pooling.MEAN):
+                raise UserError(f"{model}: a table of word vectors has no {name} that could be chosen; leave it out")
+        return _read_table(about, max_length, dropout)
     folder, modules, transformer = about.folder, about.modules, about.transformer
     if about.adapters is not None:
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
@@ -86,7 +92,6 @@ def read_folder(
     wrapped = saved.template if template is None and saved is not None else None
     wrapped = wrapped if template is None else Template(template)
     tokenizer = Tokenizer(tokenizer.hf, template=wrapped) if saved or wrapped else tokenizer
-    dense = about.saved_layers(int(backbone.config.hidden_size))
     if mode is None:
         mode = about.pooling or Pooling.MEAN
     pool_prompt = not mode.may_leave_out_prompt or about.pool_prompt
@@ -100,8 +105,8 @@ def read_folder(
     if weighing and fits and not (saved and saved.pools_mask):
         if not pool_prompt:
             raise UserError(
-                f"{modules['Pooling']}: include_prompt is false: pooling that leaves out the prompt and weighs tokens "
-                f"({weighing.name}) is not supported here; choose a pooling that is no mean with --pooling"
+                f"{weighing.folder}: tokens are weighed in a mean that leaves out the prompt (include_prompt is "
+                "false), which is not supported here; choose a pooling that is no mean with --pooling"
             )
         weights = TokenWeights(torch.from_numpy(read_token_weights(weighing, tokenizer.vocabulary_size)))
     return Parts(
@@ -109,8 +114,8 @@ def read_folder(
         tokenizer,
         pooling=mode,
         max_length=_length(model, max_length, sentence.max_length, tokenizer, backbone),
-        dense=dense,
-        normalize=about.normalize is not None,
+        dense=about.saved_layers(int(backbone.config.hidden_size)),
+        normalize=about.normalize,
         **about.common,
         pool_prompt=pool_prompt,
         lower_case=sentence.lower_case,
@@ -120,29 +125,11 @@ def read_folder(
     )
 
 
-def _read_table(
-    model: str | Path,
-    about: Description,
-    pooling: Pooling | None,
-    max_length: int | None,
-    dropout: float | None,
-    layers: int | None,
-    template: str | None,
-) -> Parts:
+def _read_table(about: Description, max_length: int | None, dropout: float | None) -> Parts:
     """The parts of an encoder of word vectors; see `opencse.model_folder.table`."""
-    if template is not None:
-        raise UserError(f"{model}: a table of word vectors has no template; leave it out")
-    if pooling not in (None, Pooling.MEAN):
-        raise UserError(f"{model}: a table of word vectors has no pooling but mean; choose that one")
-    if layers:
-        raise UserError(f"{model}: {layers} layers cannot be kept of a model that has 0")
-    if max_length is not None and max_length < 1:
-        raise UserError(f"max_length {max_length} leaves no room for text")
-    if dropout is not None and not 0 <= dropout < 1:
-        raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
     read, parts = read_table(about.folder, about.transformer, dropout=dropout)
     dense = about.saved_layers(int(parts.backbone.config.hidden_size))
-    normalize = about.normalize is not None if read.normalize is None or dense else read.normalize
+    normalize = about.normalize if read.normalize is None or dense else read.normalize
     length = max_length or read.max_length
     return replace(parts, max_length=length, dense=dense, normalize=normalize, **about.common)
 
@@ -176,19 +163,15 @@ def _length(
 ) -> int:
     """The longest input in ids: as requested, else as the folder says, else what tokenizer and positions allow."""
     table = position_limit(backbone, _NO_LIMIT)
-    limit: object = tokenizer.hf.model_max_length
-    if requested is None and (not isinstance(limit, int | float) or limit < 1):
-        raise UserError(f"{model}: tokenizer_config.json: model_max_length is {limit!r}; a whole number was expected")
-    special = tokenizer.special_count
-    length = int(min(table, stated or tokenizer.hf.model_max_length)) if requested is None else requested
-    if length <= special:
-        where = f"max_length {length}" if requested is not None else f"{model}: its longest input of {length} ids"
-        raise UserError(f"{where} leaves no room for text next to the {special} special tokens")
-    if requested is None:
-        return length
-    if requested > table:
+    if requested is not None and requested > table:
         raise UserError(f"{model}: max_length {requested} is beyond the position table ({table})")
-    return requested
+    length = requested or int(min(table, stated or tokenizer.hf.model_max_length))
+    special = tokenizer.special_count
+    if length <= special:
+        raise UserError(
+            f"{model}: its longest input of {length} ids leaves no room for text next to the {special} special tokens"
+        )
+    return length
 
 
 def load_masked_lm_head(
@@ -242,26 +225,11 @@ def open_masked_lm(
     """
     from transformers import AutoModelForMaskedLM
 
+    transformer = list_modules(folder).transformer
+    config = load_config(transformer, trust_remote_code=trust_remote_code)
+    if tied is not None:
+        config.tie_word_embeddings = tied
     try:
-        transformer = list_modules(folder).transformer
-        require_fitting(transformer)
-        with quiet_transformers():
-            config = load_config(transformer, trust_remote_code=trust_remote_code)
-            if tied is not None:
-                config.tie_word_embeddings = tied
-            report: dict[str, Any]
-            model, report = AutoModelForMaskedLM.from_pretrained(
-                transformer,
-                config=config,
-                dtype=torch.float32,
-                output_loading_info=True,
-                trust_remote_code=trust_remote_code,
-                weights_only=True,
-            )
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(
-            f"{folder}: no masked-language-model head can be loaded from it ({reason(error)}); {instead}"
-        ) from error
-    return model, sorted(report["missing_keys"])
+        return open_network(AutoModelForMaskedLM, transformer, config, trust_remote_code)
+    except UserError as error:
+        raise UserError(f"{error}; {instead}") from error

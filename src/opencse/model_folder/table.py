@@ -28,9 +28,7 @@ from numpy.typing import NDArray
 from opencse import files
 from opencse.errors import UserError, reason
 from opencse.folder_kinds import TABLE
-from opencse.model_folder.layout import entry, map_tensors, module_folder, read_config, read_json, read_weights
-from opencse.modules.pooling import Pooling
-from opencse.numerals import number_of
+from opencse.model_folder.layout import entry, read_arrays, read_config, read_weights
 from opencse.text.rust_tokenizer import RustTokenizer
 
 if TYPE_CHECKING:
@@ -108,21 +106,12 @@ class TableRows:
     leaves_out_unknown: bool
 
 
-def table_folder(folder: Path) -> Path | None:
-    """The folder of the table inside ``folder``; None if that holds another kind of model."""
-    listing = folder / "modules.json"
-    if listing.is_file():
-        entries = read_json(listing)
-        first = entries[0] if isinstance(entries, list) and entries else {}
-        kind, path = (first.get("type"), first.get("path")) if isinstance(first, dict) else (None, None)
-        if str(kind).split(".")[0] == "sentence_transformers" and str(kind).endswith(".StaticEmbedding"):
-            return module_folder(listing, path)
-        return None
-    config, stored = read_config(folder / "config.json"), folder / "model.safetensors"
-    named = config.get("model_type")
+def is_model2vec_folder(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Whether a folder without modules.json, with this config.json, is a table as model2vec writes them."""
+    named, stored = config.get("model_type"), folder / "model.safetensors"
     if named is None and config and stored.is_file():  # transformers names the kind of its models
-        return folder if _is_model2vec(config, map_tensors(stored)) else None
-    return folder if named == MODEL2VEC else None
+        return _is_model2vec(config, read_arrays(stored))
+    return bool(named == MODEL2VEC)
 
 
 def _is_model2vec(config: Mapping[str, Any], tensors: Collection[str]) -> bool:
@@ -160,8 +149,11 @@ def table_rows(folder: Path, where: Path, tensors: Mapping[str, NDArray[Any]]) -
     config = read_config(path)
     model2vec = _is_model2vec(config, tensors)
     rows = tensors.get("embedding.weight")
-    if model2vec or rows is None:  # sentence-transformers reads no mapping and no factors of its own tables
-        rows = _folded(where, tensors)
+    try:
+        if model2vec or rows is None:  # sentence-transformers reads no mapping and no factors of its own tables
+            rows = _folded(tensors)
+    except (KeyError, IndexError, ValueError) as error:
+        raise UserError(f"{where}: holds no table of word vectors that can be read ({reason(error)})") from None
     size = 1 + max(backend.get_vocab().values(), default=-1)
     if rows.ndim != 2 or len(rows) < size:
         raise UserError(f"{where}: the tokenizer has {size:,} ids, the table is of shape {tuple(rows.shape)}")
@@ -221,23 +213,13 @@ def _truncated_at(backend: Backend) -> int:
     return int((backend.truncation or {}).get("max_length", UNLIMITED))
 
 
-def _folded(where: Path, tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.floating]:
+def _folded(tensors: Mapping[str, NDArray[Any]]) -> NDArray[np.floating]:
     """One row per id; some model2vec folders hold fewer rows, a mapping to them and a factor for each id."""
-    rows = tensors.get("embeddings")
-    if rows is None:
-        raise UserError(f"{where / 'model.safetensors'}: holds neither embedding.weight nor embeddings")
+    rows = tensors["embeddings"]
     if "mapping" in tensors:
-        mapping = tensors["mapping"].astype(np.int64)
-        if len(mapping) and not 0 <= int(mapping.min()) <= int(mapping.max()) < len(rows):
-            raise UserError(f"{where / 'model.safetensors'}: mapping names rows that are not there")
-        rows = rows[mapping]
+        rows = rows[tensors["mapping"].astype(np.int64)]
     if "weights" in tensors:
-        if tensors["weights"].shape != (len(rows),):
-            shape = tuple(tensors["weights"].shape)
-            raise UserError(
-                f"{where / 'model.safetensors'}: weights is of shape {shape} for {number_of(len(rows), 'row')}"
-            )
-        rows = rows.astype(np.float32) * tensors["weights"].astype(np.float32)[:, None]
+        rows = rows.astype(np.float32) * tensors["weights"].astype(np.float32).reshape(len(rows), 1)
     return rows
 
 
@@ -271,7 +253,7 @@ def read_table(folder: Path, where: Path, *, dropout: float | None = None) -> tu
     tokenizer = _with_padding(read.tokenizer)
     table = new_table(torch.from_numpy(read.rows), dropout=dropout)
     left_out = without_unknown(tokenizer, len(read.rows)) if read.leaves_out_unknown else None
-    return read, Parts(table, tokenizer, Pooling.MEAN, read.max_length, token_weights=left_out)
+    return read, Parts(table, tokenizer, max_length=read.max_length, token_weights=left_out)
 
 
 def without_unknown(tokenizer: Tokenizer, rows: int) -> TokenWeights | None:

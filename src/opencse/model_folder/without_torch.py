@@ -16,19 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.kernels.numpy_models import MOST_FACTORS, EmbeddingNorm, NumpyBert, WordMeans
+from opencse.kernels.numpy_models import EMBEDDINGS, NumpyBert, WordMeans
 from opencse.model_folder.description import (
     Description,
     list_modules,
     read_sentence_config,
     read_token_weights,
 )
-from opencse.model_folder.layout import ADAPTER_CONFIG, TOKEN_WEIGHTS, map_tensors, read_config
+from opencse.model_folder.layout import ADAPTER_CONFIG, TOKEN_WEIGHTS, read_arrays, read_config
 from opencse.model_folder.locate import locate
 from opencse.model_folder.table import read_backend, table_rows
+from opencse.modules.parts import Common
 from opencse.modules.pooling import Pooling
-from opencse.modules.prompts import Prompts
-from opencse.modules.similarity import HybridWeight, Similarity
 from opencse.text.rust_tokenizer import RustTokenizer
 
 if TYPE_CHECKING:
@@ -49,29 +48,17 @@ Model = TypeVar("Model", bound=WordMeans | NumpyBert)
 
 
 @dataclass(frozen=True, eq=False)
-class NumpyParts(Generic[Model]):
-    """Lists the parts of an encoder that computes in numpy.
+class NumpyParts(Common, Generic[Model]):
+    """Lists the parts of an encoder that computes in numpy; for the others see `opencse.modules.parts.Common`.
 
     Attributes:
         model: computes the vectors.
         tokenizer: makes the ids.
-        max_length: longest text in ids, special tokens included; longer ones are truncated.
-        normalize: whether vectors are L2-normalised.
-        prompts: what is put before texts, by what they are for.
-        similarity_fn_name: the function that vectors are compared by.
-        hybrid_weight: of the vectors in a hybrid search, where one was fitted for them.
-        pooling: from token vectors to a sentence vector; a mean, or the first token.
         token_weights: (V,) how much each token counts in the mean of a BERT, from 0 on; None if all count the same.
     """
 
     model: Model
     tokenizer: RustTokenizer
-    max_length: int
-    normalize: bool
-    prompts: Prompts
-    similarity_fn_name: Similarity
-    hybrid_weight: HybridWeight | None = None
-    pooling: Pooling = Pooling.MEAN
     token_weights: NDArray[np.float32] | None = None
 
 
@@ -95,14 +82,17 @@ _OTHER_IDS = (
 _SPECIAL = ("unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _FLAGS = ("content", "single_word", "lstrip", "rstrip", "normalized", "special")
 """What tells two added tokens of a tokenizer apart."""
-_EMBEDDINGS = (
-    "word_embeddings.weight",
-    "position_embeddings.weight",
-    "token_type_embeddings.weight",
-    "LayerNorm.weight",
-    "LayerNorm.bias",
+_PARTS = (
+    "attention.self.query",
+    "attention.self.key",
+    "attention.self.value",
+    "attention.output.dense",
+    "attention.output.LayerNorm",
+    "intermediate.dense",
+    "output.dense",
+    "output.LayerNorm",
 )
-"""The tensors of the embedding layer."""
+"""The parts of a layer that have weights."""
 _POOLINGS = (Pooling.MEAN, Pooling.CLS, Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2)
 
 
@@ -230,17 +220,16 @@ def read_static(model: str | Path, *, pooling: str | None = None) -> NumpyParts[
         return None
     if parts is None or parts.pooling is not Pooling.MEAN or parts.token_weights is not None:
         return None
-    words, positions, types, weight, bias = (parts.model.weights[f"embeddings.{name}"] for name in _EMBEDDINGS)
-    if len(words) * len(positions) > MOST_FACTORS:
+    means = WordMeans.of_bert([parts.model.weights[f"embeddings.{name}"] for name in EMBEDDINGS], parts.model.eps)
+    if means is None:
         return None
-    means = WordMeans(words, EmbeddingNorm(positions, types[0], weight, bias, parts.model.eps))
-    return NumpyParts(means, parts.tokenizer, parts.max_length, parts.normalize, **about.common)
+    return NumpyParts(means, parts.tokenizer, max_length=parts.max_length, normalize=parts.normalize, **about.common)
 
 
 def _table(about: Description) -> NumpyParts[WordMeans]:
     """The parts of a table of word vectors."""
     folder = about.folder
-    read = table_rows(folder, about.transformer, map_tensors(about.transformer / "model.safetensors"))
+    read = table_rows(folder, about.transformer, read_arrays(about.transformer / "model.safetensors"))
     weights = None
     if read.leaves_out_unknown:
         weights = np.ones(len(read.rows), dtype=np.float32)
@@ -248,8 +237,8 @@ def _table(about: Description) -> NumpyParts[WordMeans]:
     return NumpyParts(
         WordMeans(read.rows, token_weights=weights),
         read.tokenizer.rust,
-        read.max_length,
-        about.normalize is not None if read.normalize is None else read.normalize,
+        max_length=read.max_length,
+        normalize=about.normalize if read.normalize is None else read.normalize,
         **about.common,
     )
 
@@ -290,8 +279,8 @@ def _bert(about: Description, requested: str | None) -> NumpyParts[NumpyBert] | 
     return NumpyParts(
         network,
         tokenizer,
-        length,
-        about.normalize is not None,
+        max_length=length,
+        normalize=about.normalize,
         pooling=pooling,
         token_weights=token_weights,
         **about.common,
@@ -305,39 +294,25 @@ def _network(about: Description) -> NumpyBert | None:
         UserError: if they cannot be read, or one is there with and without the prefix ``bert.``.
     """
     config = about.config
-    names = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads")
-    depth, hidden, inner, heads = sizes = [
-        int(size) if isinstance(size := config.get(key), int) else -1 for key in names
-    ]
-    eps = config.get("layer_norm_eps", 1e-12)
-    plain = config.get("model_type") == "bert" and not any(config.get(key) for key in _UNUSUAL)
-    if not plain or config.get("position_embedding_type", "absolute") != "absolute" or not isinstance(eps, int | float):
+    depth, heads, hidden = (config.get(key, -1) for key in ("num_hidden_layers", "num_attention_heads", "hidden_size"))
+    eps, positions = config.get("layer_norm_eps", 1e-12), config.get("position_embedding_type", "absolute")
+    if config.get("model_type") != "bert" or positions != "absolute" or any(config.get(key) for key in _UNUSUAL):
         return None
-    if min(sizes) < 0 or not heads or hidden % heads:
+    if not all(isinstance(size, int) and size >= 0 for size in (depth, heads, hidden)) or not heads or hidden % heads:
         return None
-    stored = map_tensors(about.transformer / "model.safetensors")
+    stored = read_arrays(about.transformer / "model.safetensors")
     tensors = {name.removeprefix("bert."): array for name, array in stored.items()}
     # no list of names is made for a number of layers that cannot be
     if len(tensors) < len(stored) or depth > len(tensors) or (depth and config.get("hidden_act") != "gelu"):
         return None
-    rows = (config.get("vocab_size"), config.get("max_position_embeddings"), config.get("type_vocab_size", 2))
-    tables = [(count, hidden) for count in rows]
-    shapes = {
-        f"embeddings.{name}": shape for name, shape in zip(_EMBEDDINGS, [*tables, (hidden,), (hidden,)], strict=True)
-    }
-    for name in (f"encoder.layer.{layer}." for layer in range(depth)):
-        for part in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
-            shapes |= _pair(name + part, (hidden, hidden))
-        for part in ("attention.output.LayerNorm", "output.LayerNorm"):
-            shapes |= _pair(name + part, (hidden,))
-        shapes |= _pair(f"{name}intermediate.dense", (inner, hidden)) | _pair(f"{name}output.dense", (hidden, inner))
-    weights: dict[str, NDArray[Any]] = {name: tensors[name] for name in shapes if name in tensors}
-    fits = all(name in weights and weights[name].shape == shape for name, shape in shapes.items())
-    if not fits or any(one.dtype not in (np.float32, np.float16) for one in weights.values()):
+    layers = [
+        f"encoder.layer.{n}.{part}.{kind}" for n in range(depth) for part in _PARTS for kind in ("weight", "bias")
+    ]
+    names = [f"embeddings.{name}" for name in EMBEDDINGS] + layers
+    weights: dict[str, NDArray[Any]] = {name: tensors[name] for name in names if name in tensors}
+    if len(weights) < len(names) or any(one.dtype not in (np.float32, np.float16) for one in weights.values()):
         return None
-    return NumpyBert(weights, depth, heads, float(eps))
-
-
-def _pair(name: str, shape: tuple[int, ...]) -> dict[str, tuple[Any, ...]]:
-    """The shapes of a weight and its bias."""
-    return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    stated = [config.get(key) for key in ("vocab_size", "max_position_embeddings")]
+    words, places = (weights[name].shape for name in names[:2])
+    fits = words + places == (stated[0], hidden, stated[1], hidden)
+    return NumpyBert(weights, depth, heads, float(eps)) if fits else None

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -27,7 +26,6 @@ from opencse.model_folder.adapters import write_adapters
 from opencse.model_folder.backbone import quiet_transformers
 from opencse.model_folder.description import SavedTemplate, hybrid_entry
 from opencse.model_folder.layout import (
-    ACTIVATION_PATHS,
     ADAPTER,
     LAYER_NORM_PREFIX,
     POOLING_FLAGS,
@@ -41,7 +39,7 @@ from opencse.model_folder.layout import (
     read_config,
 )
 from opencse.model_folder.table import write_table
-from opencse.modules.dense import Dense, SavedLayer, UnitLength
+from opencse.modules.dense import ACTIVATION_PATHS, Dense, SavedLayer, UnitLength
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_modules import MaskedLMHead, TokenWeights
@@ -138,23 +136,14 @@ RUN = "run.json"
 """The record of a training run, in its folder."""
 
 
-@dataclass(frozen=True, eq=False)
-class Content:
-    """The content of one model folder.
-
-    Attributes:
-        parts: of the encoder.
-        card: text of the model card (README.md).
-        lm_head: the masked-LM head, where it is saved too.
-    """
-
-    parts: Parts
-    card: str
-    lm_head: MaskedLMHead | None = None
-
-
 def write_folder(
-    content: Content, folder: str | Path, *, dtype: torch.dtype = torch.float32, adapted: Content | None = None
+    parts: Parts,
+    folder: str | Path,
+    card: str,
+    *,
+    dtype: torch.dtype = torch.float32,
+    lm_head: MaskedLMHead | None = None,
+    adapted: Parts | None = None,
 ) -> None:
     """Writes an encoder in sentence-transformers' layout; see `SentenceEncoder.save`.
 
@@ -162,9 +151,11 @@ def write_folder(
     model. So a write that is interrupted leaves no folder that opens as a wrong or incomplete model.
 
     Args:
-        content: of the folder; adapters are merged into its weights.
+        parts: of the encoder; adapters are merged into its weights.
         folder: made if it does not exist.
+        card: text of the model card (README.md).
         dtype: of the weights on disk.
+        lm_head: the masked-LM head, where it is saved too.
         adapted: the same encoder with adapters on its backbone; written to the folder ``adapter``.
 
     Raises:
@@ -176,8 +167,8 @@ def write_folder(
     try:
         with moving_in(folder, last=OPENING) as work:
             if adapted is not None:
-                _write_adapted(adapted, work / ADAPTER)
-            _write(content, work, dtype)
+                _write_adapted(adapted, work / ADAPTER, card)
+            _write(parts, work, card, dtype, lm_head=lm_head)
             _require_own(folder, work)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{folder}: the model cannot be written ({reason(error)})") from error
@@ -202,20 +193,27 @@ def is_ours(folder: Path) -> bool:
     return isinstance(versions, dict) and WRITTEN_BY in versions
 
 
-def _write_adapted(content: Content, folder: Path) -> None:
+def _write_adapted(parts: Parts, folder: Path, card: str) -> None:
     """Writes the adapters alone, with everything but the backbone next to them.
 
     A mean over several layers is named in the backbone's configuration, and pooling at a template's mask adds to its
     weights, so of such an encoder only the adapters are written.
     """
     folder.mkdir()
-    write_adapters(content.parts.backbone, folder)
-    if len(content.parts.pooled_layers) == 1 and content.parts.pooling is not Pooling.MASK:
-        _write(content, folder, torch.float32, adapted=True)
+    write_adapters(parts.backbone, folder)
+    if len(parts.pooled_layers) == 1 and parts.pooling is not Pooling.MASK:
+        _write(parts, folder, card, torch.float32, adapted=True)
 
 
-def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool = False) -> None:
-    parts = content.parts
+def _write(
+    parts: Parts,
+    folder: Path,
+    card: str,
+    dtype: torch.dtype,
+    *,
+    lm_head: MaskedLMHead | None = None,
+    adapted: bool = False,
+) -> None:
     modules = [("StaticEmbedding" if parts.is_table else "Transformer", "")]
 
     def new_module(name: str) -> Path:
@@ -230,10 +228,10 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
         _write_text(parts, folder)
     else:
         _write_transformer(parts, folder, dtype)
-        if content.lm_head is not None:
+        if lm_head is not None:
             if parts.pooling is Pooling.MASK:
                 raise UserError("the masked-LM head cannot be saved with pooling mask; set masked_lm to False")
-            _add_masked_lm_head(parts.backbone, content.lm_head, folder, dtype)
+            _add_masked_lm_head(parts.backbone, lm_head, folder, dtype)
     if len(parts.pooled_layers) > 1:
         _write_layer_weights(parts, new_module("WeightedLayerPooling"))
     if parts.token_weights is not None and not parts.is_table:  # a table's only leave out its unknown token
@@ -247,7 +245,7 @@ def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool 
     if parts.normalize:
         new_module("Normalize")
     _write_sentence_config(parts, folder)
-    (folder / "README.md").write_text(content.card, encoding="utf-8")
+    (folder / "README.md").write_text(card, encoding="utf-8")
     listing = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
         for i, (name, path) in enumerate(modules)

@@ -58,6 +58,10 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 }
 
 
+ACTIVATION_PATHS = {name: f"{kind.__module__}.{kind.__name__}" for name, kind in ACTIVATIONS.items()}
+"""``activation_function`` of a Dense module in a saved folder, by our name."""
+
+
 class HeadSettings(Settings):
     """Settings of the projection head of training.
 

@@ -10,15 +10,16 @@ from tokenizers import normalizers
 
 from opencse.errors import UserError
 from opencse.folder_kinds import TABLE
-from opencse.modules.dense import SavedLayer
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import HybridWeight, Similarity
-from opencse.modules.token_modules import TokenWeights
-from opencse.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from opencse.modules.dense import SavedLayer
+    from opencse.modules.token_modules import TokenWeights
+    from opencse.text.tokenizer import Tokenizer
 
 
 def lower_casing(tokenizer: Tokenizer) -> Tokenizer:
@@ -39,23 +40,38 @@ def lower_casing(tokenizer: Tokenizer) -> Tokenizer:
     if any(isinstance(part, normalizers.Lowercase) for part in parts):
         return tokenizer
     backend.normalizer = normalizers.Sequence([normalizers.Lowercase(), *parts])
-    return Tokenizer(tokenizer.hf, template=tokenizer.template)
+    return type(tokenizer)(tokenizer.hf, template=tokenizer.template)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Common:
+    """What every encoder has, with torch or without.
+
+    Attributes:
+        pooling: from token vectors to a sentence vector.
+        max_length: longest text in ids, special tokens included; longer ones are truncated.
+        normalize: whether vectors are L2-normalised.
+        prompts: what is put before texts, by what they are for.
+        similarity_fn_name: the function that vectors are compared by.
+        hybrid_weight: of the vectors in a hybrid search, where one was fitted for them; see `opencse index tune`.
+    """
+
+    pooling: Pooling = Pooling.MEAN
+    max_length: int
+    normalize: bool = False
+    prompts: Prompts = field(default_factory=Prompts)
+    similarity_fn_name: Similarity = Similarity.COSINE
+    hybrid_weight: HybridWeight | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Parts:
-    """Lists the parts of an encoder; `SentenceEncoder.from_parts` builds it.
+class Parts(Common):
+    """Lists the parts of an encoder; `SentenceEncoder.from_parts` builds it. For the others see `Common`.
 
     Attributes:
         backbone: any transformers encoder.
         tokenizer: its tokenizer.
-        pooling: from token vectors to a sentence vector.
-        max_length: longest text in ids, special tokens included; longer ones are truncated.
         dense: layers after pooling that are kept at inference.
-        normalize: whether vectors are L2-normalised.
-        similarity_fn_name: the function that vectors are compared by.
-        hybrid_weight: of the vectors in a hybrid search, where one was fitted for them; see `opencse index tune`.
-        prompts: what is put before texts, by what they are for.
         pool_prompt: whether pooling counts the tokens of the prompt.
         lower_case: whether the tokenizer is made to lower-case (sentence-transformers' ``do_lower_case``).
         token_weights: what token vectors are multiplied by before pooling; None if all count the same.
@@ -73,14 +89,8 @@ class Parts:
 
     backbone: PreTrainedModel
     tokenizer: Tokenizer
-    pooling: Pooling
-    max_length: int
     dense: Sequence[SavedLayer] = ()
-    normalize: bool = False
-    prompts: Prompts = field(default_factory=Prompts)
     pool_prompt: bool = True
-    similarity_fn_name: Similarity = Similarity.COSINE
-    hybrid_weight: HybridWeight | None = None
     lower_case: bool = False
     token_weights: TokenWeights | None = None
     own_code: tuple[str, ...] = ()

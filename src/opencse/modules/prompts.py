@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any
 
 from opencse.errors import UserError, nearest
-from opencse.text.scripts import is_unicode
 from opencse.text.template import ColumnPrompts
 
 
@@ -83,16 +82,10 @@ class Prompts:
 
         Raises:
             UserError: for an unknown name, or both a name and a text.
-            TypeError: for a prompt or a name that is not a string.
         """
-        for key, value in (("prompt_name", prompt_name), ("prompt", prompt)):
-            if value is not None and not isinstance(value, str):
-                raise TypeError(f"{key} is a string, not {type(value).__name__}")
         if prompt is not None and prompt_name is not None:
             raise UserError("give a prompt or a prompt_name, not both")
         if prompt is not None:
-            if not is_unicode(prompt):
-                raise UserError("the prompt holds half of a surrogate pair, which is not text")
             return prompt
         return self.of(role) if prompt_name is None else self.named(prompt_name)
 

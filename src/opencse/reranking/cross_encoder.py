@@ -16,11 +16,11 @@ from opencse.encoder.text_encoder import token_batches, usual_budget
 from opencse.errors import UserError, shortened
 from opencse.foreign import CLASSIFIER, checks_trust, own_code
 from opencse.kernels.precision import PrecisionName
-from opencse.model_folder.backbone import load_all_weights, load_config, position_limit, require_fitting
-from opencse.model_folder.description import read_prompts, read_sentence_config
-from opencse.model_folder.layout import ACTIVATION_PATHS, SENTENCE_CONFIG, entry, module_folder, read_config, read_json
+from opencse.model_folder.backbone import load_all_weights, load_config, position_limit
+from opencse.model_folder.description import Stated, read_sentence_config
+from opencse.model_folder.layout import SENTENCE_CONFIG, entry, module_folder, read_config, read_json
 from opencse.model_folder.locate import locate
-from opencse.modules.dense import ACTIVATIONS
+from opencse.modules.dense import ACTIVATION_PATHS, ACTIVATIONS
 from opencse.modules.prompts import Role
 from opencse.progress import Count
 from opencse.text.tokenizer import Tokenizer
@@ -74,7 +74,6 @@ def read_cross_encoder(model: str | Path, *, trust_remote_code: bool = False) ->
     settings = read_sentence_config(transformer, "sequence-classification")
     if settings.lower_case:
         raise UserError(f"{transformer}: do_lower_case is not supported for cross-encoders; save it in the tokenizer")
-    prompts = read_prompts(folder)
     activation = _activation(folder, config)
     tokenizer = Tokenizer.load(transformer, trust_remote_code=trust_remote_code).hf
     if tokenizer.chat_template is not None:
@@ -86,7 +85,7 @@ def read_cross_encoder(model: str | Path, *, trust_remote_code: bool = False) ->
         tokenizer,
         limit if settings.max_length is None else min(limit, settings.max_length),
         activation,
-        prompts.of(Role.PLAIN),
+        Stated(folder).prompts.of(Role.PLAIN),
         own_code(transformer, CLASSIFIER) if trust_remote_code else (),
     )
 
@@ -141,8 +140,7 @@ def _activation(folder: Path, config: PretrainedConfig) -> str:
 def _load_network(folder: Path, config: PretrainedConfig, trust_remote_code: bool) -> PreTrainedModel:
     from transformers import AutoModelForSequenceClassification
 
-    require_fitting(folder)
-    network = load_all_weights(AutoModelForSequenceClassification.from_pretrained, folder, config, trust_remote_code)
+    network = load_all_weights(AutoModelForSequenceClassification, folder, config, trust_remote_code)
     network.train(False)
     return network
 

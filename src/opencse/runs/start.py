@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
@@ -21,7 +22,7 @@ from opencse.kernels.packed import pack, why_not_packed
 from opencse.making.backbone import Shape, create_backbone, renew_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.adapters import LoraSettings, add_adapters
-from opencse.model_folder.description import describe, list_modules
+from opencse.model_folder.description import Description, describe, list_modules
 from opencse.model_folder.layout import ADAPTER_CONFIG as ADAPTERS
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import load_masked_lm_head, open_masked_lm
@@ -89,19 +90,24 @@ class Start:
     recipe: Recipe
     reason: str = ""
 
-    @property
+    @cached_property
+    def about(self) -> Description:
+        """What the model's folder says."""
+        return describe(self.model)
+
+    @cached_property
     def reading(self) -> Reading:
         """The model as it is before the first step, without a head."""
         encoder = self.recipe.encoder
         pooling = encoder.pooling or Pooling.MEAN
-        same_text = encoder.template is None or encoder.template == template_of(self.model)
-        unchanged = encoder.layers is None and pooling == supported_own_pooling(self.model) and same_text
+        same_text = encoder.template is None or encoder.template == template_of(self.about)
+        unchanged = encoder.layers is None and pooling == supported_own_pooling(self.about) and same_text
         return Reading(self.model, pooling, encoder.layers, unchanged, encoder.template)
 
     @property
     def readings(self) -> tuple[Reading, ...]:
         """`reading`, and the model with its own pooling where that is another one and is supported here."""
-        pooling = supported_own_pooling(self.model)
+        pooling = supported_own_pooling(self.about)
         if pooling is None or self.reading.unchanged:
             return (self.reading,)
         return (self.reading, Reading(self.model, pooling, unchanged=True))
@@ -120,15 +126,14 @@ def settle(recipe: Recipe, model: str, explicit: Collection[str]) -> Start:
     """
     settings = recipe.encoder
     mode = settings.pooling or Pooling.MEAN
-    if not describe(model).modules:
+    about = describe(model)
+    if not about.modules:
         return _with_pooling(recipe, model, mode, settings.head)
     if settings.pooling is not None and "encoder.pooling" in explicit:
         return _with_pooling(recipe, model, mode, settings.head, "as set (by --set, a preset or your recipe file)")
     if settings.template is not None:
         return _with_pooling(recipe, model, mode, settings.head, "of the recipe's template")
-    pooling = describe(model).pooling
-    if pooling is None:
-        raise RuntimeError(f"{model}: has modules and no pooling")
+    pooling = cast(Pooling, about.pooling)  # named by the modules
     head_is_explicit = any(key.split(".")[:2] == ["encoder", "head"] for key in explicit)
     head_fits = not settings.head.keep and settings.pooling == pooling
     head = settings.head if head_is_explicit or head_fits else HeadSettings()
@@ -277,25 +282,25 @@ def load_with_own_pooling(
     Other settings of the recipe (fewer layers, a head that stays and has another dimension) apply here as well. A
     pooling of the model's own that is not supported here counts as none.
     """
-    pooling = supported_own_pooling(model)
+    about = describe(model)
+    pooling = supported_own_pooling(about)
     template = recipe.encoder.template
-    templated = template is not None and template != template_of(model)
+    templated = template is not None and template != template_of(about)
     if pooling is None or (pooling == recipe.encoder.pooling and not templated):
         return None
     encoder = recipe.encoder.model_copy(update={"pooling": pooling, "template": None})
     return load_start(recipe.model_copy(update={"encoder": encoder}), model, device, trust_remote_code)
 
 
-def template_of(model: str) -> str | None:
+def template_of(about: Description) -> str | None:
     """The template that the model's folder names; None if it has none."""
-    saved = describe(model).template
-    return None if saved is None else saved.template.text
+    return None if about.template is None else about.template.template.text
 
 
-def supported_own_pooling(model: str) -> Pooling | None:
+def supported_own_pooling(about: Description) -> Pooling | None:
     """The model's own pooling; None where it has none, or one that is not supported here."""
     try:
-        return describe(model).pooling
+        return about.pooling
     except UserError:
         return None
 

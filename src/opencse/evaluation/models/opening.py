@@ -76,7 +76,7 @@ def open_model(
             The last two give a (n, d) array, a tensor, or a list of vectors.
         pooling: replaces the model's own; only for a folder or Hub id.
         layer: of an encoder, whose vectors replace the last layer's, from 0 (the embedding layer's
-            output) to its depth; see ``opencse.encoder.layers.layer_vectors``.
+            output) to its depth; see ``opencse.encoder.layers.vectors_by_layer``.
         device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
         progress: called with (texts done, texts in all) by encoders and word vectors.
         say: called with a line about words without vectors, and about code of a model's folder that is run.
@@ -209,9 +209,9 @@ def _open_encoder(
         return vectors
 
     def of_layer(texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
-        from opencse.encoder.layers import layer_vectors
+        from opencse.encoder.layers import vectors_by_layer
 
-        return layer_vectors(encoder, list(texts), layer or 0, role=role, progress=progress)
+        return vectors_by_layer(encoder, list(texts), [layer or 0], role=role, progress=progress)[layer or 0]
 
     label, method = (name, encode) if layer is None else (f"{name}, layer {layer}", of_layer)
     searching = None
