@@ -58,7 +58,6 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path, content: str) -> N
 
 REFUSED = [
     "index build new opencse-mini bad.csv --columns text",
-    "index build new opencse-mini text.txt --kind ivfpq",
     "index build ix opencse-mini text.txt",
     "index build mine opencse-mini text.txt --overwrite",
     "index add mine text.txt",

@@ -3,30 +3,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer as RustTokenizer
-from tokenizers.models import WordLevel
-from tokenizers.normalizers import BertNormalizer
-from tokenizers.pre_tokenizers import WhitespaceSplit
-from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, ByT5Tokenizer
 
 from corpora import TEXT, folders, repaired, same
 from opencse.errors import UserError
-from opencse.text import corpus as corpus_room
 from opencse.text import tokenising
 from opencse.text.corpus import text_key, tokenise
 from opencse.text.readers import Source
 from opencse.text.template import ColumnPrompts
-from opencse.text.tokenising import GrowingArray, Piece, Tokenising
+from opencse.text.tokenising import GrowingArray, Tokenising
 from opencse.text.tokenizer import Tokenizer
-
-
-def words(count: int) -> Tokenizer:
-    """A tokenizer of ``count`` words w0, w1, ..., without special tokens; other words are w0."""
-    backend = RustTokenizer(WordLevel({f"w{n}": n for n in range(count)}, unk_token="w0"))
-    backend.normalizer = BertNormalizer(clean_text=True)
-    backend.pre_tokenizer = WhitespaceSplit()
-    fast = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="w0", pad_token="w1")  # type: ignore[no-untyped-call]
-    return Tokenizer(fast)
 
 
 def test_ids_offsets_keys_and_documents(source: Source, tokenizer: Tokenizer, tiny_folder: Path, cache: Path) -> None:
@@ -122,46 +108,24 @@ def lines_file(tmp_path: Path) -> Source:
     return Source(str(path))
 
 
-@pytest.fixture
-def pieces_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpus_room, "_CHUNK", 10)
-    monkeypatch.setattr(tokenising, "_RECORD_EVERY", 2)
-
-
 def content(folder: Path) -> dict[str, bytes]:
     (made,) = (folder / "corpora").iterdir()
     return {path.name: path.read_bytes() for path in made.iterdir()}
 
 
-@pytest.mark.usefixtures("pieces_of_ten")
-@pytest.mark.parametrize("words", [False, True])
-def test_interrupted_it_continues(
-    lines_file: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: bool
+def test_killed_it_begins_again(
+    lines_file: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = tokenise(lines_file, tokenizer, 9, words=words, cache=tmp_path / "whole")
-    make, sizes = Tokenising.__call__, list[int]()
-
-    def broken(work: Tokenising, rows: list[tuple[int, tuple[str, ...]]]) -> Piece:
-        if len(sizes) == 5:
-            raise KeyboardInterrupt
-        sizes.append(len(rows))
-        return make(work, rows)
-
+    whole = tokenise(lines_file, tokenizer, 9, words=True, cache=tmp_path / "whole")
     cache = tmp_path / "cache"
-    monkeypatch.setattr(Tokenising, "__call__", broken)
-    with pytest.raises(KeyboardInterrupt):
-        tokenise(lines_file, tokenizer, 9, words=words, cache=cache)
+    with monkeypatch.context() as patched:
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)  # nothing is removed after a kill
+        patched.setattr(Tokenising, "__call__", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            tokenise(lines_file, tokenizer, 9, words=True, cache=cache)
     (left,) = (cache / "corpora").iterdir()
-    assert left.name.endswith(".tmp")  # four pieces of five are noted
-    sizes.clear()
-
-    def counted(work: Tokenising, rows: list[tuple[int, tuple[str, ...]]]) -> Piece:
-        sizes.append(len(rows))
-        return make(work, rows)
-
-    monkeypatch.setattr(Tokenising, "__call__", counted)
-    made = tokenise(lines_file, tokenizer, 9, words=words, cache=cache)
-    assert sizes == [10] * 5
+    assert left.name.endswith(".tmp")
+    made = tokenise(lines_file, tokenizer, 9, words=True, cache=cache)
     assert made.facts == whole.facts
     assert content(cache) == content(tmp_path / "whole")
 
@@ -171,12 +135,8 @@ def test_several_processes_make_the_same(
     lines_file: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = tokenise(lines_file, tokenizer, 9, cache=tmp_path / "alone")
-    for place, name, value in (
-        (corpus_room, "_CHUNK", 10),
-        (corpus_room, "_SHARED", 1),
-        (tokenising, "cores", lambda: 2),
-    ):
-        monkeypatch.setattr(place, name, value)
+    for name, value in (("CHUNK", 10), ("SHARED", 1), ("cores", lambda: 2)):
+        monkeypatch.setattr(tokenising, name, value)
     several = tokenise(lines_file, tokenizer, 9, cache=tmp_path / "several")
     assert several.facts == alone.facts
     assert content(tmp_path / "several") == content(tmp_path / "alone")

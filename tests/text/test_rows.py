@@ -14,7 +14,7 @@ from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.files.formats import RawRow
-from opencse.text.given import left_out_rows_of, open_texts, say_left_out_rows, with_labels
+from opencse.text.given import open_texts, say_left_out_rows, with_labels
 from opencse.text.labels import LabelledTexts
 from opencse.text.readers import Source
 from opencse.text.values import checked_texts
@@ -146,7 +146,7 @@ def test_a_row_without_a_label_is_left_out_with_its_label(tmp_path: Path) -> Non
     assert labels is not None
     assert text.read().rows == [("A", "B"), ("F", "G")]
     assert labels.values.tolist() == pytest.approx([0.1, 0.4])
-    assert left_out_rows_of(text).startswith("left out   2 of 4 rows, with an empty cell (the first: line 3,")
+    assert text.left_out_rows.startswith("left out   2 of 4 rows, with an empty cell (the first: line 3,")
 
 
 def test_a_value_that_is_no_text_is_named() -> None:

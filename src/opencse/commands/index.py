@@ -116,8 +116,8 @@ def build_index(
     split: Split = None,
     precision: Precision = "float32",
     kind: Annotated[
-        Literal["flat", "hnsw", "ivfpq"],
-        Typed("Kind of index: flat (exact), or approximate for many rows: hnsw (fast), ivfpq (small)."),
+        Literal["flat", "hnsw"],
+        Typed("Kind of index: flat (exact), or hnsw (approximate, for many rows)."),
     ] = "flat",
     cut: Annotated[
         bool,
@@ -149,8 +149,7 @@ def build_index(
 
     Args:
         folder: of the index; created if it does not exist.
-        kind: ``flat`` is exact; ``hnsw`` (fast) and ``ivfpq`` (small) are approximate, for many rows, and their recall
-            is measured.
+        kind: ``flat`` is exact; ``hnsw`` is approximate, for many rows, and its recall is measured.
         cut: split texts that are too long for the model into passages, at the ends of sentences; False: keep their
             beginning.
         max_length: Tokens in a passage, at most; by default what the model reads.

@@ -27,7 +27,7 @@ from opencse.ranking import Measure
 from opencse.records import JsonRecord, read_record, save_json
 from opencse.text import sample
 from opencse.text.files.lines import require_file
-from opencse.text.given import TextSource, has_labels
+from opencse.text.given import TextSource
 from opencse.training.questions import FEWEST, Guard, Questions, QuestionSelector, SimilarityGuard
 from opencse.training.selection import (
     GradedPairSelector,
@@ -298,12 +298,12 @@ def load_selector(
         pairs = dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev")
         return GradedPairSelector(f"{number_of(len(pairs), 'given pair')}, {pairs.fingerprint()[:8]}", pairs)
     if str(dev) in (AUTO, TEXT):
-        if str(dev) == TEXT and has_labels(text):
+        if str(dev) == TEXT and text.label:
             raise UserError(
                 f"{text.name}: no questions are made of rows with a score or class; select by something else: --dev "
                 "with graded pairs, or with a folder of queries and documents"
             )
-        questions = None if has_labels(text) else text_questions(text.read(), measure)
+        questions = None if text.label else text_questions(text.read(), measure)
         if questions is not None:
             return guarded(questions)
         if str(dev) == TEXT:

@@ -1,9 +1,8 @@
-"""Searches many vectors approximately with FAISS: HNSW graphs, and inverted lists of product-quantised vectors."""
+"""Searches many vectors approximately with an HNSW graph of FAISS."""
 
 from __future__ import annotations
 
 import errno
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -21,19 +20,10 @@ from opencse.search.writer import Writer
 if TYPE_CHECKING:
     from types import ModuleType
 
-IndexKind = Literal["flat", "hnsw", "ivfpq"]
+IndexKind = Literal["flat", "hnsw"]
 KINDS: tuple[str, ...] = get_args(IndexKind)
-_CODES = 256
-_PER_CODE = 39
-"""Vectors that FAISS needs for each centroid."""
-FEWEST = _CODES * _PER_CODE
-"""Rows from which product quantisation can be trained."""
 NEIGHBOURS, BREADTH_BUILD, BREADTH_SEARCH = 32, 200, 128
-"""HNSW: links per node, and candidates when building and searching (M, efConstruction, efSearch)."""
-PROBED = 0.1
-"""IVF-PQ: share of the inverted lists that is searched."""
-REFINED = 10
-"""IVF-PQ: candidates per requested row, which are ranked again by their exact vectors."""
+"""Links per node, and candidates when building and searching (M, efConstruction, efSearch)."""
 _CHUNK = 65_536
 
 
@@ -59,7 +49,9 @@ class ApproximateIndex:
     def __init__(self, inner: Any, similarity: Similarity = Similarity.COSINE) -> None:  # noqa: ANN401 - faiss is untyped
         self._inner = inner
         self._similarity = similarity
-        self._stored = _stored_vectors(inner)
+        stored = require_faiss().downcast_index(inner.storage).get_xb()
+        self._stored: PreparedVectors = require_faiss().rev_swig_ptr(stored, inner.ntotal * inner.d)
+        self._stored = self._stored.reshape(inner.ntotal, inner.d)
 
     @classmethod
     def read(cls, path: Path, slots: int, similarity: Similarity = Similarity.COSINE) -> ApproximateIndex:
@@ -67,7 +59,7 @@ class ApproximateIndex:
 
         Raises:
             FileNotFoundError: if it does not exist.
-            UserError: if it is damaged, or does not have ``slots`` rows.
+            UserError: if it is damaged, of another kind, or does not have ``slots`` rows.
         """
         faiss = require_faiss()
         if not path.is_file():
@@ -76,55 +68,35 @@ class ApproximateIndex:
             inner = faiss.read_index(str(path))
         except RuntimeError as error:
             raise UserError(f"{path}: damaged ({reason(error)[:80]}); {how_to_rebuild(path.parent)}") from None
+        if not isinstance(inner, faiss.IndexHNSW):
+            raise UserError(f"{path}: of a kind that is no longer read; {how_to_rebuild(path.parent)}")
         if inner.ntotal != slots:
             raise UserError(f"{path}: damaged (of {inner.ntotal:,} rows, not {slots:,}); {how_to_rebuild(path.parent)}")
         return cls(inner, similarity)
 
-    def search(
-        self, queries: PreparedVectors, vectors: PreparedVectors, k: int, living: Integers | None
-    ) -> tuple[Integers, Floats]:
-        """Finds about the k most similar rows to each query, scored by their exact vectors.
-
-        An HNSW index stores these itself, and the search has just read them there, so the vector file is not read.
+    def search(self, queries: PreparedVectors, k: int, living: Integers | None) -> tuple[Integers, Floats]:
+        """Finds about the k most similar rows to each query, scored by their exact vectors, which the graph has too.
 
         Args:
             queries: (n, d) prepared for the index.
-            vectors: (slots, d) the vector file.
             k: number of rows.
             living: positions that may be returned; None: all.
 
         Returns:
             (n, k) positions, best first, -1 where fewer were found, and their similarities.
         """
-        faiss = require_faiss()
-        is_ivf = isinstance(self._inner, faiss.IndexIVF)
-        # Codes order candidates roughly, so more of them are scored again than of an HNSW graph.
-        most = min(len(vectors), REFINED * k if is_ivf else k + SPARE)
-        selector = None
+        faiss, selector = require_faiss(), None
+        most = min(len(self._stored), k + SPARE)
         if living is not None:
-            mask = np.zeros(len(vectors), dtype=bool)
+            mask = np.zeros(len(self._stored), dtype=bool)
             mask[living] = True
             # FAISS reads the bits of a byte from the lowest.
             selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-        if is_ivf:
-            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=probed_lists(self._inner.nlist))
-        else:
-            parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=max(BREADTH_SEARCH, 2 * most))
+        parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=max(BREADTH_SEARCH, 2 * most))
         _, positions = self._inner.search(np.ascontiguousarray(queries), most, params=parameters)
-        exact_vectors = vectors if self._stored is None else self._stored
-        exact = similarities(queries, exact_vectors, np.maximum(positions, 0), self._similarity)
+        exact = similarities(queries, self._stored, np.maximum(positions, 0), self._similarity)
         exact[positions < 0] = -np.inf
         return best_candidates(positions, exact, k)
-
-
-def _stored_vectors(inner: Any) -> PreparedVectors | None:  # noqa: ANN401 - faiss is untyped
-    """(slots, d) the vectors that an HNSW index stores, in its own memory; None for other kinds."""
-    faiss = require_faiss()
-    if not isinstance(inner, faiss.IndexHNSW):
-        return None
-    values = faiss.rev_swig_ptr(faiss.downcast_index(inner.storage).get_xb(), inner.ntotal * inner.d)
-    stored: PreparedVectors = values.reshape(inner.ntotal, inner.d)
-    return stored
 
 
 def update_approximate_index(writer: Writer, progress: Progress) -> None:
@@ -146,10 +118,9 @@ def update_approximate_index(writer: Writer, progress: Progress) -> None:
         if begin == len(vectors):
             return
     if inner is None:
-        inner = empty_index(faiss, manifest.kind, vectors, manifest.similarity)
-    if inner is None:
-        writer.set_approximate(None)
-        return
+        metric = faiss.METRIC_INNER_PRODUCT if manifest.similarity.is_product else faiss.METRIC_L2
+        inner = faiss.index_factory(manifest.dimension, f"HNSW{NEIGHBOURS},Flat", metric)
+        inner.hnsw.efConstruction = BREADTH_BUILD
     progress.start(manifest.kind, len(vectors), begin)
     for start in range(begin, len(vectors), _CHUNK):
         inner.add(np.ascontiguousarray(vectors[start : start + _CHUNK]))
@@ -168,18 +139,6 @@ def update_approximate_index(writer: Writer, progress: Progress) -> None:
     writer.set_approximate(name)
 
 
-def require_enough(kind: str, rows: int) -> None:
-    """Refuses product quantisation for too few rows.
-
-    Raises:
-        UserError: naming the number that is needed.
-    """
-    if kind == "ivfpq" and rows < FEWEST:
-        raise UserError(
-            f"ivfpq needs at least {FEWEST:,} texts to train its codes, not {rows:,}; use --kind flat, which is exact"
-        )
-
-
 def require_metric(kind: str, similarity: Similarity) -> None:
     """Refuses an approximate index for a similarity that it does not support.
 
@@ -191,46 +150,3 @@ def require_metric(kind: str, similarity: Similarity) -> None:
             f"{kind} searches by cosine, dot or euclidean, and this model compares by {similarity}; use --kind flat, "
             "which is exact"
         )
-
-
-def probed_lists(lists: int) -> int:
-    """How many of the inverted lists are searched.
-
-    Example:
-        >>> probed_lists(4_000), probed_lists(20), probed_lists(5)
-        (400, 8, 5)
-    """
-    return min(lists, max(8, math.ceil(PROBED * lists)))
-
-
-def _metric(faiss: ModuleType, similarity: Similarity) -> int:
-    return int(faiss.METRIC_INNER_PRODUCT if similarity.is_product else faiss.METRIC_L2)
-
-
-def empty_index(faiss: ModuleType, kind: str, vectors: PreparedVectors, similarity: Similarity) -> Any:  # noqa: ANN401
-    """Makes a FAISS index without rows, its codes trained; None where there are too few rows to train them.
-
-    Args:
-        faiss: the module.
-        kind: ``hnsw`` or ``ivfpq``.
-        vectors: (n, d) prepared, of which a sample trains the codes.
-        similarity: the function that compares them.
-    """
-    rows, dimension = vectors.shape
-    if kind == "hnsw":
-        inner = faiss.index_factory(dimension, f"HNSW{NEIGHBOURS},Flat", _metric(faiss, similarity))
-        inner.hnsw.efConstruction = BREADTH_BUILD
-        return inner
-    if rows < FEWEST:
-        return None
-    # 4 sqrt(n), as FAISS's guidelines advise, and enough rows to train each list.
-    lists = min(int(4 * math.sqrt(rows)), rows // _PER_CODE)
-    # A byte for about 8 dimensions; the parts have to divide them.
-    parts = next(size for size in range(max(1, dimension // 8), 0, -1) if dimension % size == 0)
-    # np: no order of the codes for polysemous search, which nothing asks for and takes seconds.
-    inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8np", _metric(faiss, similarity))
-    random = np.random.default_rng(0)
-    # FAISS trains on at most 256 points for each centroid, and warns of more.
-    most = min(rows, _CODES * max(lists, _CODES))
-    inner.train(np.ascontiguousarray(vectors[np.sort(random.choice(rows, most, replace=False))]))
-    return inner

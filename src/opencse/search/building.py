@@ -21,13 +21,7 @@ from opencse.modules.prompts import Role
 from opencse.modules.similarity import require_dimensions
 from opencse.numerals import number_of
 from opencse.progress import Progress
-from opencse.search.approximate import (
-    IndexKind,
-    require_enough,
-    require_faiss,
-    require_metric,
-    update_approximate_index,
-)
+from opencse.search.approximate import IndexKind, require_faiss, require_metric, update_approximate_index
 from opencse.search.database import (
     BUILDING,
     NAMES,
@@ -67,7 +61,7 @@ class BuildSettings:
         'auto'
 
     Attributes:
-        kind: ``flat``, ``hnsw`` or ``ivfpq``; see `opencse.search.approximate`.
+        kind: ``flat`` or ``hnsw``; see `opencse.search.approximate`.
         cut: split texts that are longer than the model reads into passages.
         max_length: tokens of the longest passage; None: as many as the model reads.
         overlap: tokens of complete sentences that a passage may share with the one before.
@@ -146,10 +140,9 @@ def build(
     splitter = settings.splitter(encoder)
     require_dimensions(settings.dimensions, encoder.dimension)
     language = None if settings.language == AUTO else language_named(settings.language)
-    total = source.count  # reads and checks all rows
+    _ = source.count  # reads and checks all rows
     if settings.kind != "flat":
         require_faiss()
-        require_enough(settings.kind, total)
         require_metric(settings.kind, encoder.similarity_fn_name)
     require_new(folder, overwrite=overwrite)
     with made_folder(folder), locked(folder), write_errors(folder):
@@ -194,6 +187,7 @@ def _first_manifest(
         max_length=settings.max_length or encoder.max_length if settings.cut else None,
         overlap=settings.overlap,
         vectors=unique_name("vectors-", ".f32"),
+        vectors_sum=0,
         source=source.fingerprint(),
         next_id=source.next_id,
         **source.reading,

@@ -5,8 +5,8 @@ rows and names the vector file next to it. A position is a row number of that fi
 until `opencse.search.writer.Writer.compact` writes it again without them. The names of all files have twelve random
 digits; no other file in the folder is ever deleted.
 
-The vector file is summed in pages of 1,024 rows and the file of an approximate index as a whole (CRC-32, in the table
-``sums``), each row of the database by itself, so that damage is noticed before it is searched.
+The manifest has checksums (CRC-32) of the vector file and of the file of an approximate index, the database one of each
+row, so that damage is noticed.
 """
 
 from __future__ import annotations
@@ -29,21 +29,16 @@ from pydantic import Field, ValidationError
 
 from opencse.arrays import Vectors
 from opencse.errors import OutdatedError, UserError, reason
-from opencse.files import held_lock, remove, write_text
+from opencse.files import held_lock, remove, remove_unfinished, write_text
 from opencse.folder_kinds import is_index, kind_of_folder
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.similarity import HybridWeight, Similarity, first_of
-from opencse.numerals import number_of
 from opencse.outputs import foreign_files_message, names_in
 from opencse.search.rows import Value
 from opencse.settings import Settings
 
-PAGE = 1_024
-"""Rows of vectors that share a checksum."""
 _BLOCK = 1 << 22
 """Bytes that are read at a time."""
-PageSums = dict[int, int]
-"""Page number -> CRC-32 of the page."""
 _WAIT = 30.0
 """Seconds to wait for another process's transaction."""
 _FILE_NAME = r"^[\w-]+\.\w+$"
@@ -55,7 +50,7 @@ FORMAT = 1
 NAMES, LOCK, BUILDING = "index.json", ".lock", "building.json"
 _DIGITS = "[0-9a-f]{12}"
 _OWN = re.compile(
-    rf"rows-{_DIGITS}\.sqlite(-wal|-shm)?|(vectors|engine)-{_DIGITS}\.(f32|faiss)|words-{_DIGITS}(-[\w-]+|\.tmp)"
+    rf"rows-{_DIGITS}\.sqlite(-wal|-shm)?|(vectors|engine)-{_DIGITS}\.(f32|faiss)|words-{_DIGITS}-[\w-]+"
 )
 
 
@@ -108,6 +103,7 @@ def require_own(folder: Path) -> None:
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
     """Deletes the files of older and unfinished indexes, except ``keep``."""
+    remove_unfinished(folder)
     kept = tuple(name for name in keep if name)
     for path in folder.iterdir():
         if _OWN.fullmatch(path.name) and not path.name.startswith(kept):
@@ -141,16 +137,18 @@ class Manifest(Settings):
         dimension: the dimension of a vector.
         encoded_dimension: the dimension of the model's vectors, whose first ``dimension`` are kept; None: all are.
         similarity: how vectors are compared; the model's function.
-        kind: flat, hnsw or ivfpq.
+        kind: flat or hnsw.
         columns: the columns of metadata, each with the type of its values: number, text or mixed.
         max_length: tokens of the longest passage; None: texts are not split.
         overlap: tokens that two neighbouring passages of a document may share.
         vectors: name of the vector file.
+        vectors_sum: checksum of the rows of the vector file in use; None in an index of an earlier version.
         slots: rows of the vector file in use, deleted ones included.
         rows: rows that are not deleted.
         passages: whether any document has more than one row.
         next_id: the id of the next row that is added without one.
         engine: name of the file of the approximate index, or None.
+        engine_sum: its checksum; None in an index of an earlier version.
         source: fingerprint of the text that the index was built from; None after a change.
         taken: rows of that text that are in the index while it is being built; None: it is complete.
         language: whose word stems a hybrid search compares; None: no stemming.
@@ -177,11 +175,13 @@ class Manifest(Settings):
     max_length: int | None = None
     overlap: int = 0
     vectors: str = Field(pattern=_FILE_NAME)
+    vectors_sum: int | None = None
     slots: int = 0
     rows: int = 0
     passages: bool = False
     next_id: int = 0
     engine: str | None = Field(default=None, pattern=_FILE_NAME)
+    engine_sum: int | None = None
     source: str | None = None
     taken: int | None = None
     language: str | None = None
@@ -253,7 +253,6 @@ def create_database(folder: Path, name: str, manifest: Manifest) -> None:
             f"CREATE TABLE rows (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT, crc INTEGER{columns})"
         )
         db.execute("CREATE UNIQUE INDEX row_id ON rows (id, part)")
-        db.execute("CREATE TABLE sums (file TEXT, page INTEGER, crc INTEGER, PRIMARY KEY (file, page))")
         db.execute("COMMIT")
     finally:
         db.close()
@@ -391,60 +390,13 @@ def weight_fields(weight: HybridWeight) -> dict[str, Any]:
     return {"hybrid_weight": weight.value, "hybrid_source": weight.source}
 
 
-def read_sums(db: sqlite3.Connection, file: str) -> PageSums:
-    """Reads the stored checksums of a file."""
-    return dict(db.execute("SELECT page, crc FROM sums WHERE file = ?", [file]))
-
-
-def write_sums(db: sqlite3.Connection, folder: Path, vectors: str, row_bytes: int, slots: int, first: int) -> None:
-    """Stores the checksums of the pages of a vector file from its first new row on.
-
-    Args:
-        db: within a transaction.
-        folder: the folder of the index.
-        vectors: name of the file, with the appended rows already written.
-        row_bytes: size of a row.
-        slots: rows in use.
-        first: position of the first new row.
-    """
-    db.execute("DELETE FROM sums WHERE file LIKE 'vectors-%' AND file != ?", [vectors])
-    sums = page_sums(folder / vectors, row_bytes, slots, range(first // PAGE, -(-slots // PAGE)))
-    db.executemany("INSERT OR REPLACE INTO sums VALUES (?, ?, ?)", [(vectors, *item) for item in sums.items()])
-
-
-def page_sums(path: Path, row_bytes: int, slots: int, pages: Iterable[int]) -> PageSums:
-    """Computes the checksums of some pages of a vector file from its content; see `write_sums`."""
-    sums: PageSums = {}
-    numbers = list(pages)
-    if not numbers:  # an empty index has no vector file
-        return sums
+def file_sum(path: Path, *, size: int | None = None, begin: int = 0, value: int = 0) -> int:
+    """The checksum of the first ``size`` bytes of a file, of which the first ``begin`` have ``value``."""
     with path.open("rb") as stream:
-        for page in numbers:
-            stream.seek(page * PAGE * row_bytes)
-            sums[page] = zlib.crc32(stream.read((min(slots, (page + 1) * PAGE) - page * PAGE) * row_bytes))
-    return sums
-
-
-def file_sum(path: Path) -> int:
-    """Computes the checksum of a file."""
-    total = 0
-    with path.open("rb") as stream:
-        while block := stream.read(_BLOCK):
-            total = zlib.crc32(block, total)
-    return total
-
-
-def damaged_pages(path: Path, row_bytes: int, slots: int, sums: Mapping[int, int]) -> list[int]:
-    """Numbers of the pages of a vector file whose content differs from the stored checksum."""
-    now = page_sums(path, row_bytes, slots, sorted(sums))
-    return [page for page, value in now.items() if value != sums[page]]
-
-
-def page_fault(name: str, pages: list[int], slots: int) -> str:
-    """A clause that names the damaged rows."""
-    first, last = pages[0] * PAGE, min(slots, (pages[0] + 1) * PAGE) - 1
-    more = f" and {number_of(len(pages) - 1, 'more page')}" if len(pages) > 1 else ""
-    return f"{name}: rows {first:,} to {last:,}{more} are not as they were written"
+        stream.seek(begin)
+        while block := stream.read(_BLOCK if size is None else min(_BLOCK, size - stream.tell())):
+            value = zlib.crc32(block, value)
+    return value
 
 
 def row_sum(name: str, part: int, text: str, values: Mapping[str, object]) -> int:

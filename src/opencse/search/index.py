@@ -351,7 +351,7 @@ class Index:
             exact, _ = nearest_prepared(queries, vectors, depth, living, similarity=snapshot.similarity)
             retrieved = exact
             if snapshot.approximate is not None:
-                retrieved, _ = snapshot.approximate.search(queries, vectors, depth, living)
+                retrieved, _ = snapshot.approximate.search(queries, depth, living)
             recalls: dict[int, list[float]] = {k: [] for k in ks if k <= len(positions) - (sampled is not None)}
             for row in range(len(queries)):
                 itself = -1 if sampled is None else int(sampled[row])

@@ -8,11 +8,8 @@ A cache that is damaged, or has another number of rows than the index, is replac
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import unicodedata
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from opencse.arrays import Floats, Integers
-from opencse.files import sync
-from opencse.search.database import file_sum
+from opencse.files import moving_in
 from opencse.search.stems import Stems, keyword_package, rules_version, stems_of
 from opencse.text.scripts import search_words
 
 _PREFIX = "words-"
-_SIZES = "sizes.json"
 _COUNTING = 8
 """Version of the tokenisation (`terms_of`), part of the name of the cache."""
 
@@ -184,40 +179,11 @@ def cached_keyword_index(
         language: whose stems are compared; None: no stemming.
     """
     with suppress(ValueError, OSError, LookupError, TypeError):
-        if is_cache_intact(folder / name):
-            cached = KeywordIndex.read(folder / name, language)
-            if cached.size == count:
-                return cached
+        cached = KeywordIndex.read(folder / name, language)
+        if cached.size == count:
+            return cached
     counted = KeywordIndex.of(texts(), language)
     if not counted.empty and os.access(folder, os.W_OK):
-        _write_cache(counted, folder, name)
+        with suppress(OSError), moving_in(folder / name) as unfinished:  # where the disk is full, nothing is written
+            counted.save(unfinished)
     return counted
-
-
-def is_cache_intact(folder: Path) -> bool:
-    """Whether the files of a cached keyword index have the sizes and checksums that were written with them."""
-    try:
-        return bool(json.loads((folder / _SIZES).read_text(encoding="utf-8")) == _sizes(folder))
-    except (ValueError, OSError):
-        return False
-
-
-def _write_cache(keywords: KeywordIndex, folder: Path, name: str) -> None:
-    """Writes the cache completely or, where the disk is full, not at all."""
-    unfinished = folder / f"words-{uuid.uuid4().hex[:12]}.tmp"
-    with suppress(OSError):
-        keywords.save(unfinished)
-        (unfinished / _SIZES).write_text(json.dumps(_sizes(unfinished)), encoding="utf-8")
-        for path in unfinished.iterdir():
-            sync(path)
-        database = "-".join(name.split("-")[:2])
-        for other in folder.glob(f"{database}-*"):  # of earlier versions of this index
-            shutil.rmtree(other, ignore_errors=True)
-        unfinished.rename(folder / name)
-    shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _sizes(folder: Path) -> dict[str, list[int]]:
-    """Size and checksum of each file in ``folder``, by name."""
-    files = [path for path in sorted(folder.iterdir()) if path.name != _SIZES]
-    return {path.name: [path.stat().st_size, file_sum(path)] for path in files}

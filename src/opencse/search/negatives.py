@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from pydantic import Field, field_validator
 
 from opencse.arrays import Floats
 from opencse.errors import UserError, reason
@@ -58,29 +59,20 @@ class Mining(Settings):
         seed: the seed of the random choice.
     """
 
-    count: int = 1
+    count: int = Field(default=1, ge=1)
     ranks: tuple[int, int] = (1, 50)
-    ceiling: float = 0.95
+    ceiling: float = Field(default=0.95, gt=0)
     floor: float | None = None
     same: float | None = 0.95
     pick: Literal["hardest", "random"] = "hardest"
-    seed: int = 42
+    seed: int = Field(default=42, ge=0)
 
-    def check(self) -> None:
-        """Refuses invalid settings.
-
-        Raises:
-            UserError: naming the setting.
-        """
-        first, last = self.ranks
-        if self.count < 1:
-            raise UserError(f"count is at least 1, not {self.count}")
-        if not 1 <= first <= last:
-            raise UserError(f"ranks start at 1, the first before the last, not {first} to {last}")
-        if self.seed < 0:
-            raise UserError(f"seed is at least 0, not {self.seed}")
-        if self.ceiling <= 0:
-            raise UserError(f"ceiling is above 0, not {self.ceiling}")
+    @field_validator("ranks")
+    @classmethod
+    def _in_order(cls, ranks: tuple[int, int]) -> tuple[int, int]:
+        if not 1 <= ranks[0] <= ranks[1]:
+            raise ValueError("ranks start at 1, the first before the last")
+        return ranks
 
 
 @dataclass(frozen=True)
@@ -135,7 +127,6 @@ def mine(
             negative.
     """
     how = how or Mining()
-    how.check()
     if not pairs or any(len(pair) < 2 for pair in pairs):
         raise UserError("hard negatives need pairs; give a text with two columns, query and positive")
     answers: dict[str, list[str]] = {}

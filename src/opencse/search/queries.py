@@ -180,7 +180,7 @@ def _nearest(snapshot: Snapshot, queries: PreparedVectors, k: int, where: Where 
     positions = snapshot.matching(where)
     if snapshot.approximate is None or where is not None:
         return nearest_prepared(queries, snapshot.vectors, k, positions, similarity=snapshot.similarity)
-    return snapshot.approximate.search(queries, snapshot.vectors, k, positions)
+    return snapshot.approximate.search(queries, k, positions)
 
 
 def _hits(snapshot: Snapshot, rankings: Sequence[Sequence[tuple[int, float]]], k: int) -> list[list[Hit]]:

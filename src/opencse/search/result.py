@@ -62,7 +62,7 @@ class IndexInfo(Reading):
     Attributes:
         folder: path of the index.
         similarity: how vectors are compared: cosine, dot, euclidean or manhattan.
-        kind: flat, hnsw or ivfpq.
+        kind: flat or hnsw.
         rows: number of texts; of documents their passages.
         documents: number of different ids.
         dimension: the dimension of a vector.

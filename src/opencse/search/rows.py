@@ -27,7 +27,6 @@ Value = str | int | float | None
 """A value of metadata; booleans are stored as 0 and 1, dates as ISO text."""
 # At most 18 digits: SQLite's whole numbers have 64 bits.
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
-_NO_NUMBERS = ("nan", "inf", "infinity")
 _SAME = 0.5
 """Share of words from which two texts count as the same one."""
 _ESCAPED = "escaped:"
@@ -71,35 +70,16 @@ def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[Index
     if isinstance(rows, str) or not is_list(rows):
         table = "; of a table give its rows, as to_dict('records') of pandas does" if hasattr(rows, "columns") else ""
         raise TypeError(f"{where} is a list of texts or rows, not {type(rows).__name__}{table}")
-    ids = UniqueIds(f"{where}[{{}}]")
+    ids: dict[str, int] = {}
     for number, item in enumerate(rows):
         row = _row(item, f"{where}[{number}]")
         values = {name: None if is_missing(value) else value for name, value in row.metadata.items()}
         row = checked(replace(row, metadata=values), f"{where}[{number}]")
-        ids.add(row.id, number)
+        if row.id is not None and (before := ids.setdefault(row.id, number)) != number:
+            raise UserError(
+                f"{where}[{number}]: the id {row.id[:80]!r} is also that of {where}[{before}]; give each row its own id"
+            )
         yield row
-
-
-class UniqueIds:
-    """Checks that no id occurs twice among rows that are read together.
-
-    Args:
-        where: how a row is named in messages, with ``{}`` for its number.
-    """
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._numbers: dict[str, int] = {}
-
-    def add(self, name: str | None, number: int) -> None:
-        """Remembers the id of a row.
-
-        Raises:
-            UserError: if an earlier row has it.
-        """
-        if name is not None and (before := self._numbers.setdefault(name, number)) != number:
-            row, earlier = self._where.format(number), self._where.format(before)
-            raise UserError(f"{row}: the id {name[:80]!r} is also that of {earlier}; give each row its own id")
 
 
 def checked(row: IndexRow, where: str) -> IndexRow:
@@ -318,41 +298,25 @@ class FileRows:
         notes, count, digest = ReadingNotes(), 0, hashlib.sha256(b"documents\n")
         numbers = {name for name in self.collection.metadata if self.column_kinds.get(name) != "text"}
         ids: set[str] = set()
-        with_numbers: set[str] = set()
-        infinite: dict[str, str] = {}
         for where, row, is_untyped in self._raw(notes):
             count += 1
             digest.update(_hashed(row))
             if row.id is not None and row.id in ids:
-                raise self._repeated_id_error(row.id, where)
+                first = next(earlier for earlier, one, _ in self._raw(ReadingNotes()) if one.id == row.id)
+                raise UserError(f"{where}: the id {row.id[:80]!r} is also that of {first}; give each row its own id")
             ids |= {row.id} if row.id is not None else set()
             for name in list(numbers) if is_untyped else ():
                 value = row.metadata[name]
-                if not isinstance(value, str):
-                    continue
-                if self.column_kinds.get(name) == "number" and not _NUMBER.fullmatch(value):
-                    raise UserError(
-                        f"{where}: column {name!r} holds {value[:80]!r}, and the index has numbers there; leave the "
-                        "value empty"
-                    )
-                if value.lstrip("+-").lower() in _NO_NUMBERS:
-                    infinite.setdefault(name, f"{where}: column {name!r} holds {value} among numbers")
-                elif _NUMBER.fullmatch(value):
-                    with_numbers.add(name)
-                else:
+                if isinstance(value, str) and not _NUMBER.fullmatch(value):
                     numbers.discard(name)
+                    if self.column_kinds.get(name) == "number":
+                        raise UserError(
+                            f"{where}: column {name!r} holds {value[:80]!r}, and the index has numbers there; leave "
+                            "the value empty"
+                        )
         if not count:
             raise UserError(notes.nothing_message(self.name))
-        for name, message in infinite.items():
-            if name in numbers & with_numbers:
-                raise UserError(f"{message}; leave the value empty")
-        numbers = numbers & with_numbers | (numbers - infinite.keys())
-        next_id = max(map(id_after, ids), default=0)
-        return _Survey(count, next_id, frozenset(numbers), digest.hexdigest(), notes)
-
-    def _repeated_id_error(self, name: str, where: str) -> UserError:
-        first = next(earlier for earlier, row, _ in self._raw(ReadingNotes()) if row.id == name)
-        return UserError(f"{where}: the id {name[:80]!r} is also that of {first}; give each row its own id")
+        return _Survey(count, max(map(id_after, ids), default=0), frozenset(numbers), digest.hexdigest(), notes)
 
     def _raw(self, notes: ReadingNotes) -> Iterator[tuple[str, IndexRow, bool]]:
         """The rows, each with its file and line, and whether its metadata are texts, even numbers."""

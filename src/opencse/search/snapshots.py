@@ -27,32 +27,25 @@ from opencse.ranking import PreparedVectors
 from opencse.search.approximate import ApproximateIndex
 from opencse.search.database import (
     HAS_ID,
-    NAMES,
-    PAGE,
     Manifest,
-    PageSums,
     StoredRow,
     connect,
     current_database,
     damage_error,
-    damaged_pages,
     file_sum,
-    how_to_rebuild,
     map_vectors,
-    page_fault,
     read_errors,
     read_manifest,
-    read_sums,
     row_sum,
     sql_columns,
 )
 from opencse.search.filters import Where, sql_of
 from opencse.search.hybrid import evenly_spread
-from opencse.search.keyword_index import KeywordIndex, cache_name, cached_keyword_index, is_cache_intact
+from opencse.search.keyword_index import KeywordIndex, cache_name, cached_keyword_index
 from opencse.search.rows import Value
 
 WHOLE = 1 << 28
-"""Bytes of vectors up to which all are verified before the first search; of more only the pages of the hits are."""
+"""Bytes of vectors up to which they are verified before the first search; more are verified by `check` alone."""
 _TRIES = 5
 _ROWS = 10_000
 """Rows that are read at a time."""
@@ -64,12 +57,12 @@ class DatabaseReader:
     Attributes:
         folder: the folder of the index.
         name: file name of the database.
-        verified: by vector file, the checksums of the pages that were verified.
+        verified: the vector file that was verified, how many of its bytes, and their checksum.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
-        self.verified: dict[str, PageSums] = {}
+        self.verified = ("", 0, 0)
         # Reentrant: within a transaction the same thread calls `reading` again.
         self._lock = threading.RLock()
         self._db = connect(folder / name, write=False)
@@ -130,8 +123,8 @@ class Snapshot:
     def vectors(self) -> PreparedVectors:
         """(slots, d) vectors prepared for the index's similarity (L2-normalised for the cosine), memory-mapped."""
         vectors = map_vectors(self.folder, self.manifest)
-        if vectors.nbytes <= WHOLE:
-            self.verify_vectors()
+        if vectors.nbytes <= WHOLE and not self.has_sound_vectors():
+            raise damage_error(self.folder, f"{self.manifest.vectors} is not as it was written")
         return vectors
 
     @cached_property
@@ -233,13 +226,12 @@ class Snapshot:
         return [row for name in ids for row in by_id[name]]
 
     def rows_at(self, positions: Iterable[int]) -> dict[int, StoredRow]:
-        """Reads the rows at some positions and verifies the checksums of rows and vectors.
+        """Reads the rows at some positions and verifies their checksums.
 
         Raises:
             OutdatedError: naming a damaged row.
         """
         numbers = [int(position) for position in positions]
-        self.verify_vectors(numbers)
         rows = self.select("place IN (SELECT value FROM json_each(?))", [json.dumps(numbers)])
         by_position = {row.position: row for row in rows}
         damaged = [*self.damaged_rows(rows), *(number for number in numbers if number not in by_position)]
@@ -260,29 +252,16 @@ class Snapshot:
                 damaged.append(position)
         return damaged
 
-    def verify_vectors(self, positions: Iterable[int] | None = None) -> None:
-        """Refuses damaged vectors; each page is verified once per time it was written.
-
-        Args:
-            positions: rows whose pages are verified; None: all.
-
-        Raises:
-            OutdatedError: naming the damaged rows.
-        """
-        manifest, verified = self.manifest, self._reader.verified
-        sums = self.checksums_of(manifest.vectors)
-        known = verified.get(manifest.vectors, {})
-        pages = sums if positions is None else {position // PAGE for position in positions} & sums.keys()
-        new = {page: sums[page] for page in pages if known.get(page) != sums[page]}
-        if new:
-            if damaged := damaged_pages(self.folder / manifest.vectors, 4 * manifest.dimension, manifest.slots, new):
-                raise damage_error(self.folder, page_fault(manifest.vectors, damaged, manifest.slots))
-            self._reader.verified = {manifest.vectors: {**known, **new}}
-
-    def checksums_of(self, file: str) -> PageSums:
-        """The stored checksums of a file, by page."""
-        with self._reader.reading() as db:
-            return read_sums(db, file)
+    def has_sound_vectors(self) -> bool:
+        """Whether the vector file has its checksum; what was verified before is not read again."""
+        manifest, size = self.manifest, 4 * self.manifest.slots * self.manifest.dimension
+        name, begin, value = self._reader.verified
+        if name != manifest.vectors:
+            begin = value = 0
+        value = file_sum(self.folder / manifest.vectors, size=size, begin=begin, value=value)
+        if sound := manifest.vectors_sum in (None, value):
+            self._reader.verified = (manifest.vectors, size, value)
+        return sound
 
     def count_documents(self) -> int:
         """The number of different ids."""
@@ -321,6 +300,7 @@ class Snapshots:
         self._latest: Snapshot | None = None
         self._block = threading.local()
         self._closed = False
+        self._identity = ("", 0)
         self._connect()
 
     def close(self) -> None:
@@ -342,7 +322,12 @@ class Snapshots:
             yield outer
             return
         for _ in range(_TRIES):
-            self._follow()
+            try:
+                self._connect()
+            except OutdatedError:
+                raise
+            except UserError as error:
+                raise OutdatedError(str(error)) from None
             with self._reader.transaction() as manifest:
                 self.require_same(manifest)
                 try:
@@ -377,46 +362,14 @@ class Snapshots:
         return latest
 
     def _connect(self) -> None:
-        """Opens the current database of the folder."""
-        names = (0, 0)
-        with suppress(OSError):  # `current_database` reports what is wrong
-            names = self._names_stamp()  # before the name is read: a change in between is noticed by the next `_follow`
-        reader = DatabaseReader(self.folder, current_database(self.folder))
-        # Other threads may still use the old reader, which is closed when they release it.
-        self._reader, self._latest = reader, None
-        self._identity = (*names, self._database_stamp())
-
-    def _follow(self) -> None:
-        """Connects to the index that has replaced this one, if one has.
-
-        Raises:
-            OutdatedError: if the index is gone, or its replacement cannot be used.
-        """
-        try:
-            if (*self._names_stamp(), self._database_stamp()) != self._identity:
-                self._connect()
-        except (FileNotFoundError, NotADirectoryError):
-            raise OutdatedError(
-                f"{self.folder}: the index is gone; put it back, or {how_to_rebuild(self.folder)}"
-            ) from None
-        except OutdatedError:
-            raise
-        except UserError as error:
-            raise OutdatedError(str(error)) from None
-        except OSError:  # the folder cannot be read at the moment
-            return
-
-    def _names_stamp(self) -> tuple[int, int]:
-        """Time and number of the file that names the current database; they change when another becomes current."""
-        status = (self.folder / NAMES).stat()
-        return status.st_mtime_ns, status.st_ino
-
-    def _database_stamp(self) -> int:
-        """The number of the database file, which changes with a copy of the folder; 0 after a build has deleted it."""
-        try:
-            return (self.folder / self._reader.name).stat().st_ino
-        except FileNotFoundError:
-            return 0
+        """Opens the current database of the folder, unless it is open."""
+        name = current_database(self.folder)
+        with suppress(FileNotFoundError):  # another process has just replaced it: the vectors are not there either
+            identity = name, (self.folder / name).stat().st_ino  # which changes with a copy of the folder
+            if identity != self._identity:
+                # Other threads may still use the old reader, which is closed when they release it.
+                self._reader, self._latest = DatabaseReader(self.folder, name), None
+                self._identity = identity
 
 
 def sql_names(manifest: Manifest) -> dict[str, str]:
@@ -467,7 +420,6 @@ def check(folder: Path, progress: Progress) -> IndexCheck:
             rows = _check_rows(snapshot, faults, progress)
             _check_vectors(snapshot, faults)
             _check_approximate_index(snapshot, faults)
-            _check_keyword_index(snapshot, faults)
     except UserError as error:
         faults.append(str(error))
     finally:
@@ -491,22 +443,9 @@ def _check_rows(snapshot: Snapshot, faults: list[str], progress: Progress) -> in
 
 
 def _check_vectors(snapshot: Snapshot, faults: list[str]) -> None:
-    manifest = snapshot.manifest
-    path, row_bytes = snapshot.folder / manifest.vectors, 4 * manifest.dimension
-    size = path.stat().st_size if path.exists() else 0
-    if size < manifest.slots * row_bytes:
-        faults.append(f"{path.name}: has {size:,} bytes, and {manifest.slots * row_bytes:,} are needed")
-        return
-    sums = snapshot.checksums_of(manifest.vectors)
-    if pages := damaged_pages(path, row_bytes, manifest.slots, sums):
-        faults.append(page_fault(path.name, pages, manifest.slots))
-        return
-    for start in range(0, manifest.slots, _ROWS):
-        count = min(_ROWS, manifest.slots - start)
-        block = np.fromfile(path, dtype="<f4", count=count * manifest.dimension, offset=start * row_bytes)
-        if not np.isfinite(block).all():
-            faults.append(f"{path.name}: holds NaN or infinity in rows {start:,} to {start + count - 1:,}")
-            return
+    vectors = map_vectors(snapshot.folder, snapshot.manifest)
+    if len(vectors) and not snapshot.has_sound_vectors():
+        faults.append(f"{snapshot.manifest.vectors}: is not as it was written")
 
 
 def _check_approximate_index(snapshot: Snapshot, faults: list[str]) -> None:
@@ -514,17 +453,9 @@ def _check_approximate_index(snapshot: Snapshot, faults: list[str]) -> None:
     if manifest.engine is None:
         return
     path = snapshot.folder / manifest.engine
-    sums = snapshot.checksums_of(manifest.engine)
     if not path.is_file():
         faults.append(f"{path.name}: is missing")
-    elif sums.get(0) != file_sum(path):
+    elif manifest.engine_sum not in (None, file_sum(path)):
         faults.append(f"{path.name}: is not as it was written")
     else:
         ApproximateIndex.read(path, manifest.slots)
-
-
-def _check_keyword_index(snapshot: Snapshot, faults: list[str]) -> None:
-    manifest = snapshot.manifest
-    cache = snapshot.folder / cache_name(snapshot.database, manifest.version, manifest.language)
-    if cache.exists() and not is_cache_intact(cache):
-        faults.append(f"{cache.name}: is not as it was written; delete it, and the next --hybrid query makes it again")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,7 +32,6 @@ from opencse.search.database import (
     sql_columns,
     unique_name,
     write_manifest,
-    write_sums,
 )
 from opencse.search.rows import IndexRow, Value
 from opencse.text.documents import id_after
@@ -59,7 +59,6 @@ class Writer:
         self._before = self.manifest
         self._vectors: BinaryIO | None = None
         self._obsolete: set[str] = set()
-        self._first_new: int | None = None
 
     def __enter__(self) -> Writer:
         # At once, so that another writer shows here and not in the middle of a change.
@@ -156,8 +155,7 @@ class Writer:
         self.flush()
         old = map_vectors(self.folder, self.manifest)
         self._obsolete.add(self.manifest.vectors)
-        self.change(vectors=unique_name("vectors-", ".f32"), slots=0)
-        self._first_new = 0
+        self.change(vectors=unique_name("vectors-", ".f32"), vectors_sum=0, slots=0)
         for start in range(0, len(positions), _CHUNK):
             self._write(old[positions[start : start + _CHUNK]])
         # In two steps, by way of negative places: a place may still be another row's.
@@ -172,7 +170,7 @@ class Writer:
         """Sets the file of the approximate index, which is written already; None: there is none."""
         if self.manifest.engine is not None:
             self._obsolete.add(self.manifest.engine)
-        self.change(engine=name)
+        self.change(engine=name, engine_sum=None if name is None else file_sum(self.folder / name))
 
     def commit(self, *, begin_next: bool = False) -> None:
         """Makes the change visible; with ``begin_next`` also begins another transaction."""
@@ -180,7 +178,6 @@ class Writer:
             self._vectors.flush()
             os.fsync(self._vectors.fileno())
         sync(self.folder)  # the vectors are on the disk before the database names them
-        self._write_checksums()
         self.change(version=self.manifest.version + 1)
         write_manifest(self._db, self.manifest)
         self._db.execute("COMMIT")
@@ -189,16 +186,6 @@ class Writer:
         self._obsolete.clear()
         if begin_next:
             self._db.execute("BEGIN IMMEDIATE")
-
-    def _write_checksums(self) -> None:
-        manifest = self.manifest
-        first = manifest.slots if self._first_new is None else self._first_new
-        write_sums(self._db, self.folder, manifest.vectors, 4 * manifest.dimension, manifest.slots, first)
-        self._first_new = None
-        if manifest.engine != self._before.engine and manifest.engine is not None:
-            self._db.execute("DELETE FROM sums WHERE file LIKE 'engine-%'")
-            value = file_sum(self.folder / manifest.engine)
-            self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, 0, ?)", [manifest.engine, value])
 
     def _add_columns(self, rows: Sequence[tuple[IndexRow, int]]) -> None:
         """Adds columns for new metadata, and widens the type of those with other values."""
@@ -226,6 +213,7 @@ class Writer:
             stream.truncate(4 * self.manifest.slots * self.manifest.dimension)
             stream.seek(0, os.SEEK_END)
             self._vectors = stream
-        if self._first_new is None or self._first_new > self.manifest.slots:
-            self._first_new = self.manifest.slots
-        self._vectors.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+        content = np.ascontiguousarray(vectors, dtype="<f4").tobytes()
+        self._vectors.write(content)
+        if self.manifest.vectors_sum is not None:
+            self.change(vectors_sum=zlib.crc32(content, self.manifest.vectors_sum))

@@ -27,7 +27,7 @@ from opencse.text.files.formats import HTML_TAG, column_like
 from opencse.text.files.kinds import SECTIONED, HowRead, typed
 from opencse.text.files.lines import name_in_command
 from opencse.text.folders import holds_documents, tables_in
-from opencse.text.given import DocumentTexts, FileTexts, Text, left_out_rows_of, open_texts
+from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
 from opencse.text.labels import graded_pairs
 from opencse.text.readers import Source, Texts
 from opencse.text.rust_tokenizer import TokenCounter
@@ -110,7 +110,7 @@ def read_to_check(
             if graded is not None:
                 command = _command_for_rows(name, None, GRADED_RECIPE, how)
                 kind = f"read as {source.kind}; pairs with a score each"
-                lines = (kind, *_in_a_line([left_out_rows_of(graded)]))
+                lines = (kind, *_in_a_line([graded.left_out_rows]))
                 return TextToCheck(graded.read(), command, lines, again, recipe=GRADED_RECIPE)
             has_text = any(column_like(usual, present) for usual in ("text", "sentence"))
             if not _are_pairs(present):
@@ -133,7 +133,7 @@ def read_to_check(
     kinds = _in_a_line(lines_read)  # of a folder
     if not kinds and opened is not None and opened.is_file:
         kinds = (f"read as {opened.kind}",)
-    left_out = () if opened is None else _in_a_line([left_out_rows_of(opened)])
+    left_out = () if opened is None else _in_a_line([opened.left_out_rows])
     if isinstance(opened, Source) and opened.is_file and opened.kind.name == "text":
         advice = (*advice, *_other_kinds(texts.rows))
     return TextToCheck(texts, command, (*kinds, *left_out), advice)

@@ -8,37 +8,36 @@ import json
 import os
 import shutil
 import time
-import uuid
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
-from opencse.files import hash_files, lock, nearest_existing
+from opencse.files import hash_files, nearest_existing
 from opencse.home import in_home
 from opencse.progress import Count, Say
 from opencse.text.duplicates import count_duplicates
-from opencse.text.given import TextSource, has_labels, row_labels
+from opencse.text.given import TextSource
+from opencse.text.labels import RowLabels
 from opencse.text.template import ColumnPrompts
-from opencse.text.tokenising import CHUNK, SHARED, has_begun, text_key, write_arrays
+from opencse.text.tokenising import text_key, write_arrays
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
 __all__ = ["Corpus", "CorpusFacts", "cache_root", "describe_cache", "text_key", "tokenise"]
 
 _FORMAT = 2
-_CHUNK, _SHARED = CHUNK, SHARED
 _ARRAYS = ("ids", "offsets", "keys", "documents")
 _WORDS, _LABELS = "words", "labels"
 _FACTS, _CHECKSUM = "facts.json", "checksum"
 _UNFINISHED, _LOCKS = ".tmp", "locks"
 _FORGOTTEN = 86_400
-_TRIES = 5
 _ANOTHER_FOLDER = "name another folder in the environment variable OPENCSE_CACHE"
 
 
@@ -181,15 +180,38 @@ def tokenise(
     prompts = prompts or ColumnPrompts()
     parts += ([_WORDS] if words else []) + ([asdict(prompts)] if prompts else [])
     folder = (cache or cache_root()) / "corpora" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    more = ((_WORDS,) if words else ()) + ((_LABELS,) if has_labels(source) else ())
+    more = ((_WORDS,) if words else ()) + ((_LABELS,) if source.label else ())
     corpus = _open(folder, more)
     if corpus is None:
-        if folder.exists():
-            message = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
-            warnings.warn(message, stacklevel=2) if say is None else say(message)
-        with _unfinished_folder(folder) as unfinished:
-            facts = _write(source, fingerprint, unfinished, tokenizer, max_length, prompts, words, progress)
-            corpus = _keep(facts, more, unfinished, folder)
+        try:
+            with _unfinished_folder(folder) as unfinished:
+                corpus = _open(folder, more)  # another process may have made it meanwhile
+                if corpus is None:
+                    if folder.exists():
+                        line = f"{folder}: this part of the token cache is damaged (its checksum is another)"
+                        (say or warnings.warn)(f"{line}; it is made again")
+                        shutil.rmtree(folder)
+                    labels = source.row_labels()
+                    if labels is not None:
+                        np.save(unfinished / f"{_LABELS}.npy", labels.values)
+                    write_arrays(
+                        source, unfinished, tokenizer, max_length, words=words, progress=progress, prompts=prompts
+                    )
+                    facts = _facts(source, labels, fingerprint, unfinished, max_length)
+                    (unfinished / _FACTS).write_text(json.dumps(asdict(facts)), encoding="utf-8")
+                    # last: what has a checksum is whole
+                    (unfinished / _CHECKSUM).write_text(_checksum(unfinished, more), encoding="utf-8")
+                    unfinished.rename(folder)
+                    corpus = _open(folder, more)
+        except OSError as error:
+            room = "make room there, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+            raise UserError(
+                f"{folder.parent}: the token cache cannot be written ({reason(error)}); {room}{_ANOTHER_FOLDER}"
+            ) from None
+        if corpus is None:
+            raise UserError(
+                f"{folder.parent}: the token cache cannot be read back; make room there, or {_ANOTHER_FOLDER}"
+            )
     return replace(corpus, facts=replace(corpus.facts, source=source.name))
 
 
@@ -210,112 +232,38 @@ def _checksum(folder: Path, more: tuple[str, ...]) -> str:
     return hash_files(folder, [folder / _FACTS, *(folder / f"{name}.npy" for name in (*_ARRAYS, *more))])
 
 
-def _write(
-    source: TextSource,
-    fingerprint: str,
-    unfinished: Path,
-    tokenizer: Tokenizer,
-    max_length: int,
-    prompts: ColumnPrompts,
-    words: bool,
-    progress: Count | None,
+def _facts(
+    source: TextSource, labels: RowLabels | None, fingerprint: str, folder: Path, max_length: int
 ) -> CorpusFacts:
-    sizes = {"chunk": _CHUNK, "shared": _SHARED}
-    try:
-        labels = row_labels(source)
-        if labels is not None:
-            np.save(unfinished / f"{_LABELS}.npy", labels.values)
-        counts, width = write_arrays(
-            source, unfinished, tokenizer, max_length, words=words, progress=progress, prompts=prompts, **sizes
-        )
-        return CorpusFacts(
-            source=source.name,
-            fingerprint=fingerprint,
-            rows=counts.rows,
-            width=width,
-            tokens=counts.tokens,
-            at_limit=counts.at_limit,
-            duplicates=count_duplicates(unfinished / "keys.npy"),
-            documents=counts.documents if counts.last > 0 else 0,
-            max_length=max_length,
-            scale=None if labels is None else labels.scale,
-            classes=() if labels is None else labels.classes,
-        )
-    except OSError as error:
-        raise _unwritable(unfinished, error) from None
+    """Counts the arrays that were written."""
+    ids, offsets, keys, documents = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS)
+    return CorpusFacts(
+        source=source.name,
+        fingerprint=fingerprint,
+        rows=len(keys),
+        width=keys.shape[1],
+        tokens=len(ids),
+        at_limit=int((np.diff(offsets) == max_length).sum()),
+        duplicates=count_duplicates(folder / "keys.npy"),
+        documents=int((np.diff(documents, prepend=-1) != 0).sum()) if documents[-1] > 0 else 0,
+        max_length=max_length,
+        scale=None if labels is None else labels.scale,
+        classes=() if labels is None else labels.classes,
+    )
 
 
 @contextmanager
 def _unfinished_folder(folder: Path) -> Iterator[Path]:
-    """Yields a folder next to ``folder`` to write to; a cache that cannot be written is reported before the work.
-
-    It is what a killed process left of the same corpus, unless another process is working on it. If the block is
-    interrupted, the content stays for the next call.
-    """
+    """Gives a new folder next to ``folder`` to write to, for the block; other processes wait meanwhile."""
+    locks = folder.parent.parent / _LOCKS
+    locks.mkdir(parents=True, exist_ok=True)
     unfinished = folder.with_name(f"{folder.name}{_UNFINISHED}")
-    descriptor = -1
-    try:
-        lock_file = folder.parent.parent / _LOCKS / folder.name
-        lock_file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            lock(descriptor)
-            alone = True
-        except OSError:
-            alone = False
-            unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
-        unfinished.mkdir(parents=True, exist_ok=True)
-        os.utime(unfinished)  # what a killed process left long ago is continued, not removed as forgotten
+    with FileLock(locks / folder.name):
         for other in folder.parent.glob(f"*{_UNFINISHED}"):
-            with suppress(FileNotFoundError):  # the process has finished in the meantime
-                if time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed
-                    shutil.rmtree(other, ignore_errors=True)
-    except OSError as error:
-        if descriptor >= 0:
-            os.close(descriptor)
-        raise _unwritable(folder, error) from None
-    try:
-        yield unfinished
-    finally:
-        if not alone or not has_begun(unfinished):
-            shutil.rmtree(unfinished, ignore_errors=True)
-        os.close(descriptor)
-
-
-def _keep(facts: CorpusFacts, more: tuple[str, ...], unfinished: Path, folder: Path) -> Corpus:
-    """Moves the arrays in ``unfinished`` to ``folder`` in one step, and opens them there."""
-    try:
-        (unfinished / _FACTS).write_text(json.dumps(asdict(facts)), encoding="utf-8")
-        # Last: what has a checksum is whole.
-        (unfinished / _CHECKSUM).write_text(_checksum(unfinished, more), encoding="utf-8")
-        _move(unfinished, folder, more)
-    except OSError as error:
-        raise _unwritable(folder, error) from None
-    for attempt in range(_TRIES):  # another process may put its own, equal one there just now
-        if (corpus := _open(folder, more)) is not None:
-            return corpus
-        time.sleep(0.05 * attempt)
-    raise UserError(f"{folder.parent}: the token cache cannot be read back; make room there, or {_ANOTHER_FOLDER}")
-
-
-def _move(unfinished: Path, folder: Path, more: tuple[str, ...]) -> None:
-    """Moves ``unfinished`` to ``folder``, unless another process has put a whole one there meanwhile."""
-    for attempt in range(_TRIES):
+            if other == unfinished or time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed
+                shutil.rmtree(other, ignore_errors=True)
+        unfinished.mkdir(parents=True)
         try:
-            unfinished.rename(folder)
-            return
-        except OSError:
-            if _open(folder, more) is not None:
-                return
-            if attempt == _TRIES - 1:
-                raise
-            if folder.exists():  # damaged; moved aside in one step, as another process may do the same
-                aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
-                with suppress(FileNotFoundError):
-                    folder.rename(aside)
-                shutil.rmtree(aside, ignore_errors=True)
-
-
-def _unwritable(folder: Path, error: OSError) -> UserError:
-    room = "make room there, or " if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-    return UserError(f"{folder.parent}: the token cache cannot be written ({reason(error)}); {room}{_ANOTHER_FOLDER}")
+            yield unfinished
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)

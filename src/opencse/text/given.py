@@ -22,7 +22,7 @@ from opencse.text.files.kinds import SECTIONED, HowRead
 from opencse.text.files.lines import UTF_8, is_pipe, pipe_name
 from opencse.text.folders import ReadingNotes, are_splits, files_in, holds_documents, tables_in
 from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
-from opencse.text.readers import ROLES, Source, Texts
+from opencse.text.readers import ROLES, Source, TextRows
 from opencse.text.scripts import is_unicode, split_sentences
 from opencse.text.values import checked_texts, is_missing, rows_of
 
@@ -31,71 +31,71 @@ LIST_COLUMNS = ("query", "question", "text", "sentence", "anchor")
 
 
 @dataclass(frozen=True)
-class GivenTexts:
-    """Rows of texts in memory, with the methods of a `Source`.
+class GivenTexts(TextRows):
+    """Rows of texts in memory.
 
     Attributes:
         rows: M rows of C texts each, white space around them dropped; C is 1 (sentences), 2 (pairs) or 3 (triples).
-        label: the name for messages; by default their number.
+        location: the name for messages; by default their number.
         documents: M document numbers of running text, else None.
         labels: M labels as they were given, else None.
-        kind: what the labels are; None as long as no recipe says so.
+        label: what the labels are; None as long as no recipe says so.
         scale: the largest possible score.
     """
 
     rows: tuple[tuple[str, ...], ...]
-    label: str = ""
+    location: str = ""
     documents: tuple[int, ...] | None = None
     labels: tuple[object, ...] | None = None
-    kind: LabelKind | None = None
+    label: LabelKind | None = None
     scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.location:
+            unit = ("sentences", "pairs", "triples")[len(self.rows[0]) - 1]
+            object.__setattr__(self, "location", f"{len(self.rows):,} given {unit}")
 
     @property
     def name(self) -> str:
         """The name for messages."""
-        return self.label or f"{len(self.rows):,} given {('sentences', 'pairs', 'triples')[len(self.rows[0]) - 1]}"
+        return self.location
 
     @property
-    def location(self) -> str:
-        """The name, which messages show in place of a path."""
-        return self.name
+    def is_running(self) -> bool:  # type: ignore[override]
+        """Whether the rows are of documents."""
+        return self.documents is not None
 
-    def fingerprint(self) -> str:
-        """A hash of the texts; equal fingerprints give equal rows."""
+    def fingerprint(self) -> str:  # noqa: D102 - see TextRows
         digest = hashlib.sha256(b"given\n")
         for row in self.rows:
             digest.update(f"{row!r}\n".encode())
         if self.documents is not None:
             digest.update(f"{self.documents!r}\n".encode())
         if self.labels is not None:
-            digest.update(f"{self.kind} {self.scale} {self.labels!r}\n".encode())
+            digest.update(f"{self.label} {self.scale} {self.labels!r}\n".encode())
         return digest.hexdigest()
 
-    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The rows one by one, each with the number of its document; 0 where there are none."""
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:  # noqa: D102 - see TextRows
         return zip(self.documents or repeat(0), self.rows, strict=False)
 
-    def read(self) -> Texts:
-        """All rows."""
-        return Texts(list(self.rows), None if self.documents is None else list(self.documents), self.name)
-
-    def row_labels(self) -> RowLabels | None:
-        """The labels of all rows as numbers; None without labels; see `number_labels`."""
-        if self.labels is None or self.kind is None:
+    def row_labels(self) -> RowLabels | None:  # noqa: D102 - see TextRows
+        if self.labels is None or self.label is None:
             return None
         labels = ((f"text[{number}]", label) for number, label in enumerate(self.labels))
-        return number_labels(labels, self.kind, self.name, scale=self.scale)
+        return number_labels(labels, self.label, self.name, scale=self.scale)
 
 
 @dataclass(frozen=True)
-class DocumentTexts:
-    """The sentences of documents in their order, with the methods of a `Source`.
+class DocumentTexts(TextRows):
+    """The sentences of documents in their order.
 
     Attributes:
         collection: the documents.
     """
 
     collection: Collection
+    is_running = True
+    unit = "sentence"
 
     @property
     def name(self) -> str:
@@ -103,31 +103,18 @@ class DocumentTexts:
         location = self.collection.location
         return pipe_name(location) if is_pipe(location) else str(Path(location))
 
-    @property
-    def location(self) -> str:
-        """The name, which messages show in place of a path."""
-        return self.name
-
-    @property
-    def unit(self) -> str:
-        """What `RawRow.number` counts."""
-        return "sentence"
+    location = name
 
     def fingerprint(self) -> str:
-        """A hash of the sentences and of which belong together; equal fingerprints give equal rows."""
+        """A hash of the sentences and of which belong together."""
         digest = hashlib.sha256(b"documents\n")
-        for document in self._documents():
+        for document in self._read[0]:
             digest.update(f"{document.sentences!r}\n".encode())
         return digest.hexdigest()
 
-    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
-        """The sentences one by one, each with the number of its document; at least one.
-
-        Raises:
-            UserError: naming the file, the line and the fix.
-        """
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:  # noqa: D102 - see TextRows
         number = 0
-        for owner, document in enumerate(self._documents()):
+        for owner, document in enumerate(self._read[0]):
             for sentence in document.sentences:
                 number += 1
                 yield RawRow(number, owner, ("sentence",), (sentence,)), (sentence,)
@@ -136,23 +123,6 @@ class DocumentTexts:
         """The id of a sentence's document: its name, or its number, as in an index."""
         return self._ids[record.document]
 
-    def count_rows(self) -> int:
-        """The number of sentences."""
-        return sum(len(document.sentences) for document in self._documents())
-
-    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The sentences one by one, each with the number of its document."""
-        return ((record.document, texts) for record, texts in self.examples())
-
-    def read(self) -> Texts:
-        """All sentences."""
-        rows: list[tuple[str, ...]] = []
-        owners: list[int] = []
-        for owner, row in self.rows_with_documents():
-            rows.append(row)
-            owners.append(owner)
-        return Texts(rows, owners, self.name)
-
     @property
     def notes(self) -> ReadingNotes:
         """What was read and what was left out."""
@@ -160,12 +130,9 @@ class DocumentTexts:
 
     @cached_property
     def _ids(self) -> list[str]:
-        names = [document.name for document in self._documents()]
+        names = [document.name for document in self._read[0]]
         numbers = count(max(map(id_after, names)))
         return [name or str(next(numbers)) for name in names]
-
-    def _documents(self) -> list[Document]:
-        return self._read[0]
 
     @cached_property
     def _read(self) -> tuple[list[Document], ReadingNotes]:
@@ -218,12 +185,12 @@ def with_labels(text: TextSource, kind: LabelKind | None, *, scale: float | None
     if isinstance(text, Source):
         return LabelledTexts(text, kind, scale)
     if text.labels is not None:
-        return replace(text, kind=kind, scale=scale)
+        return replace(text, label=kind, scale=scale)
     width = len(text.rows[0])
     if width < 2 or kind == "score":
         raise UserError(f"text: the recipe learns from the {kind} of each row; give it last: (text, text, {kind})")
     rows, labels = tuple(row[:-1] for row in text.rows), tuple(row[-1] for row in text.rows)
-    return replace(text, rows=rows, labels=labels, kind=kind)
+    return replace(text, rows=rows, labels=labels, label=kind)
 
 
 def as_documents(text: TextSource) -> TextSource:
@@ -249,16 +216,6 @@ def as_documents(text: TextSource) -> TextSource:
         Collection(text.location, text.columns, split=text.split or "train", keep_code=text.keep_code,
                    skip_lines=text.skip_lines)
     )  # fmt: skip
-
-
-def has_labels(text: TextSource) -> bool:
-    """Whether the rows of a text have labels."""
-    return isinstance(text, LabelledTexts) or (isinstance(text, GivenTexts) and text.kind is not None)
-
-
-def row_labels(text: TextSource) -> RowLabels | None:
-    """The labels of a text's rows as numbers; None without labels."""
-    return text.row_labels() if isinstance(text, LabelledTexts | GivenTexts) else None
 
 
 def open_texts(
@@ -460,20 +417,11 @@ def read_list(location: str) -> list[str]:
     return [row[0] for row in source.read().rows]
 
 
-def left_out_rows_of(source: TextSource) -> str:
-    """A line about rows that are left out because a cell is empty; empty where there are none.
-
-    The first call reads all rows. Documents without a text are counted by `DocumentTexts.notes`; lists in memory have
-    no empty texts.
-    """
-    return source.left_out_rows if isinstance(source, Source | LabelledTexts) else ""
-
-
 def say_left_out_rows(source: TextSource, say: Say | None) -> None:
-    """Calls ``say`` with the line of `left_out_rows_of`, if there is one.
+    """Calls ``say`` with a line about the rows that are left out, if there are any; it reads all rows.
 
     Example:
         >>> say_left_out_rows(open_texts(["One.", "Two."]), print)
     """
-    if say is not None and (line := left_out_rows_of(source)):
+    if say is not None and (line := source.left_out_rows):
         say(line)

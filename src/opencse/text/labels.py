@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError, shortened
 from opencse.numerals import whole_number
 from opencse.text.files.formats import RawRow, column_like, columns_there
-from opencse.text.readers import Source, Texts
+from opencse.text.readers import Source, TextRows
 from opencse.text.values import checked_texts, empty_column, line_about_empty
 
 LabelKind = Literal["score", "class", "margin"]
@@ -155,7 +155,7 @@ def _class_order(name: str) -> tuple[bool, int, str]:
 
 
 @dataclass(frozen=True)
-class LabelledTexts:
+class LabelledTexts(TextRows):
     r"""A text whose rows have a label each, with the methods of a `Source`.
 
     Example:
@@ -169,19 +169,19 @@ class LabelledTexts:
 
     Attributes:
         source: what is read; the last of its columns is the label, or columns are recognised.
-        kind: what the label is.
+        label: what the label is.
         scale: the largest possible score.
     """
 
     source: Source
-    kind: LabelKind
+    label: LabelKind
     scale: float | None = None
 
     def __post_init__(self) -> None:
         if self.source.columns is not None and len(self.source.columns) < 2:
             raise UserError(
-                f"{self.source.name}: the recipe learns from the {self.kind} of each row, and --columns names one "
-                f"column; name the texts, and the column of the {self.kind} last"
+                f"{self.source.name}: the recipe learns from the {self.label} of each row, and --columns names one "
+                f"column; name the texts, and the column of the {self.label} last"
             )
 
     @property
@@ -194,14 +194,8 @@ class LabelledTexts:
         """Where it is, for messages."""
         return self.source.location
 
-    @property
-    def unit(self) -> str:
-        """What rows are called in messages: lines or rows."""
-        return self.source.unit
-
-    def fingerprint(self) -> str:
-        """A hash of the content and of how it is read."""
-        how = [self.source.fingerprint(), self.kind, self.scale, self.columns]
+    def fingerprint(self) -> str:  # noqa: D102 - see TextRows
+        how = [self.source.fingerprint(), self.label, self.scale, self.columns]
         return hashlib.sha256(repr(how).encode()).hexdigest()
 
     @property
@@ -215,64 +209,48 @@ class LabelledTexts:
             return self.source.columns
         first = self.source.files[0]
         present = first.present()
-        for roles in _TRIPLES if self.kind == "margin" else _PAIRS:
+        for roles in _TRIPLES if self.label == "margin" else _PAIRS:
             texts = [column_like(name, present) for name in roles]
-            label = next(filter(None, (column_like(name, present) for name in _NAMES[self.kind])), None)
+            label = next(filter(None, (column_like(name, present) for name in _NAMES[self.label])), None)
             if label is not None and all(texts):
                 return (*(name for name in texts if name), label)
-        if self.kind == "score" and first.is_file and first.kind.name == "table" and _is_graded(present):
+        if self.label == "score" and first.is_file and first.kind.name == "table" and _is_graded(present):
             return ("2", "3", "1")
         raise UserError(
-            f"{self.name}: no columns for {self._rows} with a {self.kind} (such as {', '.join(self._usual)}, "
-            f"{_NAMES[self.kind][0]}); {columns_there(present)}; name yours with --columns, that "
-            f"of the {self.kind} last (or by position, --columns 1,2,3, if the file has no header)"
+            f"{self.name}: no columns for {self._rows} with a {self.label} (such as {', '.join(self._usual)}, "
+            f"{_NAMES[self.label][0]}); {columns_there(present)}; name yours with --columns, that "
+            f"of the {self.label} last (or by position, --columns 1,2,3, if the file has no header)"
         )
 
     @property
     def _rows(self) -> str:
         """What the texts of a row are called in messages."""
-        return "triples" if self.kind == "margin" else "pairs"
+        return "triples" if self.label == "margin" else "pairs"
 
     @property
     def _usual(self) -> tuple[str, ...]:
         """The names of their columns in messages."""
-        return _TRIPLES[0] if self.kind == "margin" else _PAIRS[1]
+        return _TRIPLES[0] if self.label == "margin" else _PAIRS[1]
 
-    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yields the texts of the rows, each with the number of its document; at least one."""
-        return ((record.document, texts) for record, texts in self.examples())
-
-    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
-        """Yields the texts of the rows, each with the record that it is from; at least one.
-
-        Raises:
-            UserError: naming the file, the line and the fix.
-        """
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:  # noqa: D102 - see TextRows
         empty = True
         for record in self._records():
             texts = record._replace(names=record.names[:-1], values=record.values[:-1])
-            yield texts, checked_texts(texts, self.location, self.unit)
+            yield texts, checked_texts(texts, self.location, self.source.unit)
             empty = False
         if empty:
             raise UserError(f"{self.name}: no rows without an empty cell in it; give at least two")
 
-    def count_rows(self) -> int:
-        """The number of rows."""
-        return sum(1 for _ in self.examples())
-
-    def read(self) -> Texts:
-        """The texts of all rows."""
-        return Texts([texts for _, texts in self.examples()], None, self.name)
-
     def row_labels(self) -> RowLabels:
         """The labels of all rows; see `number_labels`."""
-        labels = ((f"{self.location}, {self.unit} {record.number}", record.values[-1]) for record in self._records())
-        return number_labels(labels, self.kind, self.name, scale=self.scale)
+        where = f"{self.location}, {self.source.unit}"
+        labels = ((f"{where} {record.number}", record.values[-1]) for record in self._records())
+        return number_labels(labels, self.label, self.name, scale=self.scale)
 
     @cached_property
-    def left_out_rows(self) -> str:
+    def left_out_rows(self) -> str:  # type: ignore[override]
         """A line about rows that are left out; see `Source.left_out_rows`."""
-        return line_about_empty(self.source.records(self.columns), self.unit)
+        return line_about_empty(self.source.records(self.columns), self.source.unit)
 
     def _records(self) -> Iterator[RawRow]:
         """The records without an empty cell, which may be that of the label."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from opencse.errors import UserError, reason, require_once
 from opencse.files import is_folder
@@ -34,6 +35,9 @@ from opencse.text.files.lines import File, is_pipe, path_of, pipe_name, read_lin
 from opencse.text.files.prose import Section
 from opencse.text.folders import tables_in
 from opencse.text.values import NumericColumns, checked_texts, empty_column, line_about_empty
+
+if TYPE_CHECKING:
+    from opencse.text.labels import LabelKind, RowLabels
 
 ROLES = ("anchor", "positive", "negative")
 NOT_OF_FOLDERS = (
@@ -63,8 +67,67 @@ class Texts:
         return len(self.rows[0])
 
 
+class TextRows:
+    """Rows of texts that are read as often as needed: of files, of documents, in memory, or with labels.
+
+    Attributes:
+        label: what the labels of the rows are; None without labels.
+        is_running: the order of the rows of a document means something, even where there is one document.
+    """
+
+    label: LabelKind | None = None
+    is_running = False
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        raise NotImplementedError
+
+    @property
+    def left_out_rows(self) -> str:
+        """A line about rows that are left out because a cell is empty; empty where there are none."""
+        return ""
+
+    def fingerprint(self) -> str:
+        """A hash of the content and of how it is read; equal fingerprints give equal rows.
+
+        Raises:
+            UserError: if there is nothing to read.
+        """
+        raise NotImplementedError
+
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
+        """Yields the rows, each with the record that it is from; at least one.
+
+        Raises:
+            UserError: naming the file, the line and the fix.
+        """
+        raise NotImplementedError
+
+    def row_labels(self) -> RowLabels | None:
+        """The labels of all rows as numbers; None without labels."""
+        return None
+
+    def count_rows(self) -> int:
+        """The number of rows."""
+        return sum(1 for _ in self.examples())
+
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """Yields the rows, each with the number of its document; at least one."""
+        return ((record.document, texts) for record, texts in self.examples())
+
+    def read(self) -> Texts:
+        """All rows."""
+        rows: list[tuple[str, ...]] = []
+        documents: list[int] = []
+        for document, texts in self.rows_with_documents():
+            rows.append(texts)
+            documents.append(document)
+        return Texts(rows, documents if self.is_running or documents[-1] > 0 else None, self.name)
+
+
 @dataclass(frozen=True)
-class Source(Reading):
+class Source(Reading, TextRows):
     r"""A text to read: its location, its columns, and lines to skip.
 
     Example:
@@ -194,12 +257,7 @@ class Source(Reading):
         """The sections of a file of prose; ``name`` is used in their names, by default the name of the file."""
         return read_sections(self._file, self.kind, name=name, keep_code=self.keep_code)
 
-    def fingerprint(self) -> str:
-        """A hash of the content and of how it is read; sources with equal fingerprints have equal rows.
-
-        Raises:
-            UserError: if there is nothing to read.
-        """
+    def fingerprint(self) -> str:  # noqa: D102 - see TextRows
         digest = hashlib.sha256()
         how: list[object] = [self.columns, sorted(self.skip_lines), self.keep_code, _READING]
         if self._is_several:
@@ -220,25 +278,8 @@ class Source(Reading):
         digest.update(json.dumps(how).encode())
         return digest.hexdigest()
 
-    def read(self) -> Texts:
-        """All rows.
-
-        Raises:
-            UserError: naming the file, the line and the fix.
-        """
-        rows: list[tuple[str, ...]] = []
-        documents: list[int] = []
-        for record, texts in self.examples():
-            rows.append(texts)
-            documents.append(record.document)
-        return Texts(rows, documents if documents[-1] > 0 else None, self.name)
-
     def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
-        """Yields the rows without an empty cell, each with the record that it is from; at least one.
-
-        Raises:
-            UserError: naming the file, the line and the fix.
-        """
+        """Yields the rows without an empty cell; see `TextRows.examples`."""
         if self._is_several:
             yield from self._one_after_the_other(lambda file: file.examples(), self.columns)
             return
@@ -263,8 +304,8 @@ class Source(Reading):
         return self.name if is_pipe(self.location) else self.location
 
     @cached_property
-    def left_out_rows(self) -> str:
-        """A line about rows that `examples` leaves out; empty where there are none. The first call reads all rows."""
+    def left_out_rows(self) -> str:  # type: ignore[override]
+        """A line about rows that `examples` leaves out; the first call reads all rows."""
         if self.is_file and not self._is_several and self.kind.name in ("text", *SECTIONED):
             return ""  # they have no cells
         return line_about_empty(self.records(self.columns), self.unit)
@@ -291,14 +332,6 @@ class Source(Reading):
                     "lines; delete blank lines, or give a table (.jsonl, .csv)"
                 )
         return rows
-
-    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """Yields the rows, each with the number of its document; at least one.
-
-        Raises:
-            UserError: naming the file, the line and the fix.
-        """
-        return ((record.document, texts) for record, texts in self.examples())
 
     def records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[RawRow]:
         """Yields the rows with unchecked values, in any number of columns, without ``skip_lines``.
