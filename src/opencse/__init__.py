@@ -22,7 +22,6 @@ __all__ = [
     "build_index",
     "calibrate",
     "check",
-    "check_index",
     "compare",
     "delete_from_index",
     "demo",
@@ -72,7 +71,6 @@ if TYPE_CHECKING:
     from opencse.commands.index import (
         add_to_index,
         build_index,
-        check_index,
         delete_from_index,
         index_duplicates,
         index_info,
@@ -105,7 +103,6 @@ _HOMES = {
     "opencse.commands.index": (
         "add_to_index",
         "build_index",
-        "check_index",
         "delete_from_index",
         "index_duplicates",
         "index_info",

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import ParamSpec, TypeVar
-from urllib.parse import unquote
 
 P = ParamSpec("P")
 R = TypeVar("R")

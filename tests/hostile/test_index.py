@@ -24,7 +24,6 @@ READERS = {
     "query": "index query {index} kettle",
     "hybrid": "index query {index} kettle --hybrid",
     "info": "index info {index}",
-    "check": "index check {index}",
     "pairs": "index pairs {index}",
     "duplicates": "index duplicates {index}",
     "negatives": "index negatives {index} good.csv --columns anchor,positive --out new.jsonl",
@@ -160,7 +159,7 @@ def test_damaged_indexes(case: Case, opencse: Run, indexed: Path) -> None:
 
 
 def test_the_commands_work_where_the_index_is_sound(opencse: Run, indexed: Path) -> None:
-    for line in ("index query ix kettle --where n=5", "index check ix", "index delete ix --where n>=11"):
+    for line in ("index query ix kettle --where n=5", "index delete ix --where n>=11"):
         code, _, stderr = opencse(*line.split())
         assert code == 0, stderr
     del indexed

@@ -58,7 +58,6 @@ OUTPUTS: dict[tuple[str, str], Output] = {
     ("index build", "--json"): Output(f"index build new {MODEL} {TEXT} --json {{}}", (TEXT, MODEL), file=True),
     ("index query", "--json"): Output(f"index query {IX} One. --queries {TEXT} --json {{}}", (IX, TEXT), file=True),
     ("index info", "--json"): Output(f"index info {IX} --json {{}}", (IX,), file=True),
-    ("index check", "--json"): Output(f"index check {IX} --json {{}}", (IX,), file=True),
     ("index pairs", "--json"): Output(f"index pairs {IX} --json {{}}", (IX,), file=True),
     ("index duplicates", "--json"): Output(f"index duplicates {IX} --json {{}}", (IX,), file=True),
     ("index negatives", "--out"): Output(f"index negatives {IX} {PAIRS} --out {{}}", (IX, PAIRS), file=True),

@@ -1,4 +1,4 @@
-"""Damage: changed bytes are detected by queries and the check; intact indexes answer even on a full disk."""
+"""Damage: changed vectors are detected by queries; intact indexes answer even on a full disk."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from pathlib import Path
 
 import pytest
 
-import opencse as public
-from helpers import Run
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import snapshots
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
 
@@ -52,9 +49,7 @@ def asked(folder: Path, mini: SentenceEncoder, *, hybrid: bool = False) -> list[
         return [hit.id for hit in index.search(["trains"], 30, hybrid=hybrid)[0]]
 
 
-def test_changed_vectors_are_noticed(
-    folder: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, opencse: Run
-) -> None:
+def test_changed_vectors_are_noticed(folder: Path, mini: SentenceEncoder) -> None:
     with Index.open(folder, encoder=mini) as index:
         index.search(["trains"])
         index.add(["Another text."])  # what was verified before is not read again
@@ -65,32 +60,18 @@ def test_changed_vectors_are_noticed(
         change(path, row * 448 * 4, b"\x41")
         with pytest.raises(UserError, match=r"damaged .*is not as it was written"):
             asked(folder, mini)
-        code, out, _ = opencse("index", "check", str(folder))
-        assert code == 1
-        assert f"{path.name}: is not as it was written" in out
         path.write_bytes(whole)
-    monkeypatch.setattr(snapshots, "WHOLE", 0)  # of large ones the check alone notices it
-    change(path, 0, b"\x41")
-    asked(folder, mini)
-    assert public.check_index(folder).faults
 
 
-def test_every_kind_of_changed_database_is_refused_in_a_line(folder: Path, mini: SentenceEncoder) -> None:
+def test_a_changed_database_is_refused_in_a_line_or_answers(folder: Path, mini: SentenceEncoder) -> None:
     path = one(folder, "rows-*.sqlite")
     whole = path.read_bytes()
-    places = [at for at in range(0, len(whole), 512) if whole[at : at + 512].strip(b"\0")]
-    noticed = 0
-    for at in places:
+    for at in range(0, len(whole), 512):
         change(path, at, b"\0" * 512)
-        try:
-            noticed += bool(public.check_index(folder).faults)
-        except UserError:
-            noticed += 1
         with contextlib.suppress(UserError):
             asked(folder, mini)
         path.write_bytes(whole)
-    assert noticed >= 0.7 * len(places) > 5, "what was deleted is still in the file, and may change"
-    assert public.check_index(folder).faults == ()
+    assert len(asked(folder, mini)) == 29
 
 
 @contextlib.contextmanager
@@ -119,4 +100,4 @@ def test_a_sound_index_answers_where_nothing_can_be_written(folder: Path, mini: 
         with Index.open(folder, encoder=mini) as index, pytest.raises(UserError, match=r"cannot be (written|read now)"):
             index.add(["More text."])
     held.close()
-    assert public.check_index(folder).faults == ()
+    assert len(asked(folder, mini)) == 28

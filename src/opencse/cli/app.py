@@ -78,7 +78,6 @@ EXAMPLES: dict[str, list[str]] = {
     ],
     "index info": ["opencse index info my-index"],
     "index tune": ["opencse index tune my-index", "opencse index tune my-index --dev queries"],
-    "index check": ["opencse index check my-index"],
     "index pairs": ["opencse index pairs my-index -n 50"],
     "index duplicates": ["opencse index duplicates my-index --threshold 0.95"],
     "index negatives": [
@@ -220,7 +219,6 @@ GROUPS = {
         "query": "query_index",
         "info": "index_info",
         "tune": "tune_index",
-        "check": "check_index",
         "pairs": "index_pairs",
         "duplicates": "index_duplicates",
         "negatives": "index_negatives",

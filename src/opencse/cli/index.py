@@ -6,8 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from opencse.cli.console import echo
 from opencse.cli.parameters import Call, Json, typed_and_read
 from opencse.commands.declared import Typed
@@ -133,20 +131,6 @@ def tune_index(call: Call, folder: str, dev: str | None, metric: str | None, *, 
     fitted = call()
     _write(json_file, fitted.record())
     echo(fitted.line(metric or "nDCG@10"))
-
-
-def check_index(call: Call, folder: str, *, json_file: Json = None) -> None:
-    """Check every file of INDEX against its checksums; exit code 0 if intact, 1 if damaged, 2 without an index."""
-    from opencse.search.database import how_to_rebuild
-
-    result = call()
-    _write(json_file, asdict(result))
-    for line in result.faults:
-        echo(line)
-    if result.faults:
-        echo(f"{folder}: damaged; copy the whole folder again, or {how_to_rebuild(Path(folder))}")
-        raise typer.Exit(1)
-    echo(f"{folder}: intact, {number_of(result.rows, 'row')}")
 
 
 def index_pairs(call: Call, folder: str, *, full: Full = False, json_file: Json = None) -> None:

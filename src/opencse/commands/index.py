@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from opencse.search.pairs import Duplicates, SimilarPair
     from opencse.search.result import IndexInfo, Recall, SearchResult
     from opencse.search.rows import RowLike, RowSource
-    from opencse.search.snapshots import IndexCheck
     from opencse.text.given import Text
     from opencse.text.readers import Source
 
@@ -409,35 +408,6 @@ def index_info(
 
     with Index.open(folder) as index:
         return index.info()
-
-
-@command
-def check_index(
-    folder: Folder,
-    *,
-    progress: Reporter = None,
-) -> IndexCheck:
-    """Checks an index: reads every file completely and compares it with the stored checksums.
-
-    Example:
-        >>> import opencse
-        >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
-        >>> _ = opencse.build_index("checked", "opencse-mini", texts, device="cpu")
-        >>> opencse.check_index("checked").faults
-        ()
-
-    Args:
-        folder: of the index.
-
-    Returns:
-        The result; its ``faults`` are empty for an intact index.
-
-    Raises:
-        UserError: if there is no index.
-    """
-    from opencse.search.snapshots import check
-
-    return check(Path(folder), progress or Silent())
 
 
 @command

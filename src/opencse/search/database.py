@@ -5,8 +5,7 @@ rows and names the vector file next to it. A position is a row number of that fi
 until `opencse.search.writer.Writer.compact` writes it again without them. The names of all files have twelve random
 digits; no other file in the folder is ever deleted.
 
-The manifest has checksums (CRC-32) of the vector file and of the file of an approximate index, the database one of each
-row, so that damage is noticed.
+The manifest has a checksum (CRC-32) of the vector file, so that damage is noticed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import re
 import sqlite3
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
@@ -146,7 +145,6 @@ class Manifest(Settings):
         passages: whether any document has more than one row.
         next_id: the id of the next row that is added without one.
         engine: name of the file of the approximate index, or None.
-        engine_sum: its checksum; None in an index of an earlier version.
         source: fingerprint of the text that the index was built from; None after a change.
         taken: rows of that text that are in the index while it is being built; None: it is complete.
         language: whose word stems a hybrid search compares; None: no stemming.
@@ -179,7 +177,6 @@ class Manifest(Settings):
     passages: bool = False
     next_id: int = 0
     engine: str | None = Field(default=None, pattern=_FILE_NAME)
-    engine_sum: int | None = None
     source: str | None = None
     taken: int | None = None
     language: str | None = None
@@ -248,7 +245,7 @@ def create_database(folder: Path, name: str, manifest: Manifest) -> None:
         columns = "".join(f", {column}" for column in sql_columns(manifest.columns).values())
         db.execute(
             # The place is the row's number in the file of vectors.
-            f"CREATE TABLE rows (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT, crc INTEGER{columns})"
+            f"CREATE TABLE rows (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT{columns})"
         )
         db.execute("CREATE UNIQUE INDEX row_id ON rows (id, part)")
         db.execute("COMMIT")
@@ -388,20 +385,10 @@ def weight_fields(weight: HybridWeight) -> dict[str, Any]:
     return {"hybrid_weight": weight.value, "hybrid_source": weight.source}
 
 
-def file_sum(path: Path, *, size: int | None = None, begin: int = 0, value: int = 0) -> int:
+def file_sum(path: Path, size: int, begin: int, value: int) -> int:
     """The checksum of the first ``size`` bytes of a file, of which the first ``begin`` have ``value``."""
     with path.open("rb") as stream:
         stream.seek(begin)
-        while block := stream.read(_BLOCK if size is None else min(_BLOCK, size - stream.tell())):
+        while block := stream.read(min(_BLOCK, size - stream.tell())):
             value = zlib.crc32(block, value)
     return value
-
-
-def row_sum(name: str, part: int, text: str, values: Mapping[str, object]) -> int:
-    """Computes the checksum of a row of the database.
-
-    Empty values are left out, because columns may be added later.
-    """
-    items = sorted((key, value + 0.0 if isinstance(value, float) else value)
-                   for key, value in values.items() if value is not None)  # fmt: skip
-    return zlib.crc32(repr((name, part, text, items)).encode())

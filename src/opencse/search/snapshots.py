@@ -10,7 +10,6 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
@@ -21,8 +20,6 @@ import numpy as np
 from opencse.arrays import Integers
 from opencse.errors import OutdatedError, UserError
 from opencse.modules.similarity import Similarity
-from opencse.numerals import number_of
-from opencse.progress import Progress
 from opencse.ranking import PreparedVectors
 from opencse.search.approximate import ApproximateIndex
 from opencse.search.database import (
@@ -36,7 +33,6 @@ from opencse.search.database import (
     map_vectors,
     read_errors,
     read_manifest,
-    row_sum,
     sql_columns,
 )
 from opencse.search.filters import Where, sql_of
@@ -45,7 +41,7 @@ from opencse.search.keyword_index import KeywordIndex, cache_name, cached_keywor
 from opencse.search.rows import Value
 
 WHOLE = 1 << 28
-"""Bytes of vectors up to which they are verified before the first search; more are verified by `check` alone."""
+"""Bytes of vectors up to which they are verified before the first search; more are not verified."""
 _TRIES = 5
 _ROWS = 10_000
 """Rows that are read at a time."""
@@ -226,31 +222,18 @@ class Snapshot:
         return [row for name in ids for row in by_id[name]]
 
     def rows_at(self, positions: Iterable[int]) -> dict[int, StoredRow]:
-        """Reads the rows at some positions and verifies their checksums.
+        """Reads the rows at some positions.
 
         Raises:
-            OutdatedError: naming a damaged row.
+            OutdatedError: naming one that is missing.
         """
         numbers = [int(position) for position in positions]
         rows = self.select("place IN (SELECT value FROM json_each(?))", [json.dumps(numbers)])
         by_position = {row.position: row for row in rows}
-        damaged = [*self.damaged_rows(rows), *(number for number in numbers if number not in by_position)]
-        if damaged:
-            raise damage_error(self.folder, f"row {damaged[0]:,} of {self.database} is not as it was written")
+        for number in numbers:
+            if number not in by_position:
+                raise damage_error(self.folder, f"row {number:,} of {self.database} is missing")
         return by_position
-
-    def damaged_rows(self, rows: Sequence[StoredRow]) -> list[int]:
-        """Positions of the rows whose content differs from their checksum."""
-        positions = json.dumps([row.position for row in rows])
-        with self._reader.reading() as db:
-            query = "SELECT place, crc FROM rows WHERE place IN (SELECT value FROM json_each(?))"
-            sums = dict(db.execute(query, [positions]).fetchall())
-        damaged = []
-        for position, name, part, text, values in rows:
-            now = row_sum(name, part, text, dict(zip(self.manifest.columns, values, strict=True)))
-            if sums.get(position) != now:
-                damaged.append(position)
-        return damaged
 
     def has_sound_vectors(self) -> bool:
         """Whether the vector file has its checksum; what was verified before is not read again."""
@@ -258,7 +241,7 @@ class Snapshot:
         name, begin, value = self._reader.verified
         if name != manifest.vectors:
             begin = value = 0
-        value = file_sum(self.folder / manifest.vectors, size=size, begin=begin, value=value)
+        value = file_sum(self.folder / manifest.vectors, size, begin, value)
         if sound := manifest.vectors_sum in (None, value):
             self._reader.verified = (manifest.vectors, size, value)
         return sound
@@ -275,12 +258,6 @@ class Snapshot:
         with self._reader.reading() as db:
             rows = db.execute("SELECT id FROM rows GROUP BY id ORDER BY min(place)")
             return [name for (name,) in rows]
-
-    def integrity_errors(self) -> list[str]:
-        """What SQLite's own check finds wrong with the database."""
-        with self._reader.reading() as db:
-            lines = [str(line) for (line,) in db.execute("PRAGMA integrity_check(5)")]
-        return [] if lines == ["ok"] else lines
 
 
 class Snapshots:
@@ -375,87 +352,3 @@ class Snapshots:
 def sql_names(manifest: Manifest) -> dict[str, str]:
     """The SQL name of each column that conditions may use."""
     return {"id": "id", **sql_columns(manifest.columns)}
-
-
-@dataclass(frozen=True)
-class IndexCheck:
-    """The result of checking an index.
-
-    Example:
-        >>> IndexCheck("animals", 29, ()).faults
-        ()
-
-    Attributes:
-        folder: the folder of the index.
-        rows: number of rows that were read.
-        faults: what is damaged, one sentence each; empty for an intact index.
-    """
-
-    folder: str
-    rows: int
-    faults: tuple[str, ...]
-
-
-def check(folder: Path, progress: Progress) -> IndexCheck:
-    """Checks every file of the index in ``folder`` at one moment.
-
-    Example:
-        >>> from opencse.encoder.encoder import SentenceEncoder
-        >>> from opencse.progress import Silent
-        >>> from opencse.search.index import Index
-        >>> Index.build("sound", ["A cat sleeps."], SentenceEncoder.load(device="cpu")).close()
-        >>> check(Path("sound"), Silent()).rows
-        1
-
-    Raises:
-        UserError: if there is no index.
-    """
-    reader = DatabaseReader(folder, current_database(folder))
-    faults: list[str] = []
-    rows = 0
-    try:
-        with reader.transaction() as manifest:
-            snapshot = Snapshot(reader, manifest)
-            faults += [f"{snapshot.database}: {line}" for line in snapshot.integrity_errors()]
-            rows = _check_rows(snapshot, faults, progress)
-            _check_vectors(snapshot, faults)
-            _check_approximate_index(snapshot, faults)
-    except UserError as error:
-        faults.append(str(error))
-    finally:
-        reader.close()
-    return IndexCheck(str(folder), rows, tuple(faults))
-
-
-def _check_rows(snapshot: Snapshot, faults: list[str], progress: Progress) -> int:
-    manifest, name = snapshot.manifest, snapshot.database
-    positions = snapshot.positions_where("1", [])
-    if len(positions) != manifest.rows:
-        faults.append(f"{name}: holds {number_of(len(positions), 'row')}, and should hold {manifest.rows:,}")
-    progress.start("checking", len(positions))
-    for start in range(0, len(positions), _ROWS):
-        block = [int(position) for position in positions[start : start + _ROWS]]
-        rows = snapshot.select("place BETWEEN ? AND ?", [block[0], block[-1]])
-        faults += [f"{name}: row {position:,} is not as it was written" for position in snapshot.damaged_rows(rows)]
-        progress.advance(start + len(block))
-    progress.finish()
-    return len(positions)
-
-
-def _check_vectors(snapshot: Snapshot, faults: list[str]) -> None:
-    vectors = map_vectors(snapshot.folder, snapshot.manifest)
-    if len(vectors) and not snapshot.has_sound_vectors():
-        faults.append(f"{snapshot.manifest.vectors}: is not as it was written")
-
-
-def _check_approximate_index(snapshot: Snapshot, faults: list[str]) -> None:
-    manifest = snapshot.manifest
-    if manifest.engine is None:
-        return
-    path = snapshot.folder / manifest.engine
-    if not path.is_file():
-        faults.append(f"{path.name}: is missing")
-    elif manifest.engine_sum not in (None, file_sum(path)):
-        faults.append(f"{path.name}: is not as it was written")
-    else:
-        ApproximateIndex.read(path, manifest.slots)

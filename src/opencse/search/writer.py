@@ -24,11 +24,9 @@ from opencse.search.database import (
     HAS_ID,
     Manifest,
     connect,
-    file_sum,
     map_vectors,
     read_errors,
     read_manifest,
-    row_sum,
     sql_columns,
     unique_name,
     write_manifest,
@@ -99,16 +97,15 @@ class Writer:
         manifest = self.manifest
         self._add_columns(rows)
         names = list(self.manifest.columns)
-        columns = ["place", "id", "part", "text", "crc", *sql_columns(names).values()]
+        columns = ["place", "id", "part", "text", *sql_columns(names).values()]
         insert = f"INSERT INTO rows ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         next_id = manifest.next_id
         position = manifest.slots
         for row, part in rows:
             assert row.id is not None
             values = [row.metadata.get(name) for name in names]
-            crc = row_sum(row.id, part, row.text, row.metadata)
             try:
-                self._db.execute(insert, [position, row.id, part, row.text, crc, *values])
+                self._db.execute(insert, [position, row.id, part, row.text, *values])
             except sqlite3.IntegrityError:
                 raise UserError(
                     f"{self.folder}: the id {row.id[:80]!r} exists already (or twice in the added rows); give each row "
@@ -170,7 +167,7 @@ class Writer:
         """Sets the file of the approximate index, which is written already; None: there is none."""
         if self.manifest.engine is not None:
             self._obsolete.add(self.manifest.engine)
-        self.change(engine=name, engine_sum=None if name is None else file_sum(self.folder / name))
+        self.change(engine=name)
 
     def commit(self, *, begin_next: bool = False) -> None:
         """Makes the change visible; with ``begin_next`` also begins another transaction."""
