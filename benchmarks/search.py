@@ -138,7 +138,7 @@ def speed(corpus: str, sentences: int, model: str, kinds: Sequence[IndexKind], o
             began = time.perf_counter()
             index.search(queries, 10)
             together = time.perf_counter() - began
-            recall = index.measure_recall(queries)
+            recall = index.measure_recall()
             print(
                 f"{kind}: {len(index):,} rows, built in {built:.1f} s; a query {1000 * each:.1f} ms, {len(queries)} "
                 f"together {1000 * together:.0f} ms; {recall.line()}",

@@ -404,11 +404,6 @@ class GrowingFile:
         self._write(content)
         self._digest.update(content)
 
-    def overwrite_start(self, content: bytes) -> None:
-        """Writes over the first bytes, for instance a header; nothing can be appended afterwards."""
-        self._stream.seek(0)
-        self._write(content)
-
     def sync(self) -> None:
         """Waits until all that was appended is on the disk."""
         os.fsync(self._stream.fileno())

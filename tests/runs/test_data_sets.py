@@ -12,8 +12,7 @@ from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.run import Run
 from opencse.runs.setup import further_sets, with_given_sets
-from opencse.text.given import open_texts
-from opencse.text.labels import LabelledTexts
+from opencse.text.given import LabelledTexts, open_texts
 
 SENTENCES = open_texts(["One is here.", "Two are there."])
 

@@ -10,8 +10,8 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.text.corpus import tokenise
-from opencse.text.given import open_texts, with_labels
-from opencse.text.labels import MOST_CLASSES, LabelKind, LabelledTexts, number_labels
+from opencse.text.given import LabelledTexts, open_texts, with_labels
+from opencse.text.labels import MOST_CLASSES, LabelKind, number_labels
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 

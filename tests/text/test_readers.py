@@ -188,7 +188,7 @@ FAULTS = [
     ("a.tsv", "a\ta\nb\tc\n", "a", ": 2 columns are called 'a'; rename all but one"),
     ("a.jsonl", '{"text": "a"}\n{"text": \n', None, ", line 2: not valid JSON (Expecting value); one object per line"),
     ("a.jsonl", '{"text": "a"}\n\n{"txt": "b"}\n', None, ", line 3: no column 'text' (did you mean 'txt'?); columns"),
-    ("a.jsonl", '{"text": ["a"]}\n', None, ", line 1: column 'text' holds list, not text; correct it or name"),
+    ("a.jsonl", '{"text": ["a"]}\n', None, ", line 1: column 'text' is list, not text; correct it or name"),
     ("a.jsonl", '{"text": "\\ud800 a"}\n', None, ", line 1: column 'text' holds half of a surrogate pair, which is n"),
     ("a.parquet", "PAR1 it is not", None, ": damaged or not a parquet file ("),
 ]
@@ -206,7 +206,7 @@ def test_parquet_faults(tmp_path: Path) -> None:
     assert told(path) == ": no such file; check its name and folder"
     write_parquet(path, {"text": ["one"], "n": [1]})
     assert told(path, "txt") == ": no column 'txt' (did you mean 'text'?); columns there: text, n"
-    assert told(path, "n").startswith(", row 1: column 'n' holds int, not text; correct it or name another column")
+    assert told(path, "n").startswith(", row 1: column 'n' is int, not text; correct it or name another column")
     texts = [b"fine"] * 1_500 + [b"caf\xe9"]
     pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array(texts).view(pyarrow.string())}), path)
     assert told(path) == ", after row 1000: not UTF-8 text (byte 0xe9); write it again in UTF-8"

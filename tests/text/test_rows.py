@@ -14,8 +14,7 @@ from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.duplicates import find_near_duplicates
 from opencse.text.files.formats import RawRow
-from opencse.text.given import open_texts, say_left_out_rows, with_labels
-from opencse.text.labels import LabelledTexts
+from opencse.text.given import LabelledTexts, open_texts, say_left_out_rows, with_labels
 from opencse.text.readers import Source
 from opencse.text.values import checked_texts
 from opencse.training.batches import sample_rows
@@ -152,7 +151,7 @@ def test_a_row_without_a_label_is_left_out_with_its_label(tmp_path: Path) -> Non
 def test_a_value_that_is_no_text_is_named() -> None:
     for value, message in (
         (" ", "a.csv, line 3: column 'text' is empty; fill it or drop the line"),
-        (5, "a.csv, line 3: column 'text' holds int, not text"),
+        (5, "a.csv, line 3: column 'text' is int, not text"),
         ("\ud800", "holds half of a surrogate pair"),
     ):
         with pytest.raises(UserError, match=message):

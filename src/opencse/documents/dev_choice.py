@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -55,6 +55,10 @@ class UserQueries:
     task: RetrievalTask
     metric: Measure = field(default_factory=Measure)
     keep_identical_ids: bool = False
+    # The queries are no part of the text, and people asked them.
+    left_out: ClassVar[None] = None
+    own_words: ClassVar[bool] = False
+    unknown: ClassVar[str] = "the model was selected by these same queries, so other queries may gain a little less"
 
     @classmethod
     def read(cls, folder: Path, measure: Measure | None = None, keep_identical_ids: bool = False) -> UserQueries:
@@ -99,21 +103,6 @@ class UserQueries:
     def kinds(self) -> Integers:
         """One kind."""
         return np.zeros(len(self.task.queries), dtype=np.int64)
-
-    @property
-    def left_out(self) -> None:
-        """Nothing: the queries are no part of the text."""
-        return
-
-    @property
-    def own_words(self) -> bool:
-        """False: people asked them."""
-        return False
-
-    @property
-    def unknown(self) -> str:
-        """What a selection by these queries cannot show."""
-        return "the model was selected by these same queries, so other queries may gain a little less"
 
     def held_out(self) -> list[str]:
         """The queries."""
@@ -232,7 +221,8 @@ class SavedQuestions(JsonRecord):
         folder = Path(self.folder)
         queries = UserQueries.read(folder, Measure.parse(self.metric), self.keep_identical_ids)
         task = queries.task
-        rows = _rows_of(task.query_ids, self.query_ids)
+        ids = set(self.query_ids)
+        rows = [row for row, name in enumerate(task.query_ids) if name in ids]
         selected = replace(
             task,
             query_ids=[task.query_ids[row] for row in rows],
@@ -247,11 +237,6 @@ class SavedQuestions(JsonRecord):
 def remove_questions(folder: Path) -> None:
     """Deletes the questions from the folder of a run whose weight is fitted."""
     files.remove(folder / QUESTIONS_FILE)
-
-
-def _rows_of(names: Sequence[str], selected: Sequence[str]) -> list[int]:
-    selection = set(selected)
-    return [row for row, name in enumerate(names) if name in selection]
 
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None

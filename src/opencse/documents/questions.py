@@ -147,8 +147,6 @@ _FEWEST_WORDS_TO_SPLIT = 8
 
 Question = tuple[str, str, int]
 """Query, answer, unit."""
-Pieces = list[tuple[int, int]]
-"""Words of a text, each by where it starts and ends."""
 
 
 def neighbours(texts: Texts, held: HeldOut) -> QuestionSet:
@@ -201,21 +199,6 @@ def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> Questio
 
 def overlapping_crops(texts: Texts, held: HeldOut) -> QuestionSet:
     """Asks for the last two thirds of a sentence's words by the first two thirds, among parts of other sentences."""
-    return questions_of_parts(texts, held, "crops", "sentence-part questions", _two_thirds)
-
-
-def questions_of_parts(
-    texts: Texts, held: HeldOut, kind: str, label: str, parts: Callable[[Pieces], tuple[Pieces, Pieces]]
-) -> QuestionSet:
-    """Asks for one part of a sentence by another, among the same parts of other sentences.
-
-    Args:
-        texts: sentences.
-        held: which of them are asked about.
-        kind: see `QuestionSet`.
-        label: see `QuestionSet`.
-        parts: of a sentence's words, those that ask and those that are asked for.
-    """
     questions: list[Question] = []
     others: list[str] = []
     sentences = [row[0] for row in texts.rows]
@@ -225,12 +208,13 @@ def questions_of_parts(
         words = pieces_of(text)
         if len(words) < _FEWEST_WORDS_TO_SPLIT:
             continue
-        first, second = (joined(text, part) for part in parts(words))
+        third = len(words) // 3
+        first, second = joined(text, words[: len(words) - third]), joined(text, words[third:])
         if is_held:
             questions.append((first, second, unit))
         else:
             others.append(second)
-    return _make(kind, label, questions, others)
+    return _make("crops", "sentence-part questions", questions, others)
 
 
 def shorten(text: str, words: int = WORDS) -> str:
@@ -270,11 +254,6 @@ def _make(
         np.array([row_of[answer] for _, answer, _ in clear], dtype=np.int64),
         np.array([unit for _, _, unit in clear], dtype=np.int64),
     )
-
-
-def _two_thirds(words: Pieces) -> tuple[Pieces, Pieces]:
-    third = len(words) // 3
-    return words[: len(words) - third], words[third:]
 
 
 def _documents(texts: Texts, held: HeldOut) -> Iterable[tuple[int, list[str], bool]]:

@@ -218,27 +218,19 @@ def _interrupted_build(folder: Path, manifest: Manifest, progress: Progress) -> 
         name = json.loads((folder / BUILDING).read_text(encoding="utf-8"))["rows"]
         with Writer(folder, str(name)) as writer:
             begun = writer.manifest
-        changes = [change for key, called in _SAME.items() if (change := _change(called, begun, manifest, key))]
-        if not changes:
+        if begun.model_dump(include=_SAME) == manifest.model_dump(include=_SAME):
             rows = "all rows" if begun.taken is None else number_of(begun.taken, "row")
             progress.say(f"{folder}: continuing after {rows}")
             return str(name)
-        progress.say(f"{folder}: an unfinished build had another {', '.join(dict.fromkeys(changes))}; starting again")
+        progress.say(f"{folder}: an unfinished build had another text, model or setting; starting again")
     return None
 
 
-_SAME = {"source": "text", "model": "model", "fingerprint": "model", "pooling": "model"}
-_SAME |= {key: key for key in ("dimension", "similarity", "kind", "max_length", "overlap", "precision")}
-"""Fields of the manifest that an interrupted build must have in common with the call that continues it, and what they
-are called in messages."""
-
-
-def _change(called: str, begun: Manifest, manifest: Manifest, key: str) -> str:
-    """What changed since a build was begun, with both values of a setting; empty if nothing did."""
-    before, now = getattr(begun, key), getattr(manifest, key)
-    if before == now:
-        return ""
-    return called if called in ("text", "model") else f"{called} ({before}, now {now})"
+_SAME = {
+    "source", "model", "fingerprint", "pooling", "dimension", "similarity", "kind", "max_length",
+    "overlap", "precision",
+}  # fmt: skip
+"""Fields of the manifest that an interrupted build must have in common with the call that continues it."""
 
 
 def _begin_build(folder: Path, manifest: Manifest) -> str:

@@ -19,12 +19,12 @@ from opencse.home import in_home
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import HybridWeight
 from opencse.numerals import number_of
-from opencse.progress import Progress, Silent
+from opencse.progress import Counted, Progress, Silent
 from opencse.ranking import PreparedVectors, nearest_prepared, similarities
 from opencse.search.building import BuildSettings, EncoderOrigin, add, build, changing, require_same_model
 from opencse.search.database import Manifest, weight_fields
 from opencse.search.filters import Where, sql_of
-from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
+from opencse.search.pairs import Duplicates, SimilarPair, duplicate_documents, nearest_pairs
 from opencse.search.queries import distinct, hit_of, prepare_queries, require_limits, search_hybrid, search_vectors
 from opencse.search.result import Hit, IndexInfo, Recall, SearchResult
 from opencse.search.rows import FileRows, MemoryRows, RowLike, RowSource, id_text
@@ -308,9 +308,13 @@ class Index:
         """
         with self.snapshot() as snapshot:
             rows, vectors, manifest = snapshot.select("1", []), snapshot.living_vectors, snapshot.manifest
-        return similar_pairs(
-            rows, vectors, most, similarity=manifest.similarity, passages=manifest.passages, progress=progress
-        )
+        groups = np.unique([row.id for row in rows], return_inverse=True)[1] if manifest.passages else None
+        counter = None if progress is None else Counted(progress, "comparing")
+        pairs, scores = nearest_pairs(vectors, most, similarity=manifest.similarity, groups=groups, progress=counter)
+        return [
+            SimilarPair(score, rows[a].id, rows[b].id, rows[a].text, rows[b].text)
+            for (a, b), score in zip(pairs.tolist(), scores.tolist(), strict=True)
+        ]
 
     def duplicates(self, threshold: float | None = None, *, progress: Progress | None = None) -> list[Duplicates]:
         """Groups texts that are equal except for case and white space, or at least as similar as a threshold.
@@ -326,40 +330,45 @@ class Index:
         """
         with self.snapshot() as snapshot:
             rows, vectors = snapshot.select("1", []), snapshot.living_vectors
-        return find_duplicates(rows, vectors, threshold, similarity=snapshot.similarity, progress=progress)
+        passages: dict[str, list[int]] = {}
+        for number in sorted(range(len(rows)), key=lambda number: rows[number].part):
+            passages.setdefault(rows[number].id, []).append(number)
+        documents = sorted(passages.values(), key=min)
+        texts = [row.text for row in rows]
+        counter = None if progress is None else Counted(progress, "comparing")
+        groups = duplicate_documents(
+            vectors, texts, documents, threshold, similarity=snapshot.similarity, progress=counter
+        )
+        firsts = [([documents[one][0] for one in group], score) for group, score in groups]
+        return [
+            Duplicates(tuple(rows[row].id for row in group), tuple(texts[row] for row in group), score)
+            for group, score in firsts
+        ]
 
-    def measure_recall(
-        self, queries: PreparedVectors | None = None, *, ks: tuple[int, ...] = (1, 10, 100), held: int = 200
-    ) -> Recall:
+    def measure_recall(self, *, ks: tuple[int, ...] = (1, 10, 100), most: int = 200) -> Recall:
         """Measures how many hits of the exact search an approximate index finds, at several k.
 
+        The queries are a sample of the index's own vectors (fixed seed), each removed from its own hits.
+
         Args:
-            queries: (n, d) prepared for the index; None: a sample of the index's own vectors (fixed seed), each removed
-                from its own hits in both searches.
             ks: numbers of hits.
-            held: size of the sample.
+            most: size of the sample.
         """
         with self.snapshot() as snapshot:
-            positions = snapshot.positions
-            sampled = None
-            if queries is None:
-                random = np.random.default_rng(0)
-                sampled = np.sort(random.choice(positions, min(held, len(positions)), replace=False))
-                queries = np.asarray(snapshot.vectors[sampled])
-            depth = min(max(ks) + (sampled is not None), len(positions))
-            vectors, living = snapshot.vectors, snapshot.living
+            positions, vectors, living = snapshot.positions, snapshot.vectors, snapshot.living
+            random = np.random.default_rng(0)
+            sampled = np.sort(random.choice(positions, min(most, len(positions)), replace=False))
+            queries, depth = np.asarray(vectors[sampled]), min(max(ks) + 1, len(positions))
             exact, _ = nearest_prepared(queries, vectors, depth, living, similarity=snapshot.similarity)
             retrieved = exact
             if snapshot.approximate is not None:
                 retrieved, _ = snapshot.approximate.search(queries, depth, living)
-            recalls: dict[int, list[float]] = {k: [] for k in ks if k <= len(positions) - (sampled is not None)}
-            for row in range(len(queries)):
-                itself = -1 if sampled is None else int(sampled[row])
-                expected = [position for position in exact[row].tolist() if position != itself]
-                hits = [position for position in retrieved[row].tolist() if position != itself and position >= 0]
-                for k, values in recalls.items():
-                    values.append(len(set(expected[:k]) & set(hits[:k])) / k)
-        return Recall({k: float(np.mean(values)) for k, values in recalls.items()}, len(queries), sampled is not None)
+        recalls: dict[int, list[float]] = {k: [] for k in ks if k < len(positions)}
+        for itself, expected, found in zip(sampled.tolist(), exact.tolist(), retrieved.tolist(), strict=True):
+            wanted, hits = ([one for one in row if one not in (itself, -1)] for row in (expected, found))
+            for k, values in recalls.items():
+                values.append(len(set(wanted[:k]) & set(hits[:k])) / k)
+        return Recall({k: float(np.mean(values)) for k, values in recalls.items()}, len(sampled))
 
     def rows(self, offset: int = 0, limit: int | None = None) -> list[Hit]:
         """Reads rows in the order in which they were added, each with score 1.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from opencse.arrays import Floats, Integers
-from opencse.files import moving_in
+from opencse.files import moving_in, remove
 from opencse.search.stems import Stems, keyword_package, rules_version, stems_of
 from opencse.text.scripts import search_words
 
@@ -186,4 +186,7 @@ def cached_keyword_index(
     if not counted.empty and os.access(folder, os.W_OK):
         with suppress(OSError), moving_in(folder / name) as unfinished:  # where the disk is full, nothing is written
             counted.save(unfinished)
+        for other in folder.glob(f"{'-'.join(name.split('-')[:2])}-*"):  # of earlier versions of this index
+            if other.name != name:
+                remove(other)
     return counted

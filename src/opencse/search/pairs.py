@@ -11,9 +11,8 @@ import numpy as np
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.modules.similarity import Similarity
-from opencse.progress import Count, Counted, Progress
+from opencse.progress import Count
 from opencse.ranking import PreparedVectors, similarities
-from opencse.search.database import StoredRow
 from opencse.text.scripts import folded
 
 _BLOCK = 4_096
@@ -62,64 +61,6 @@ class Duplicates:
     ids: tuple[str, ...]
     texts: tuple[str, ...]
     score: float
-
-
-def similar_pairs(
-    rows: Sequence[StoredRow],
-    vectors: PreparedVectors,
-    most: int,
-    *,
-    similarity: Similarity,
-    passages: bool,
-    progress: Progress | None,
-) -> list[SimilarPair]:
-    """Finds the ``most`` most similar pairs of stored rows.
-
-    Args:
-        rows: n rows.
-        vectors: (n, d) prepared.
-        most: number of pairs, at least 1.
-        similarity: the function that vectors are prepared for.
-        passages: whether rows with the same id are passages of one document, which are not a pair.
-        progress: shows the progress.
-    """
-    groups = None
-    if passages:
-        numbers: dict[str, int] = {}
-        groups = np.array([numbers.setdefault(row.id, len(numbers)) for row in rows], dtype=np.int64)
-    counter = None if progress is None else Counted(progress, "comparing")
-    pairs, scores = nearest_pairs(vectors, most, similarity=similarity, groups=groups, progress=counter)
-    return [
-        SimilarPair(score, rows[a].id, rows[b].id, rows[a].text, rows[b].text)
-        for (a, b), score in zip(pairs.tolist(), scores.tolist(), strict=True)
-    ]
-
-
-def find_duplicates(
-    rows: Sequence[StoredRow],
-    vectors: PreparedVectors,
-    threshold: float | None,
-    *,
-    similarity: Similarity,
-    progress: Progress | None,
-) -> list[Duplicates]:
-    """Groups stored documents with equal or similar texts; see `duplicate_documents` for the arguments.
-
-    Rows with the same id are the passages of one document.
-    """
-    passages: dict[str, list[int]] = {}
-    for number, row in enumerate(rows):
-        passages.setdefault(row.id, []).append(number)
-    for numbers in passages.values():
-        numbers.sort(key=lambda number: rows[number].part)
-    ids, documents = list(passages), list(passages.values())
-    texts = [row.text for row in rows]
-    counter = None if progress is None else Counted(progress, "comparing")
-    groups = duplicate_documents(vectors, texts, documents, threshold, similarity=similarity, progress=counter)
-    return [
-        Duplicates(tuple(ids[one] for one in group), tuple(texts[documents[one][0]] for one in group), score)
-        for group, score in groups
-    ]
 
 
 def nearest_pairs(

@@ -126,21 +126,18 @@ class Recall:
     """The share of the exact search's first k hits that the index finds among its first k.
 
     Example:
-        >>> Recall({1: 0.995, 10: 0.98}, 200, True).line()
+        >>> Recall({1: 0.995, 10: 0.98}, 200).line()
         'recall@1 0.9950, recall@10 0.9800 against the exact search (200 texts of the index, each without itself)'
 
     Attributes:
         at: recall by k, in [0, 1].
-        queries: number of queries.
-        held: whether the queries were texts of the index, each removed from its own hits.
+        queries: how many texts of the index were searched for, each removed from its own hits.
     """
 
     at: dict[int, float]
     queries: int
-    held: bool
 
     def line(self) -> str:
         """Describes the measurement in one line."""
-        queries = "texts of the index, each without itself" if self.held else "queries"
         values = ", ".join(f"recall@{k} {value:.4f}" for k, value in self.at.items())
-        return f"{values} against the exact search ({self.queries:,} {queries})"
+        return f"{values} against the exact search ({self.queries:,} texts of the index, each without itself)"

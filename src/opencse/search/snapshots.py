@@ -119,7 +119,7 @@ class Snapshot:
     def vectors(self) -> PreparedVectors:
         """(slots, d) vectors prepared for the index's similarity (L2-normalised for the cosine), memory-mapped."""
         vectors = map_vectors(self.folder, self.manifest)
-        if vectors.nbytes <= WHOLE and not self.has_sound_vectors():
+        if 0 < vectors.nbytes <= WHOLE and not self.has_sound_vectors():
             raise damage_error(self.folder, f"{self.manifest.vectors} is not as it was written")
         return vectors
 

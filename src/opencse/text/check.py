@@ -27,8 +27,7 @@ from opencse.text.files.formats import HTML_TAG, column_like
 from opencse.text.files.kinds import SECTIONED, HowRead, typed
 from opencse.text.files.lines import name_in_command
 from opencse.text.folders import holds_documents, tables_in
-from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
-from opencse.text.labels import graded_pairs
+from opencse.text.given import DocumentTexts, FileTexts, Text, graded_pairs, open_texts
 from opencse.text.readers import Source, Texts
 from opencse.text.rust_tokenizer import TokenCounter
 from opencse.text.scripts import count_words

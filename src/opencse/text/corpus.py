@@ -244,7 +244,7 @@ def _facts(
         width=keys.shape[1],
         tokens=len(ids),
         at_limit=int((np.diff(offsets) == max_length).sum()),
-        duplicates=count_duplicates(folder / "keys.npy"),
+        duplicates=count_duplicates(keys),
         documents=int((np.diff(documents, prepend=-1) != 0).sum()) if documents[-1] > 0 else 0,
         max_length=max_length,
         scale=None if labels is None else labels.scale,

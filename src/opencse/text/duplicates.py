@@ -7,10 +7,8 @@ a text is compared only with those that share some of these numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,10 +24,6 @@ _PIECE = 5
 # Bands of 4 numbers: nearly every pair that overlaps by .8 shares one (1 - (1 - .8^4)^32).
 _NUMBERS, _BANDS = 128, 32
 _SEED = 1
-_AT_ONCE = 4_000_000
-"""Keys that are compared in memory."""
-_READ = 1_000_000
-"""Rows of keys that are read at a time."""
 
 
 @dataclass(frozen=True)
@@ -87,36 +81,6 @@ def _rensa() -> ModuleType:
     return module
 
 
-def count_duplicates(path: Path) -> int:
-    """Counts the rows of the (M, C) keys in an ``.npy`` file that repeat an earlier one.
-
-    The rows of a large file are first divided into parts by their key, each in a file of its own, so that equal rows
-    are in the same part and one part at a time is in memory.
-    """
-    shape: tuple[int, int] = np.load(path, mmap_mode="r").shape
-    rows, columns = shape
-    parts = -(-rows // _AT_ONCE)
-    if parts == 1:
-        return rows - _distinct(np.concatenate(list(_blocks(path))))
-    with TemporaryDirectory(dir=path.parent, prefix="keys.") as folder:
-        files = [Path(folder) / str(part) for part in range(parts)]
-        for block in _blocks(path):
-            # Equal rows have equal keys, and so are in one part.
-            part_of_row = block[:, 0] % parts
-            for part in np.unique(part_of_row):
-                with files[part].open("ab") as stream:
-                    block[part_of_row == part].tofile(stream)
-        parts_read = (np.fromfile(file, np.int64).reshape(-1, columns) for file in files if file.exists())
-        return rows - sum(map(_distinct, parts_read))
-
-
-def _distinct(rows: NDArray[np.int64]) -> int:
-    return len(np.unique(rows if rows.shape[1] > 1 else rows[:, 0], axis=0))
-
-
-def _blocks(path: Path) -> Iterator[NDArray[np.int64]]:
-    with path.open("rb") as stream:
-        np.lib.format.read_magic(stream)
-        (_, columns), _, dtype = np.lib.format.read_array_header_1_0(stream)
-        while len(block := np.fromfile(stream, dtype, _READ * columns)):
-            yield block.reshape(-1, columns)
+def count_duplicates(keys: NDArray[np.int64]) -> int:
+    """Counts the rows of (M, C) keys that repeat an earlier one."""
+    return len(keys) - len(np.unique(keys if keys.shape[1] > 1 else keys[:, 0], axis=0))

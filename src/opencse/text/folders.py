@@ -108,18 +108,13 @@ def find_corpus(location: str | Path) -> Path:
     return path
 
 
-def holds_prose(location: str | Path) -> bool:
-    """Whether ``location`` is a folder with text, Markdown or other prose, and not in BEIR's layout."""
-    path = Path(location)
-    if not is_folder(path) or find_corpus(path) != path:
-        return False
-    prose = {suffix for suffix, kind in SUFFIXES.items() if kind in PROSE}
-    return any(suffix_of(file) in prose and file.stat().st_size for file in files_in(path).files)
-
-
 def holds_documents(location: str | Path) -> bool:
     """Whether ``location`` is a folder in BEIR's layout, or a folder with files of prose."""
-    return is_folder(location) and (find_corpus(location) != Path(location) or holds_prose(location))
+    path = Path(location)
+    if not is_folder(path) or find_corpus(path) != path:
+        return is_folder(path)
+    prose = {suffix for suffix, kind in SUFFIXES.items() if kind in PROSE}
+    return any(suffix_of(file) in prose and file.stat().st_size for file in files_in(path).files)
 
 
 @dataclass

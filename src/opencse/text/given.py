@@ -17,15 +17,22 @@ from opencse.files import is_folder
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.text.documents import Collection, Document, id_after
-from opencse.text.files.formats import RawRow, column_like
+from opencse.text.files.formats import RawRow, column_like, columns_there
 from opencse.text.files.kinds import SECTIONED, HowRead
 from opencse.text.files.lines import UTF_8, is_pipe, pipe_name
 from opencse.text.folders import ReadingNotes, are_splits, files_in, holds_documents, tables_in
-from opencse.text.labels import LabelKind, LabelledTexts, RowLabels, number_labels
+from opencse.text.labels import LabelKind, RowLabels, number_labels
 from opencse.text.readers import ROLES, Source, TextRows
 from opencse.text.scripts import is_unicode, split_sentences
-from opencse.text.values import checked_texts, is_missing, rows_of
+from opencse.text.values import checked_texts, empty_column, is_missing, line_about_empty, rows_of
 
+_PAIRS = (("anchor", "positive"), ("sentence1", "sentence2"), ("premise", "hypothesis"))
+_TRIPLES = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
+_NAMES = {
+    "score": ("score", "similarity", "label"),
+    "class": ("label", "class", "gold_label"),
+    "margin": ("margin", "label", "score"),
+}
 LIST_COLUMNS = ("query", "question", "text", "sentence", "anchor")
 """Columns of texts; the first that is there is read as a list."""
 
@@ -36,7 +43,7 @@ class GivenTexts(TextRows):
 
     Attributes:
         rows: M rows of C texts each, white space around them dropped; C is 1 (sentences), 2 (pairs) or 3 (triples).
-        location: the name for messages; by default their number.
+        called: the name for messages; by default their number.
         documents: M document numbers of running text, else None.
         labels: M labels as they were given, else None.
         label: what the labels are; None as long as no recipe says so.
@@ -44,21 +51,21 @@ class GivenTexts(TextRows):
     """
 
     rows: tuple[tuple[str, ...], ...]
-    location: str = ""
+    called: str = ""
     documents: tuple[int, ...] | None = None
     labels: tuple[object, ...] | None = None
     label: LabelKind | None = None
     scale: float | None = None
 
-    def __post_init__(self) -> None:
-        if not self.location:
-            unit = ("sentences", "pairs", "triples")[len(self.rows[0]) - 1]
-            object.__setattr__(self, "location", f"{len(self.rows):,} given {unit}")
-
     @property
     def name(self) -> str:
         """The name for messages."""
-        return self.location
+        return self.called or f"{len(self.rows):,} given {('sentences', 'pairs', 'triples')[len(self.rows[0]) - 1]}"
+
+    @property
+    def location(self) -> str:
+        """The name, which messages show in place of a path."""
+        return self.name
 
     @property
     def is_running(self) -> bool:  # type: ignore[override]
@@ -103,7 +110,10 @@ class DocumentTexts(TextRows):
         location = self.collection.location
         return pipe_name(location) if is_pipe(location) else str(Path(location))
 
-    location = name
+    @property
+    def location(self) -> str:
+        """The name, which messages show in place of a path."""
+        return self.name
 
     def fingerprint(self) -> str:
         """A hash of the sentences and of which belong together."""
@@ -141,6 +151,137 @@ class DocumentTexts(TextRows):
         if not documents:
             raise UserError(notes.nothing_message(self.name))
         return documents, notes
+
+
+@dataclass(frozen=True)
+class LabelledTexts(TextRows):
+    r"""A text whose rows have a label each, with the methods of a `Source`.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "pairs.csv"
+        >>> _ = path.write_text("sentence1,sentence2,score\nA cat.,A kitten.,4\nRain.,A train.,0\n")
+        >>> texts = LabelledTexts(Source(str(path)), "score")
+        >>> texts.read().rows[0], texts.row_labels().values.tolist()
+        (('A cat.', 'A kitten.'), [1.0, 0.0])
+
+    Attributes:
+        source: what is read; the last of its columns is the label, or columns are recognised.
+        label: what the label is.
+        scale: the largest possible score.
+    """
+
+    source: Source
+    label: LabelKind
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.source.columns is not None and len(self.source.columns) < 2:
+            raise UserError(
+                f"{self.source.name}: the recipe learns from the {self.label} of each row, and --columns names one "
+                f"column; name the texts, and the column of the {self.label} last"
+            )
+
+    @property
+    def name(self) -> str:
+        """The name for messages."""
+        return self.source.name
+
+    @property
+    def location(self) -> str:
+        """Where it is, for messages."""
+        return self.source.location
+
+    def fingerprint(self) -> str:  # noqa: D102 - see TextRows
+        how = [self.source.fingerprint(), self.label, self.scale, self.columns]
+        return hashlib.sha256(repr(how).encode()).hexdigest()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the texts, then that of the label.
+
+        Raises:
+            UserError: if none are named and they cannot be recognised, naming those that are there.
+        """
+        if self.source.columns is not None:
+            return self.source.columns
+        first = self.source.files[0]
+        present = first.present()
+        for roles in _TRIPLES if self.label == "margin" else _PAIRS:
+            texts = [column_like(name, present) for name in roles]
+            label = next(filter(None, (column_like(name, present) for name in _NAMES[self.label])), None)
+            if label is not None and all(texts):
+                return (*(name for name in texts if name), label)
+        if self.label == "score" and first.is_file and first.kind.name == "table" and _is_graded(present):
+            return ("2", "3", "1")
+        raise UserError(
+            f"{self.name}: no columns for {self._rows} with a {self.label} (such as {', '.join(self._usual)}, "
+            f"{_NAMES[self.label][0]}); {columns_there(present)}; name yours with --columns, that "
+            f"of the {self.label} last (or by position, --columns 1,2,3, if the file has no header)"
+        )
+
+    @property
+    def _rows(self) -> str:
+        """What the texts of a row are called in messages."""
+        return "triples" if self.label == "margin" else "pairs"
+
+    @property
+    def _usual(self) -> tuple[str, ...]:
+        """The names of their columns in messages."""
+        return _TRIPLES[0] if self.label == "margin" else _PAIRS[1]
+
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:  # noqa: D102 - see TextRows
+        empty = True
+        for record in self._records():
+            texts = record._replace(names=record.names[:-1], values=record.values[:-1])
+            yield texts, checked_texts(texts, self.location, self.source.unit)
+            empty = False
+        if empty:
+            raise UserError(f"{self.name}: no rows without an empty cell in it; give at least two")
+
+    def row_labels(self) -> RowLabels:
+        """The labels of all rows; see `number_labels`."""
+        where = f"{self.location}, {self.source.unit}"
+        labels = ((f"{where} {record.number}", record.values[-1]) for record in self._records())
+        return number_labels(labels, self.label, self.name, scale=self.scale)
+
+    @cached_property
+    def left_out_rows(self) -> str:
+        """A line about rows that are left out; see `Source.left_out_rows`."""
+        return line_about_empty(self.source.records(self.columns), self.source.unit)
+
+    def _records(self) -> Iterator[RawRow]:
+        """The records without an empty cell, which may be that of the label."""
+        return (record for record in self.source.records(self.columns) if empty_column(record) is None)
+
+
+def graded_pairs(source: Source) -> LabelledTexts | None:
+    """The pairs of a file and their scores, if its columns say that it holds such pairs; None for other files.
+
+    A column called ``label`` may hold classes, so it is not enough.
+
+    Raises:
+        UserError: if the file cannot be read.
+    """
+    pairs = LabelledTexts(source, "score")
+    try:
+        if pairs.columns[-1].casefold() == "label":
+            return None
+        pairs.row_labels()
+    except UserError:
+        return None
+    return pairs
+
+
+def _is_graded(first_row: Sequence[str]) -> bool:
+    """Whether the first row of a table is a score and two texts."""
+    if len(first_row) != 3:
+        return False
+    try:
+        float(first_row[0])
+    except ValueError:
+        return False
+    return True
 
 
 FileTexts = Source | DocumentTexts

@@ -14,11 +14,9 @@ as they are, and others are divided by the largest one in the file.
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from numbers import Real
 from typing import Literal
 
@@ -27,18 +25,8 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, shortened
 from opencse.numerals import whole_number
-from opencse.text.files.formats import RawRow, column_like, columns_there
-from opencse.text.readers import Source, TextRows
-from opencse.text.values import checked_texts, empty_column, line_about_empty
 
 LabelKind = Literal["score", "class", "margin"]
-_PAIRS = (("anchor", "positive"), ("sentence1", "sentence2"), ("premise", "hypothesis"))
-_TRIPLES = (("anchor", "positive", "negative"), ("query", "positive", "negative"))
-_NAMES = {
-    "score": ("score", "similarity", "label"),
-    "class": ("label", "class", "gold_label"),
-    "margin": ("margin", "label", "score"),
-}
 MOST_CLASSES = 1_000
 
 
@@ -152,135 +140,3 @@ def _class_order(name: str) -> tuple[bool, int, str]:
     if number is None:
         return True, 0, name
     return False, -number if name.startswith("-") else number, name
-
-
-@dataclass(frozen=True)
-class LabelledTexts(TextRows):
-    r"""A text whose rows have a label each, with the methods of a `Source`.
-
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> path = Path(tempfile.mkdtemp()) / "pairs.csv"
-        >>> _ = path.write_text("sentence1,sentence2,score\nA cat.,A kitten.,4\nRain.,A train.,0\n")
-        >>> texts = LabelledTexts(Source(str(path)), "score")
-        >>> texts.read().rows[0], texts.row_labels().values.tolist()
-        (('A cat.', 'A kitten.'), [1.0, 0.0])
-
-    Attributes:
-        source: what is read; the last of its columns is the label, or columns are recognised.
-        label: what the label is.
-        scale: the largest possible score.
-    """
-
-    source: Source
-    label: LabelKind
-    scale: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.source.columns is not None and len(self.source.columns) < 2:
-            raise UserError(
-                f"{self.source.name}: the recipe learns from the {self.label} of each row, and --columns names one "
-                f"column; name the texts, and the column of the {self.label} last"
-            )
-
-    @property
-    def name(self) -> str:
-        """The name for messages."""
-        return self.source.name
-
-    @property
-    def location(self) -> str:
-        """Where it is, for messages."""
-        return self.source.location
-
-    def fingerprint(self) -> str:  # noqa: D102 - see TextRows
-        how = [self.source.fingerprint(), self.label, self.scale, self.columns]
-        return hashlib.sha256(repr(how).encode()).hexdigest()
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of the texts, then that of the label.
-
-        Raises:
-            UserError: if none are named and they cannot be recognised, naming those that are there.
-        """
-        if self.source.columns is not None:
-            return self.source.columns
-        first = self.source.files[0]
-        present = first.present()
-        for roles in _TRIPLES if self.label == "margin" else _PAIRS:
-            texts = [column_like(name, present) for name in roles]
-            label = next(filter(None, (column_like(name, present) for name in _NAMES[self.label])), None)
-            if label is not None and all(texts):
-                return (*(name for name in texts if name), label)
-        if self.label == "score" and first.is_file and first.kind.name == "table" and _is_graded(present):
-            return ("2", "3", "1")
-        raise UserError(
-            f"{self.name}: no columns for {self._rows} with a {self.label} (such as {', '.join(self._usual)}, "
-            f"{_NAMES[self.label][0]}); {columns_there(present)}; name yours with --columns, that "
-            f"of the {self.label} last (or by position, --columns 1,2,3, if the file has no header)"
-        )
-
-    @property
-    def _rows(self) -> str:
-        """What the texts of a row are called in messages."""
-        return "triples" if self.label == "margin" else "pairs"
-
-    @property
-    def _usual(self) -> tuple[str, ...]:
-        """The names of their columns in messages."""
-        return _TRIPLES[0] if self.label == "margin" else _PAIRS[1]
-
-    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:  # noqa: D102 - see TextRows
-        empty = True
-        for record in self._records():
-            texts = record._replace(names=record.names[:-1], values=record.values[:-1])
-            yield texts, checked_texts(texts, self.location, self.source.unit)
-            empty = False
-        if empty:
-            raise UserError(f"{self.name}: no rows without an empty cell in it; give at least two")
-
-    def row_labels(self) -> RowLabels:
-        """The labels of all rows; see `number_labels`."""
-        where = f"{self.location}, {self.source.unit}"
-        labels = ((f"{where} {record.number}", record.values[-1]) for record in self._records())
-        return number_labels(labels, self.label, self.name, scale=self.scale)
-
-    @cached_property
-    def left_out_rows(self) -> str:  # type: ignore[override]
-        """A line about rows that are left out; see `Source.left_out_rows`."""
-        return line_about_empty(self.source.records(self.columns), self.source.unit)
-
-    def _records(self) -> Iterator[RawRow]:
-        """The records without an empty cell, which may be that of the label."""
-        return (record for record in self.source.records(self.columns) if empty_column(record) is None)
-
-
-def graded_pairs(source: Source) -> LabelledTexts | None:
-    """The pairs of a file and their scores, if its columns say that it holds such pairs; None for other files.
-
-    A column called ``label`` may hold classes, so it is not enough.
-
-    Raises:
-        UserError: if the file cannot be read.
-    """
-    pairs = LabelledTexts(source, "score")
-    try:
-        if pairs.columns[-1].casefold() == "label":
-            return None
-        pairs.row_labels()
-    except UserError:
-        return None
-    return pairs
-
-
-def _is_graded(first_row: Sequence[str]) -> bool:
-    """Whether the first row of a table is a score and two texts."""
-    if len(first_row) != 3:
-        return False
-    try:
-        float(first_row[0])
-    except ValueError:
-        return False
-    return True

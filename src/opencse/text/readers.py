@@ -304,7 +304,7 @@ class Source(Reading, TextRows):
         return self.name if is_pipe(self.location) else self.location
 
     @cached_property
-    def left_out_rows(self) -> str:  # type: ignore[override]
+    def left_out_rows(self) -> str:
         """A line about rows that `examples` leaves out; the first call reads all rows."""
         if self.is_file and not self._is_several and self.kind.name in ("text", *SECTIONED):
             return ""  # they have no cells

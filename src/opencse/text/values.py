@@ -125,7 +125,7 @@ def require_filled(value: object, name: str, where: str, unit: str = "line") -> 
     Raises:
         UserError: as `require_text`; and for white space alone.
     """
-    text = require_text(value, name, where).strip()
+    text = "" if value is None else require_text(value, name, where).strip()
     if not text:
         raise UserError(f"{where}: {name} is empty; fill it or drop the {unit}")
     return text
@@ -211,17 +211,11 @@ def checked_texts(record: RawRow, location: str, unit: str) -> tuple[str, ...]:
     Raises:
         UserError: for a value that is no text, or empty, naming file, row and column.
     """
-    texts: list[str] = []
-    for name, value in zip(record.names, record.values, strict=True):
-        text = value.strip() if isinstance(value, str) else ""
-        if not text or not is_unicode(text):
-            where = f"{location}, {unit} {record.number}: column {name!r}"
-            if text:
-                raise UserError(f"{where} holds half of a surrogate pair, which is not text; correct its \\u escapes")
-            if value is None or isinstance(value, str):
-                raise UserError(f"{where} is empty; fill it or drop the {unit}")
+    texts = tuple(value.strip() if isinstance(value, str) else "" for value in record.values)
+    if not all(map(is_unicode, texts)) or not all(texts):
+        where = f"{location}, {unit} {record.number}"
+        for name, value in zip(record.names, record.values, strict=True):
             if isinstance(value, int | float) and not isinstance(value, bool) and len(record.names) > 1:
-                raise UserError(f"{where} holds a number, not text; {_GRADED}")
-            raise UserError(f"{where} holds {type(value).__name__}, not text; correct it or name another column")
-        texts.append(text)
-    return tuple(texts)
+                raise UserError(f"{where}: column {name!r} holds a number, not text; {_GRADED}")
+            require_filled(value, f"column {name!r}", where, unit)
+    return texts
