@@ -215,10 +215,3 @@ def test_the_command(opencse: Run, source: Source, out: Path, tiny_folder: Path,
     assert [row["text"] for row in rows] == LINES
     assert np.allclose([row["vector"] for row in rows], encoder.encode(LINES)[:, :4], atol=1e-6)
     assert opencse(*asked, "--out", out.with_suffix(".txt"))[0] == 2
-
-
-def test_vectors_have_the_prompt_and_the_form(encoder: SentenceEncoder) -> None:
-    settings = EncodingSettings(model=encoder, prompt="query: ", form=Form(dimensions=4, normalize=True))
-    vectors = settings.vectors(encoder, ["a", "b"], settings.prompt_of(encoder))
-    expected = encoder.encode(["query: a", "query: b"])[:, :4]
-    assert np.allclose(vectors, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-6)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -15,7 +14,6 @@ from opencse.model_folder.description import (
     read_layer,
     read_token_weights,
 )
-from opencse.model_folder.reading import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.modules.token_modules import TokenWeights
 
@@ -41,10 +39,3 @@ def test_dense_layers_and_token_weights_are_read_back(encoder: SentenceEncoder, 
     assert len(modules.saved_layers(32)) == 1
     with pytest.raises(UserError, match="takes 32 features but is given 16"):
         modules.saved_layers(16)
-
-
-def test_the_head_shares_the_word_embeddings_where_they_are_tied(encoder: SentenceEncoder, tiny_folder: Path) -> None:
-    words = encoder.backbone.get_input_embeddings()
-    assert isinstance(words, nn.Embedding)
-    assert load_masked_lm_head(tiny_folder, words).lm.get_output_embeddings().weight is words.weight
-    assert load_masked_lm_head(tiny_folder, words, tied=False).lm.get_output_embeddings().weight is not words.weight

@@ -13,6 +13,7 @@ from helpers import write_tiny_bert
 from layout_folders import write
 from layouts import READ
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.model_folder.description import list_modules
 from opencse.model_folder.without_torch import longest_input, read_plain_tokenizer
 from opencse.text.tokenizer import Tokenizer
 
@@ -27,10 +28,10 @@ def test_ids_and_length(tmp_path: Path) -> None:
         row.tolist() for row in full.tokenizer.encode(TEXTS, 9)
     ]
     words = range(full.id_count)
-    assert longest_input(folder, tokenizer, words, range(500)) == full.max_length
-    assert longest_input(folder, tokenizer, words, range(7)) == 7
-    assert longest_input(folder, tokenizer, words, range(2)) is None  # no room next to the special tokens
-    assert longest_input(folder, tokenizer, range(3), range(500)) is None  # ids without a word vector
+    assert longest_input(list_modules(folder), tokenizer, words, range(500)) == full.max_length
+    assert longest_input(list_modules(folder), tokenizer, words, range(7)) == 7
+    assert longest_input(list_modules(folder), tokenizer, words, range(2)) is None  # no room next to the special tokens
+    assert longest_input(list_modules(folder), tokenizer, range(3), range(500)) is None  # ids without a word vector
 
 
 @pytest.fixture(scope="module", params=["BertTokenizer", "PreTrainedTokenizerFast"])

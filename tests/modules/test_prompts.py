@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
-from opencse.model_folder.layout import SENTENCE_CONFIG
 from opencse.modules.prompts import Prompts, Role
 from prompted import BGE, LAYOUTS, prompts_in, write_prompted
 
@@ -69,23 +66,6 @@ def test_a_wrong_choice_of_prompt_is_refused(folders: dict[str, Path]) -> None:
         encoder.encode("a", prompt_name="clusters")
     with pytest.raises(UserError, match="a prompt or a prompt_name, not both"):
         encoder.encode_query("a", prompt_name="query", prompt="b")
-
-
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        ({"prompts": {"query": "q", "other": 3}}, "other is 3; a string was expected"),
-        ({"prompts": {"query": "q"}, "default_prompt_name": "doc"}, "the default prompt 'doc' is not among"),
-    ],
-)
-def test_a_prompt_that_cannot_be_is_refused_by_file_and_key(
-    config: dict[str, Any], message: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
-    folder = shutil.copytree(folders["none"], tmp_path / "copy")
-    (folder / SENTENCE_CONFIG).write_text(json.dumps(config))
-    with pytest.raises(UserError, match=message) as caught:
-        SentenceEncoder.load(folder, device="cpu")
-    assert str(folder / SENTENCE_CONFIG) in str(caught.value)
 
 
 def test_what_a_model_reads_before_each_kind_of_text() -> None:

@@ -85,13 +85,6 @@ class Form:
         with np.errstate(over="ignore"):
             return np.ascontiguousarray(reduced, dtype=self.stored)
 
-    def restored(self, written: NDArray[Any], dimension: int) -> NDArray[np.float32]:
-        """Converts written vectors back to float32, with the cosines of the written ones; bits become -1 and 1."""
-        if self.numbers == "binary":
-            bits = np.unpackbits(written, axis=1, count=self.kept_dimensions(dimension))
-            return 2 * bits.astype(np.float32) - 1
-        return np.asarray(written, dtype=np.float32)
-
 
 def first_wrong(written: NDArray[Any]) -> int | None:
     """The first row of written vectors that is not finite; None if all are."""

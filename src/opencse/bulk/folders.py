@@ -251,12 +251,6 @@ def _write_parquet(path: Path, start: int, vectors: NDArray[Any]) -> None:
     pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="none", use_dictionary=False)
 
 
-def require_format(name: FileFormat) -> None:
-    """Refuses a format whose package is not installed."""
-    if name == "parquet":
-        require_packages("writing Parquet", "train", "pyarrow")
-
-
 def _short(value: object) -> str:
     text = str(value)
     return text if len(text) <= 24 else f"{text[:16]}..."
@@ -359,7 +353,8 @@ def encode_folder(
     """
     say = say or (lambda line: None)
     folder = Path(out)
-    require_format(file_format)
+    if file_format == "parquet":
+        require_packages("writing Parquet", "train", "pyarrow")
     require_engine(engine)
     require_own(folder)
     rows = source.count_rows()

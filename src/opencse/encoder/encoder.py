@@ -12,8 +12,9 @@ import torch
 from opencse.encoder.card import plain_card
 from opencse.encoder.network import EncoderNetwork, default_device, usable_device
 from opencse.foreign import checks_trust
+from opencse.model_folder.description import describe
 from opencse.model_folder.locate import BUILTIN, HubOptions, upload
-from opencse.model_folder.without_torch import read_static
+from opencse.model_folder.without_torch import static_parts
 from opencse.modules.pooling import Pooling
 
 
@@ -97,9 +98,11 @@ class SentenceEncoder(EncoderNetwork):
 
         super().__init__()
         target = default_device() if device is None else usable_device(device)
+        about = describe(model, code=trust_remote_code)
         read = partial(
             read_folder,
             model,
+            about,
             pooling=pooling,
             template=template,
             max_length=max_length,
@@ -108,7 +111,7 @@ class SentenceEncoder(EncoderNetwork):
             trust_remote_code=trust_remote_code,
         )
         plain = model == BUILTIN and (template, max_length, dropout, layers) == (None,) * 4 and target.type == "cpu"
-        words = read_static(model, pooling=pooling) if plain else None
+        words = static_parts(about, pooling) if plain else None
         if words is not None:  # not for other folders, which may be replaced before their network is asked for
             self._put_words(words, read)
             self.eval()

@@ -344,9 +344,14 @@ def describe(model: str | Path, *, code: bool = False) -> Description:
 
 def list_modules(folder: Path) -> Description:
     """The modules of the encoder in ``folder``; adapters are left alone."""
-    stated, listing = Stated(folder), folder / "modules.json"
-    here = {key: stated.entries.get(key) for key in ("truncate_dim", "model_type")}
-    refuse_others(stated.file, here, {"model_type": "SentenceTransformer"})
+    about = _listed(folder)
+    stated = {key: about.entries.get(key) for key in ("truncate_dim", "model_type")}
+    refuse_others(about.file, stated, {"model_type": "SentenceTransformer"})
+    return about
+
+
+def _listed(folder: Path) -> Description:
+    listing = folder / "modules.json"
     if not listing.is_file():
         unlisted = sorted(one.name for one in folder.iterdir() if _MODULE_FOLDER.fullmatch(one.name) and one.is_dir())
         if unlisted:

@@ -21,7 +21,6 @@ from opencse.model_folder.backbone import (
 )
 from opencse.model_folder.description import (
     Description,
-    describe,
     list_modules,
     read_token_weights,
 )
@@ -53,6 +52,7 @@ def parse_pooling(name: str) -> Pooling:
 
 def read_folder(
     model: str | Path,
+    about: Description,
     *,
     pooling: str | Pooling | None,
     max_length: int | None,
@@ -61,13 +61,12 @@ def read_folder(
     template: str | None = None,
     trust_remote_code: bool = False,
 ) -> Parts:
-    """Reads the parts of the encoder in a folder; the arguments are those of `SentenceEncoder`."""
+    """Reads the parts of the encoder in the folder of ``model``; for the others see `SentenceEncoder`."""
     mode = None if pooling is None else parse_pooling(pooling)
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
     if max_length is not None and max_length < 1:
         raise UserError(f"max_length {max_length} leaves no room for text")
-    about = describe(model, code=trust_remote_code)
     if about.table:
         for name, value in {"template": template, "layers": layers, "pooling": mode}.items():
             if value not in (None, 0, Pooling.MEAN):

@@ -20,7 +20,6 @@ from opencse.kernels.numpy_models import EMBEDDINGS, NumpyBert, WordMeans
 from opencse.model_folder.description import (
     Description,
     list_modules,
-    read_sentence_config,
     read_token_weights,
 )
 from opencse.model_folder.layout import ADAPTER_CONFIG, TOKEN_WEIGHTS, read_arrays, read_config
@@ -174,19 +173,19 @@ def _is_stock_bert(backend: Backend, described: dict[str, Any], config: dict[str
     )
 
 
-def longest_input(folder: Path, tokenizer: RustTokenizer, words: Sized, positions: Sized) -> int | None:
+def longest_input(about: Description, tokenizer: RustTokenizer, words: Sized, positions: Sized) -> int | None:
     """The longest text in ids, as the complete reader reads it; None where it would refuse the folder.
 
     Args:
-        folder: of the tokenizer.
+        about: the folder.
         tokenizer: in it.
         words: the word vectors of the network.
         positions: its position vectors.
     """
-    sentence = read_sentence_config(folder)
+    sentence = about.sentence
     if sentence.lower_case or 1 + max(tokenizer.backend.get_vocab().values(), default=0) > len(words):
         return None
-    limit = sentence.max_length or read_config(folder / "tokenizer_config.json").get("model_max_length")
+    limit = sentence.max_length or read_config(about.text / "tokenizer_config.json").get("model_max_length")
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         return None
     length = int(min(len(positions), limit))
@@ -210,7 +209,14 @@ def read_static(model: str | Path, *, pooling: str | None = None) -> NumpyParts[
     """
     folder = locate(model)
     try:
-        about = list_modules(folder)
+        return static_parts(list_modules(folder), pooling)
+    except UserError:  # the complete reader says what is wrong, after it has tried all that it can
+        return None
+
+
+def static_parts(about: Description, pooling: str | None = None) -> NumpyParts[WordMeans] | None:
+    """`read_static` of a folder that is described already."""
+    try:
         if pooling not in (None, Pooling.MEAN.value) or not about.modules or _is_unusual(about):
             return None
         if about.table:
@@ -268,7 +274,7 @@ def _bert(about: Description, requested: str | None) -> NumpyParts[NumpyBert] | 
     if tokenizer is None or not 0 <= pooling.layers(network.depth)[0] <= network.depth:
         return None
     words, positions = (network.weights[f"embeddings.{kind}_embeddings.weight"] for kind in ("word", "position"))
-    length = longest_input(about.transformer, tokenizer, words, positions)
+    length = longest_input(about, tokenizer, words, positions)
     weighing, token_weights = about.modules.get(TOKEN_WEIGHTS), None
     if weighing is not None and (pooling.is_mean or requested is None):
         if not pooling.is_mean:
