@@ -37,3 +37,13 @@ class HashedWords:
                 column = int.from_bytes(hashlib.sha256(word.encode()).digest()[:4], "big") % self.width
                 vectors[row, column] += 1
         return vectors
+
+
+def letters(texts: Sequence[str]) -> NDArray[np.float64]:
+    """How often each letter occurs; never zero."""
+    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts], np.float64) + 0.1
+
+
+def lengths(texts: Sequence[str]) -> NDArray[np.float64]:
+    """A constant, and the numbers of characters and words."""
+    return np.array([[1.0, len(text) / 50, len(text.split()) / 5] for text in texts])

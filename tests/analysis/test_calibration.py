@@ -42,8 +42,6 @@ def test_it_is_made_of_its_parts(encoder: SentenceEncoder, pairs: ScoredPairs, s
     plain = calibrate(encoder, texts, limit=10)
     assert (plain.best_f1, plain.at_precision, plain.random_pairs.texts) == (None, None, 10)
     assert plain.random_pairs != calibrate(encoder, texts, limit=10, seed=1).random_pairs
-    with pytest.raises(UserError, match="needs labelled pairs"):
-        calibrate(encoder, ["a", "b"], cut=2.0)
 
 
 def test_it_is_kept_in_the_folder_and_refused_for_another_model(
@@ -66,8 +64,6 @@ def test_it_is_kept_in_the_folder_and_refused_for_another_model(
     encoder.save(folder)
     with pytest.raises(UserError, match=f"hash {made.model}, this one's is {fingerprint(encoder)}"):
         Calibration.load(folder)
-    with pytest.raises(UserError, match="no such folder; save the model there first"):
-        made.save(tmp_path / "nowhere")
 
 
 def test_labels_are_zeros_and_ones_or_scores_with_a_cut(pairs: ScoredPairs) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from helpers import Run
 from opencse.analysis.geometry import geometry
@@ -20,16 +17,9 @@ from opencse.evaluation.embedding import distinct
 from opencse.records import read_record, save_json
 from opencse.text import sample
 from scores import spearman_of
+from vectors_of_texts import lengths, letters
 
 PAIRS = read_scored_pairs(sample.TEST)
-
-
-def letters(texts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts], np.float64) + 0.1
-
-
-def lengths(texts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([[1.0, len(text) / 50, len(text.split()) / 5] for text in texts])
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +109,3 @@ def test_the_command(
     assert "://" not in page.replace("http://www.w3.org/", "")
     told = json.loads((out / "report.json").read_text())
     assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "words.txt"]
-    out = tmp_path / "new"
-    code, _, stderr = opencse("analyze", tiny_folder, tiny_folder, "--out", out)
-    assert code == 2
-    assert "named twice" in stderr
-    code, _, stderr = opencse("analyze", tiny_folder, "--query", "x", "--out", out)
-    assert code == 2
-    assert "--query needs --text" in stderr

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from opencse.analysis.inspection import AnalysisTexts, Subject, inspect
 from opencse.analysis.report import how_to_load, lead, made_with, sections, write_report
 from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.text import sample
-from serving.browser import Browser
+from serving.browser import CHROMIUM, Browser
+from vectors_of_texts import lengths, letters
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
-
-
-def letters(texts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts], np.float64) + 0.1
-
-
-def lengths(texts: Sequence[str]) -> NDArray[np.float64]:
-    return np.array([[1.0, len(text) / 50, len(text.split()) / 5] for text in texts])
 
 
 @pytest.fixture(scope="module")

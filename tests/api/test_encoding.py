@@ -95,12 +95,6 @@ def test_a_blank_line_of_a_pipe_is_refused(tiny_folder: Path, tmp_path: Path, op
     assert "line 2: is blank" in err
 
 
-def test_similar_texts_come_first() -> None:
-    first, second = opencse.similarity("opencse-mini", "A dog barks.", ["It rains.", "A hound bays."])
-    assert (first.text, first.function, first.above) == ("A hound bays.", "cosine", None)
-    assert first.score > second.score
-
-
 def test_a_list_of_texts_is_expected() -> None:
     with pytest.raises(UserError, match="others: give at least one text"):
         opencse.similarity("opencse-mini", "A dog barks.", "It rains.")

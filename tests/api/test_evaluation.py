@@ -7,18 +7,16 @@ from pathlib import Path
 import pytest
 
 import opencse
+from helpers import write_collection
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.score import Retrieval
+
+DOCUMENTS = {1: "A dog barks.", 2: "Rain falls."}
 
 
 @pytest.fixture
 def animals(tmp_path: Path) -> Path:
-    folder = tmp_path / "animals"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text('{"_id": "1", "text": "A dog barks."}\n{"_id": "2", "text": "Rain falls."}\n')
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "barking dogs"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
-    return folder
+    return write_collection(tmp_path / "animals", DOCUMENTS, {"q": "barking dogs"}, [("q", 1, 1)])
 
 
 def test_models_of_one_name_are_told_apart(animals: Path) -> None:
@@ -39,10 +37,8 @@ def test_options_without_their_partner_are_refused(animals: Path) -> None:
 
 
 def test_several_models_are_compared_with_the_first_query_by_query(animals: Path) -> None:
-    (animals / "queries.jsonl").write_text(
-        '{"_id": "q", "text": "barking dogs"}\n{"_id": "r", "text": "a shower from the clouds"}\n'
-    )
-    (animals / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\nr\t2\t1\n")
+    queries = {"q": "barking dogs", "r": "a shower from the clouds"}
+    write_collection(animals, DOCUMENTS, queries, [("q", 1, 1), ("r", 2, 1)])
     ((_, records),) = opencse.evaluate_all(["opencse-mini", "bag-of-words"], animals, ["retrieval"])
     first, second = records.values()
     assert first.compared == []

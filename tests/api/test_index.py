@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 import opencse
 import opencse as opencse_package
 from cross_encoders import write_cross_encoder
-from helpers import Heard, Run, refused
+from helpers import Heard, Run, refused, write_collection
 from opencse.commands.opening import second_stage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -82,14 +81,10 @@ QUERIES = ["a man with a guitar", "rain in the city"]
 @pytest.fixture
 def dev(tmp_path: Path) -> Path:
     """30 documents are asked for by every second word of their beginning."""
-    folder = tmp_path / "queries"
-    (folder / "qrels").mkdir(parents=True)
-    asked = [" ".join(text.split()[:12:2]) for text in DOCUMENTS[:30]]
-    for name, prefix, texts in (("corpus", "d", DOCUMENTS), ("queries", "q", asked)):
-        rows = [json.dumps({"_id": f"{prefix}{row}", "text": text}) for row, text in enumerate(texts)]
-        (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    (folder / "qrels" / "test.tsv").write_text("".join(f"q{row}\td{row}\t1\n" for row in range(30)))
-    return folder
+    documents = {f"d{row}": text for row, text in enumerate(DOCUMENTS)}
+    queries = {f"q{row}": " ".join(text.split()[:12:2]) for row, text in enumerate(DOCUMENTS[:30])}
+    judged = [(f"q{row}", f"d{row}", 1) for row in range(30)]
+    return write_collection(tmp_path / "queries", documents, queries, judged)
 
 
 def ranked(index: str | Path, **options: object) -> list[list[str]]:
@@ -158,9 +153,3 @@ def test_a_second_stage_is_opened_as_the_options_say(folder: Path) -> None:
     stage = second_stage(folder, 7, "float32", Silent(), "cpu", False)
     assert stage is not None
     assert (stage.depth, stage.model.name) == (7, str(folder))
-
-
-def test_a_least_margin_needs_a_teacher(tmp_path: Path) -> None:
-    Index.build(tmp_path / "i", ["Rain falls."], opencse_package.load("opencse-mini"), model="opencse-mini").close()
-    with pytest.raises(UserError, match="--least-margin needs --teacher"):
-        opencse_package.index_negatives(tmp_path / "i", [("Rain?", "Rain.")], tmp_path / "o.jsonl", least_margin=0.5)

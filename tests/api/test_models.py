@@ -47,19 +47,6 @@ def test_a_dimension_above_the_model_is_refused(tiny_folder: Path, tmp_path: Pat
         opencse.export_static(tiny_folder, tmp_path / "table", settings=DistilSettings(dimension=9_999), device="cpu")
 
 
-@pytest.mark.slow
-def test_of_what_is_made_without_training(tiny_folder: Path, tmp_path: Path) -> None:
-    opencse.whiten(tiny_folder, sample.TRAIN, tmp_path / "white", dimension=8, sentences=500)
-    assert "to 8" in (tmp_path / "white" / "README.md").read_text()
-    opencse.export_static(tiny_folder, tmp_path / "table")
-    assert "opencse export onnx" not in (tmp_path / "table" / "README.md").read_text()
-
-
-def test_a_check_counts_what_is_repeated() -> None:
-    result = opencse.check(["One kettle boils.", "Snow fell.", "One kettle boils.", "Snow fell."])
-    assert (result.rows, result.duplicates) == (4, 0.5)
-
-
 def test_text_that_the_builtin_encoder_does_not_know_gets_another_model() -> None:
     german = ["Das Ventil der Pumpe ist undicht.", "Der Motor läuft in der Nacht zu heiß."]
     english = ["The valve of the pump is leaking.", "The engine runs too hot at night."]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 import opencse
-from helpers import write_small_sts
+from helpers import write_collection, write_small_sts
 from opencse import SentenceEncoder
 from opencse.export.distil import DistilSettings
 from opencse.search.negatives import Mining
@@ -47,15 +46,12 @@ def written(folder: Path, name: str, lines: list[str]) -> Path:
 
 def retrieval(folder: Path) -> Path:
     """A data set in BEIR's layout."""
-    data = folder / "retrieval" / "tools"
-    (data / "qrels").mkdir(parents=True)
-    documents = [{"_id": f"d{number}", "text": text} for number, text in enumerate(DOCUMENTS)]
-    queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(QUERIES)]
-    written(data, "corpus.jsonl", [json.dumps(row) for row in documents])
-    written(data, "queries.jsonl", [json.dumps(row) for row in queries])
-    rows = ["query-id\tcorpus-id\tscore", "q0\td0\t1", "q1\td1\t1"]
+    data, judged = folder / "retrieval" / "tools", [("q0", "d0", 1), ("q1", "d1", 1)]
     for split in ("test", "dev"):
-        written(data / "qrels", f"{split}.tsv", rows)
+        documents, queries = (
+            {f"{k}{n}": text for n, text in enumerate(t)} for k, t in (("d", DOCUMENTS), ("q", QUERIES))
+        )
+        write_collection(data, documents, queries, judged, split)
     return data
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import opencse
-from helpers import Broken, Heard
+from helpers import Broken, Heard, write_collection
 from opencse import UserError, adapt, train
 from opencse.documents.continuing import FILE as DOCUMENTS
 from opencse.documents.dev_choice import QUESTIONS_FILE as QUESTIONS
@@ -123,17 +123,13 @@ def test_a_wrong_model_or_recipe_is_refused_before_the_corpus_is_read(
 
 @pytest.mark.slow
 def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> None:
-    folder = tmp_path / "queries"
-    (folder / "qrels").mkdir(parents=True)
-    documents = [{"_id": f"d{row}", "text": text} for row, text in enumerate(TOPICS)]
-    queries = [{"_id": f"q{row}", "text": " ".join(LINES[2 * row].split()[::2])} for row in range(60)]
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    judged = "".join(f"q{row}\td{row}\t1\n" for row in range(60))
-    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    documents = {f"d{row}": text for row, text in enumerate(TOPICS)}
+    queries = {f"q{row}": " ".join(LINES[2 * row].split()[::2]) for row in range(60)}
+    judged = [(f"q{row}", f"d{row}", 1) for row in range(60)]
+    folder = write_collection(tmp_path / "queries", documents, queries, judged, "dev")
     progress = Heard()
     settings = ["training.max_steps=2"]
-    pairs = [(queries[row]["text"], TOPICS[row]) for row in range(10)]
+    pairs = [(queries[f"q{row}"], TOPICS[row]) for row in range(10)]
     opencse.adapt(TOPICS, tmp_path / "pairs", dev=folder, pairs=pairs, settings=settings, device="cpu", report=False)
     weight = Stated(tmp_path / "pairs").hybrid_weight
     assert weight is not None
@@ -150,8 +146,7 @@ def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", [RuntimeError("killed")])
-def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Path, end: BaseException) -> None:
+def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Path) -> None:
     documents = [
         (
             f"The {noun} of house {n}",
@@ -180,7 +175,7 @@ def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Pa
     adapt("complete")
     assert not (tmp_path / "complete" / QUESTIONS).exists()
     with pytest.raises((InterruptedRunError, RuntimeError)):
-        adapt("stopped", progress=Broken(4, end))
+        adapt("stopped", progress=Broken(4, RuntimeError("killed")))
     stopped, heard = tmp_path / "stopped", Heard()
     assert Stated(stopped).hybrid_weight is None
     assert (stopped / QUESTIONS).is_file()

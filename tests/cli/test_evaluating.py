@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from helpers import Run
+from helpers import Run, write_collection
 from opencse import SentenceEncoder
 from opencse.commands.studies import seeds_of
 from opencse.errors import UserError
@@ -19,11 +19,8 @@ from opencse.text import sample
 
 
 def test_retrieval_is_scored(opencse: Run, tmp_path: Path) -> None:
-    folder = tmp_path / "animals"
-    (folder / "qrels").mkdir(parents=True)
-    (folder / "corpus.jsonl").write_text('{"_id": "1", "text": "A dog barks."}\n{"_id": "2", "text": "Rain falls."}\n')
-    (folder / "queries.jsonl").write_text('{"_id": "q", "text": "barking dogs"}\n')
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+    documents, queries = {1: "A dog barks.", 2: "Rain falls."}, {"q": "barking dogs"}
+    folder = write_collection(tmp_path / "animals", documents, queries, [("q", 1, 1)])
     code, stdout, err = opencse("evaluate", "opencse-mini", "--suite", "retrieval", "--data", folder)
     assert code == 0, err
     assert "100.0" in stdout

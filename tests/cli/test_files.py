@@ -12,7 +12,6 @@ import pytest
 
 import opencse
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made, table
-from forked import Forks
 from helpers import Run
 from opencse.text.files.kinds import recognise
 
@@ -202,18 +201,3 @@ def test_titles_without_a_text_are_used_and_counted(opencse: Run, tmp_path: Path
     assert len(hits) == 80
     assert hits["t3"] == "A catalogue title number 3"
     assert hits["d3"] == "The title of work 3\nWork 3 tells one thing. Then it ends."
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("check -", "text        standard input: 2 rows of 1 text, 2 documents"),
-        ("index build ix opencse-mini - --device cpu", "ix: 2 texts"),
-    ],
-)
-def test_a_pipe_is_read_once(tmp_path: Path, line: str, said: str, forked: Forks) -> None:
-    content = '{"text": "One text of some words."}\n{"text": "Another text of it."}\n'
-    code, out, err = forked.run(*line.split(), given=content, cwd=tmp_path)
-    assert code == 0, err
-    assert said in out + err

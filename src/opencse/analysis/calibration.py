@@ -341,10 +341,8 @@ class Calibration(Settings):
         """Writes ``calibration.json`` into a model's folder, atomically.
 
         Raises:
-            UserError: if there is no such folder, or it cannot be written.
+            UserError: if it cannot be written.
         """
-        if not Path(folder).is_dir():
-            raise UserError(f"{folder}: no such folder; save the model there first")
         save_json(Path(folder) / CALIBRATION, self.model_dump(mode="json"))
 
     @classmethod
@@ -413,8 +411,7 @@ def calibrate(
 
     Raises:
         UserError: for fewer than 2 different texts, labels other than 0 and 1 without a cut, labels of one kind, a
-            precision or cut without labelled pairs, a precision that no threshold reaches, or a model that gives NaN or
-            infinite values.
+            precision that no threshold reaches, or a model that gives NaN or infinite values.
 
     Example:
         >>> import opencse
@@ -423,10 +420,6 @@ def calibrate(
         >>> calibration.random_pairs.pairs, calibration.percentile_of(1.0)
         (6, 100.0)
     """
-    if labelled is None and (cut is not None or precision is not None):
-        raise UserError("a cut or a precision needs labelled pairs; give them, or leave it out")
-    if precision is not None and not 0 < precision <= 1:
-        raise UserError(f"precision is above 0 and at most 1, not {precision:g}")
     similar = None if labelled is None else labels(labelled, cut)  # refused before any text is encoded
     distinct_texts = distinct([texts])
     if len(distinct_texts) < 2:

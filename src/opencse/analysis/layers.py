@@ -73,11 +73,8 @@ def layer_similarities(
         token_budget: ids in a batch, padding counted.
 
     Raises:
-        UserError: for an encoder without layers or hidden states, no texts, a text without a token, or one that is
-            not a string.
+        UserError: for an encoder without layers or hidden states, or a text without a token.
     """
-    if not len(texts):
-        raise UserError("no sentences to compare layers on; give at least one")
     prompt = encoder.prompts.of(Role.PLAIN)
     ids = token_ids(encoder, texts, prompt)
     empty = next((number for number, row in enumerate(ids, start=1) if not len(row)), None)

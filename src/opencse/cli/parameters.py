@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Optional, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar, Union, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand, TyperOption
@@ -26,6 +26,11 @@ from opencse.cli.console import terminal
 from opencse.commands.declared import Parameter, Typed, parameters_of
 from opencse.errors import UserError
 from opencse.home import in_home
+
+if TYPE_CHECKING:
+    from opencse.settings import Settings
+
+S = TypeVar("S", bound="Settings")
 
 
 def quoted(text: str) -> str:
@@ -193,6 +198,21 @@ def settings_with(settings: Iterable[str], **training: float | None) -> list[str
     changes, typed = list(settings), {key: value for key, value in training.items() if value is not None}
     require_set_once(changes, {f"training.{key}": f"--{key} {value}" for key, value in typed.items()})
     return [*changes, *(f"training.{key}={value}" for key, value in typed.items())]
+
+
+def typed_settings(kind: type[S], typed: Mapping[str, object], overrides: Sequence[str]) -> S:
+    """The settings of options that are ``typed``, where they are not None, and then of each ``--set``.
+
+    Raises:
+        UserError: for a setting that is typed in both ways, or a wrong value.
+    """
+    from opencse.recipes.overrides import parse_override, require_set_once
+    from opencse.settings import validate
+
+    values = {name: value for name, value in typed.items() if value is not None}
+    require_set_once(overrides, {name: f"--{name} {value}" for name, value in values.items()})
+    values |= dict(map(parse_override, overrides))
+    return validate(kind, values, "--set" if overrides else "options")
 
 
 def _refuse_json(file: Path, values: Mapping[str, object], overwrite: bool) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from opencse.cli.console import echo, show
-from opencse.cli.parameters import Call, Json, typed_and_read
+from opencse.cli.parameters import Call, Json, typed_and_read, typed_settings
 from opencse.commands.declared import Typed
 from opencse.errors import UserError
 from opencse.numerals import number_of
@@ -115,18 +115,8 @@ def static(
     It is good by itself, small and fast, and a start for train --model.
     """
     from opencse.making.static import StaticSettings
-    from opencse.recipes.overrides import parse_override, require_set_once
-    from opencse.settings import validate
 
-    typed = {"dimension": dimension, "layers": layers, "window": window}
-    values: dict[str, object] = {name: value for name, value in typed.items() if value is not None}
-    require_set_once(set_, {name: f"--{name} {value}" for name, value in values.items()})
-    settings = validate(StaticSettings, values, "static")
-    for override in set_:
-        key, value = parse_override(override)
-        values[key] = value
-        settings = validate(StaticSettings, values, f"--set {override}")
-    call(settings=settings)
+    call(settings=typed_settings(StaticSettings, {"dimension": dimension, "layers": layers, "window": window}, set_))
     echo(str(out))
 
 
@@ -183,14 +173,9 @@ def export_static(
     opencse, sentence-transformers (StaticEmbedding) and model2vec open the folder; train --model continues from it.
     """
     from opencse.export.distil import DistilSettings
-    from opencse.recipes.overrides import parse_override, require_set_once
-    from opencse.settings import validate
 
-    require_set_once(set_, {} if dimension is None else {"dimension": f"--dimension {dimension}"})
-    values = dict(parse_override(override) for override in set_)
-    if dimension is not None:
-        values["dimension"] = dimension
-    call(settings=validate(DistilSettings, values, "--set") if values else None)
+    given = dimension is not None or set_
+    call(settings=typed_settings(DistilSettings, {"dimension": dimension}, set_) if given else None)
     echo(str(out))
 
 

@@ -238,6 +238,7 @@ def nearest(
 
 
 @command
+@needs(cut="pairs", precision="pairs")
 def calibrate(
     model: str | Path,
     text: Annotated[Text, Typed("Your own sentences: a text file or a Hub data set.")],

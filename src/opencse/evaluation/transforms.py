@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.arrays import Vectors
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, silent
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, checked, embed, silent
 from opencse.numerals import number_of
 from opencse.progress import Say
 from opencse.text.given import TextSource
@@ -68,10 +68,10 @@ def postprocessed(
     if str(fit) != TARGET:
         texts = sample_texts(source, RANKED if kind == "ranks" else SENTENCES)
         data = f"{number_of(len(texts), 'text')} of {source.location}"
-        fitted.append(fitted_to(np.asarray(model.encode(texts)), data, kind, **how))
+        fitted.append(fitted_to(embed(model.encode, texts).vectors, data, kind, **how))
 
     def mapped(encode: Encode, texts: Sequence[str]) -> Vectors:
-        vectors = np.asarray(encode(texts))
+        vectors = checked([*texts], encode(texts)).vectors
         if not fitted:
             fitted.append(fitted_to(vectors, f"the {number_of(len(texts), 'text')} evaluated", kind, **how))
         return fitted[0](vectors)

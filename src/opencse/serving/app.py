@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
@@ -20,10 +18,9 @@ from opencse.serving.guard import CONTENT_TYPE, Keys, RequestGuard
 from opencse.serving.requests import (
     ApiError,
     answer,
-    answer_errors,
+    new_app,
     parse,
     read_body,
-    require_known_parameters,
     while_connected,
 )
 from opencse.serving.served_index import Method
@@ -51,18 +48,8 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
         keys: API keys, one of which requests must send; empty: no key is required.
         hosts: host names that requests may be for, in addition to this machine's own; None: any.
     """
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(service.close)
-
     started = int(time.time())
-    app = FastAPI(
-        title="opencse", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-        redirect_slashes=False, dependencies=[Depends(require_known_parameters)],
-    )  # fmt: skip
-    answer_errors(app)
+    app = new_app("opencse", service.close)
 
     async def read(request: Request, kind: type[B], respond: Callable[[Service, B], Awaitable[Response]]) -> Response:
         with service.held.body() as hold:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.middleware import Middleware
@@ -24,13 +22,11 @@ from opencse.serving.requests import (
     HeldBytes,
     Limits,
     answer,
-    answer_errors,
+    new_app,
     parse,
     read_body,
-    require_known_parameters,
 )
 from opencse.serving.served_model import Worker
-from opencse.version import __version__
 
 _PAGE = Path(__file__).parent / "page"
 _TEXTS = 64 * 2**10
@@ -93,16 +89,7 @@ def create_label_app(session: LabelSession, *, indexes: Sequence[str], models: S
     limits = Limits(body_bytes=_TEXTS)
     bodies = HeldBytes(limits)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(worker.close)
-
-    app = FastAPI(
-        title="opencse label", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
-        redirect_slashes=False, dependencies=[Depends(require_known_parameters)],
-    )  # fmt: skip
-    answer_errors(app)
+    app = new_app("opencse label", worker.close)
 
     async def change(request: Request, kind: type[B], work: Callable[[B], dict[str, Any] | None]) -> Response:
         _require_own_page(request)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -19,6 +19,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from opencse.errors import OutdatedError, UserError, printable, shortened
+from opencse.version import __version__
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,18 @@ def without_folders(message: str) -> str:
     return _FOLDERS.sub("", message)
 
 
-def answer_errors(app: FastAPI) -> None:
-    """Makes ``app`` answer every error in OpenAI's format."""
+def new_app(title: str, close: Callable[[], None]) -> FastAPI:
+    """An application that answers every error in OpenAI's format, and calls ``close`` on a thread when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(close)
+
+    app = FastAPI(
+        title=title, version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+        redirect_slashes=False, dependencies=[Depends(require_known_parameters)],
+    )  # fmt: skip
 
     async def api(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, ApiError)
@@ -170,6 +181,7 @@ def answer_errors(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, query)
     app.add_exception_handler(UserError, user)
     app.add_exception_handler(Exception, unexpected)
+    return app
 
 
 B = TypeVar("B", bound=BaseModel)

@@ -152,19 +152,17 @@ class Flow:
         """Trains a flow on ``vectors``.
 
         Args:
-            vectors: (n, d), n >= 2.
+            vectors: (n, d), finite, n >= 2.
             settings: shape and training.
             device: where to train; the flow stays there.
             progress: called after every batch with (batches done, batches in all).
 
         Raises:
-            UserError: if there are fewer than 2 vectors, they are not finite, or the likelihood becomes so.
+            UserError: if there are fewer than 2 vectors, or the likelihood is not finite any more.
         """
         if len(vectors) < 2:
             raise UserError(f"a flow is fitted on at least 2 vectors, not {len(vectors)}; give more texts")
         data = _tensor(vectors)
-        if not bool(data.isfinite().all()):
-            raise UserError("a flow is fitted on finite vectors, but some are NaN or infinite; try float32")
         flow = cls(vectors.shape[1], settings or FlowSettings())
         flow.steps.to(device)
         # The networks are drawn from `seed` itself; the order of the vectors must not repeat those draws.

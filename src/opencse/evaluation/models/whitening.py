@@ -85,13 +85,13 @@ class Whitening(LinearMap):
         """Fits a whitening on ``vectors``.
 
         Args:
-            vectors: (n, d); of n < d vectors at most n - 1 directions remain.
+            vectors: (n, d), finite; of n < d vectors at most n - 1 directions remain.
             dimension: k, the number of directions, of largest variance; None: all that vary.
 
         Raises:
-            UserError: if the vectors vary along fewer than k directions (or none), or are not finite.
+            UserError: if the vectors vary along fewer than k directions (or none).
         """
-        mean, values, directions = principal_axes(vectors, "whitening")
+        mean, values, directions = principal_axes(vectors)
         (n, d), rank = vectors.shape, len(values)
         count = rank if dimension is None else dimension
         if not 0 < count <= rank:
@@ -129,27 +129,21 @@ class Whitening(LinearMap):
         return lengths
 
 
-def principal_axes(vectors: Vectors, name: str) -> tuple[Floats, Floats, Floats]:
+def principal_axes(vectors: Vectors) -> tuple[Floats, Floats, Floats]:
     """Finds the directions along which vectors vary, in the order of falling variance.
 
     Args:
-        vectors: (n, d).
-        name: of the map that is fitted, for messages.
+        vectors: (n, d), finite.
 
     Returns:
         The mean (d,), the variances (r,), and the directions (d, r), each with its largest coordinate positive.
 
-    Raises:
-        UserError: for vectors that are not finite.
-
     Example:
-        >>> mean, variances, axes = principal_axes(np.array([[0.0, 1.0], [4.0, 1.0]]), "whitening")
+        >>> mean, variances, axes = principal_axes(np.array([[0.0, 1.0], [4.0, 1.0]]))
         >>> mean.tolist(), variances.tolist(), axes.tolist()
         ([2.0, 1.0], [8.0], [[1.0], [0.0]])
     """
     n, d = vectors.shape
-    if not np.isfinite(vectors).all():
-        raise UserError(f"{name} is fitted on finite vectors, but some are NaN or infinite; try float32")
     mean = vectors.mean(axis=0, dtype=np.float64) if n else np.zeros(d)
     values, directions = _variances(vectors, mean) if n and d else (np.zeros(d), np.eye(d))
     rank = min(int((values > NULL * values[0]).sum()), max(n - 1, 0)) if d and values[0] > 0 else 0
@@ -177,26 +171,13 @@ def _variances(vectors: Vectors, mean: Floats) -> tuple[Floats, Floats]:
 def whitened(encoder: SentenceEncoder, whitening: LinearMap) -> SentenceEncoder:
     r"""Copies ``encoder`` with a whitening, or another linear map, as its last layer: a Dense layer, saved like others.
 
-    Its weight is :math:`W^\top`, its bias :math:`-\mu W`, without activation.
-
-    Raises:
-        UserError: if the vectors that ``whitening`` takes are not of the encoder's dimension, or if the encoder
-            L2-normalises its vectors (that comes last in every folder, so nothing can come after it).
+    Its weight is :math:`W^\top`, its bias :math:`-\mu W`, without activation. The encoder must not L2-normalise its
+    vectors, because that comes last in every folder, so nothing can come after it.
     """
     import torch
 
     from opencse.modules.dense import Dense
 
-    if encoder.normalize:
-        raise UserError(
-            "the encoder L2-normalises its vectors, and whitening cannot come after that; "
-            "set encoder.normalize = False, then fit the whitening and append it"
-        )
-    if encoder.dimension != len(whitening.mean):
-        raise UserError(
-            f"the whitening takes vectors of {len(whitening.mean)} dimensions, the encoder gives {encoder.dimension}; "
-            "fit it on this encoder's vectors"
-        )
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         layer = Dense(encoder.dimension, whitening.dimension, "identity")
         layer.linear.weight.copy_(torch.from_numpy(whitening.matrix.T))
@@ -241,11 +222,11 @@ class AllButTheTop(LinearMap):
                 recommends.
 
         Raises:
-            UserError: if that would leave nothing that varies, or the vectors are not finite.
+            UserError: if that would leave nothing that varies.
         """
         if remove is None:
             remove = max(1, round(vectors.shape[1] / 100))
-        mean, variances, axes = principal_axes(vectors, "all-but-the-top")
+        mean, variances, axes = principal_axes(vectors)
         if remove >= len(variances):
             raise UserError(
                 f"removing {remove} components would leave nothing: these {number_of(len(vectors), 'vector')} of "
@@ -297,10 +278,10 @@ class CorpusRanks:
             cosine_share: lambda, from 0 to 1; None: .9.
 
         Raises:
-            UserError: for fewer than 2 texts, or vectors that are not finite.
+            UserError: for fewer than 2 texts.
         """
-        if len(vectors) < 2 or not np.isfinite(vectors).all():
-            raise UserError(f"ranks need at least 2 finite vectors of a corpus, not {len(vectors)}; give more texts")
+        if len(vectors) < 2:
+            raise UserError(f"ranks need at least 2 texts of a corpus, not {len(vectors)}; give more")
         return cls(_unit(vectors).astype(np.float32), COSINE_SHARE if cosine_share is None else cosine_share)
 
     def apply(self, vectors: Vectors) -> NDArray[np.float32]:
