@@ -72,7 +72,7 @@ def read_folder(
             if value not in (None, 0, Pooling.MEAN):
                 raise UserError(f"{model}: a table of word vectors has no {name} that could be chosen; leave it out")
         return _read_table(about, max_length, dropout)
-    folder, modules, transformer = about.folder, about.modules, about.transformer
+    modules, transformer = about.modules, about.transformer
     if about.adapters is not None:
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
         if layers is not None:
@@ -87,7 +87,7 @@ def read_folder(
     _require_one_type(about.text, tokenizer, backbone)
     saved = about.template
     if saved is not None:
-        restore(saved, tokenizer, backbone, folder)
+        restore(saved, tokenizer, backbone)
     wrapped = saved.template if template is None and saved is not None else None
     wrapped = wrapped if template is None else Template(template)
     tokenizer = Tokenizer(tokenizer.hf, template=wrapped) if saved or wrapped else tokenizer

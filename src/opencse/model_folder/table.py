@@ -202,10 +202,7 @@ def _longest(path: Path, config: dict[str, Any]) -> int:
     """The longest text in ids of a model2vec folder, where null means that nothing is truncated."""
     if "max_length" in config and config["max_length"] is None:
         return UNLIMITED
-    length = entry(path, config, "max_length", int, _LENGTH)
-    if length < 1:
-        raise UserError(f"{path}: max_length is {length}; a whole number from 1 on was expected, or null")
-    return length
+    return entry(path, config, "max_length", int, _LENGTH)
 
 
 def _truncated_at(backend: Backend) -> int:
