@@ -213,12 +213,15 @@ def held_lock(file: Path, busy: str) -> Iterator[None]:
         busy: the message where another process holds it.
 
     Raises:
-        UserError: if another process holds it, or the file system has no locks.
-        OSError: if the file cannot be made.
+        UserError: if another process holds it.
+        OSError: if the file cannot be made, or the file system has no locks.
     """
+    from filelock import FileLock, Timeout  # a tenth of a second of a command that locks nothing
+
+    held = FileLock(file)
     try:
-        descriptor = taken(file)
-    except BlockingIOError:
+        held.acquire(timeout=0)
+    except Timeout:
         raise UserError(f"{file.parent}: {busy}") from None
     try:
         yield
@@ -226,32 +229,7 @@ def held_lock(file: Path, busy: str) -> Iterator[None]:
         with contextlib.suppress(OSError):
             if [one.name for one in file.parent.iterdir()] == [file.name]:
                 file.unlink()
-        os.close(descriptor)
-
-
-def taken(file: Path) -> int:
-    """Opens and locks a file that its holder may remove; it is locked until the descriptor is closed.
-
-    Raises:
-        BlockingIOError: if another process holds it.
-        UserError: on a file system without locks.
-        OSError: if the file cannot be made.
-    """
-    while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            lock(descriptor)
-            if os.path.samestat(os.fstat(descriptor), file.stat()):
-                return descriptor
-        except FileNotFoundError:
-            pass  # its holder removed it between our opening and locking it
-        except BlockingIOError:
-            os.close(descriptor)
-            raise
-        except OSError as error:
-            os.close(descriptor)
-            raise UserError(f"{file.parent}: cannot be locked ({reason(error)}); use a local disk") from None
-        os.close(descriptor)
+        held.release()
 
 
 def hash_json(value: object) -> str:

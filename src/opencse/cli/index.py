@@ -26,7 +26,7 @@ def build_index(
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None
     info, recall = built.info, built.recall
-    _write(json_file, {"info": asdict(info), "recall": None if recall is None else recall.at})
+    _write(json_file, {"info": info.model_dump(mode="json"), "recall": None if recall is None else recall.at})
     passages = "" if info.rows == info.documents else f" in {number_of(info.rows, 'passage')}"
     echo(f"{folder}: {number_of(info.documents, 'text')}{passages}, {info.dimensions}, {info.kind}")
     if recall is not None:
@@ -103,7 +103,7 @@ def query_index(
 def index_info(call: Call, folder: str, *, json_file: Json = None) -> None:
     """Print what INDEX holds: rows, dimensions, kind, model, columns."""
     data = call()
-    _write(json_file, asdict(data))
+    _write(json_file, data.model_dump(mode="json"))
     columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in data.columns.items()) or "none"
     passages = "not split"
     if data.max_length is not None:

@@ -30,11 +30,10 @@ from opencse.arrays import Vectors
 from opencse.errors import OutdatedError, UserError, reason
 from opencse.files import held_lock, remove, remove_unfinished, write_text
 from opencse.folder_kinds import is_index, kind_of_folder
-from opencse.kernels.precision import PrecisionName
-from opencse.modules.similarity import HybridWeight, Similarity, first_of
+from opencse.modules.similarity import HybridWeight, first_of
 from opencse.outputs import foreign_files_message, names_in
+from opencse.search.result import IndexFacts
 from opencse.search.rows import Value
-from opencse.settings import Settings
 
 _BLOCK = 1 << 22
 """Bytes that are read at a time."""
@@ -119,76 +118,34 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-class Manifest(Settings):
+class Manifest(IndexFacts):
     """What an index consists of; stored in its database and changed together with its rows.
 
     Attributes:
-        version: number of changes so far.
-        model: name or folder of the encoder; empty for an encoder that was passed as an object.
-        fingerprint: the fingerprint of the encoder; see `opencse.encoder.fingerprint`.
         model_files: a hash of the files that the encoder was opened from; empty where that is not known.
-        pooling: replaces the model's own pooling, or None.
-        precision: in which the texts are encoded.
-        query_prompt: prefix of queries.
-        document_prompt: prefix of the texts of the index.
-        dimension: the dimension of a vector.
-        encoded_dimension: the dimension of the model's vectors, whose first ``dimension`` are kept; None: all are.
-        similarity: how vectors are compared; the model's function.
-        kind: flat or hnsw.
-        columns: the columns of metadata, each with the type of its values: number, text or mixed.
-        max_length: tokens of the longest passage; None: texts are not split.
-        overlap: tokens that two neighbouring passages of a document may share.
         vectors: name of the vector file.
         vectors_sum: checksum of the rows of the vector file in use; None in an index of an earlier version.
         slots: rows of the vector file in use, deleted ones included.
-        rows: rows that are not deleted.
         passages: whether any document has more than one row.
         next_id: the id of the next row that is added without one.
         engine: name of the file of the approximate index, or None.
         source: fingerprint of the text that the index was built from; None after a change.
         taken: rows of that text that are in the index while it is being built; None: it is complete.
-        language: whose word stems a hybrid search compares; None: no stemming.
         hybrid_weight: the weight of the vectors in a hybrid search; None: the default.
         hybrid_source: what it was fitted on, for the user.
-        fields: names of the title and text that the index was built with (``--fields``); None: the usual ones.
-        ids: name of the id that it was built with (``--id``); None: ``_id``, if there is one.
-        keep_code: whether it was given when the index was built; so were the others.
     """
 
-    version: int = 0
-    model: str
-    fingerprint: str
     model_files: str = ""
-    pooling: str | None = None
-    precision: PrecisionName = "float32"
-    query_prompt: str = ""
-    document_prompt: str = ""
-    dimension: int
-    encoded_dimension: int | None = None
-    similarity: Similarity = Similarity.COSINE
-    kind: str = "flat"
-    columns: dict[str, str] = Field(default_factory=dict)
-    max_length: int | None = None
-    overlap: int = 0
     vectors: str = Field(pattern=_FILE_NAME)
     vectors_sum: int | None = None
     slots: int = 0
-    rows: int = 0
     passages: bool = False
     next_id: int = 0
     engine: str | None = Field(default=None, pattern=_FILE_NAME)
     source: str | None = None
     taken: int | None = None
-    language: str | None = None
     hybrid_weight: float | None = Field(default=None, ge=0, le=1)
     hybrid_source: str = ""
-    fields: tuple[str, ...] | None = None
-    ids: str | None = None
-    read_as: str | None = None
-    keep_code: bool = False
-    keep_repeated: bool = False
-    quoted: bool = False
-    pages: bool = False
 
     @property
     def hybrid(self) -> HybridWeight:

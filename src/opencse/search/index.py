@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,11 +22,11 @@ from opencse.numerals import number_of
 from opencse.progress import Counted, Progress, Silent
 from opencse.ranking import PreparedVectors, nearest_prepared, similarities
 from opencse.search.building import BuildSettings, EncoderOrigin, add, build, changing, require_same_model
-from opencse.search.database import Manifest, weight_fields
+from opencse.search.database import weight_fields
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, SimilarPair, duplicate_documents, nearest_pairs
 from opencse.search.queries import distinct, hit_of, prepare_queries, require_limits, search_hybrid, search_vectors
-from opencse.search.result import Hit, IndexInfo, Recall, SearchResult
+from opencse.search.result import Hit, IndexFacts, IndexInfo, Recall, SearchResult
 from opencse.search.rows import FileRows, MemoryRows, RowLike, RowSource, id_text
 from opencse.search.snapshots import Snapshot, Snapshots, sql_names
 from opencse.text.values import as_list
@@ -185,13 +185,12 @@ class Index:
         """Describes the index: number of rows, model, similarity, columns."""
         with self.snapshot() as snapshot:
             manifest, documents = snapshot.manifest, snapshot.count_documents()
-        shared = {field.name for field in fields(IndexInfo)} & Manifest.model_fields.keys()
         return IndexInfo(
+            **manifest.model_dump(include=set(IndexFacts.model_fields)),
             folder=str(self.folder),
             documents=documents,
             hybrid=manifest.hybrid,
             megabytes=4e-6 * manifest.slots * manifest.dimension,
-            **{name: getattr(manifest, name) for name in shared},
         )
 
     @property

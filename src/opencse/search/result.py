@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from opencse.modules.similarity import HybridWeight
-from opencse.text.files.kinds import Reading, typed
+from pydantic import Field
+
+from opencse.kernels.precision import PrecisionName
+from opencse.modules.similarity import HybridWeight, Similarity
+from opencse.settings import Settings
+from opencse.text.files.kinds import typed
 
 
 @dataclass(frozen=True)
@@ -55,58 +59,71 @@ class SearchResult(list[list[Hit]]):
         self.score, self.language, self.similarity = score, language, similarity
 
 
-@dataclass(frozen=True)
-class IndexInfo(Reading):
+class IndexFacts(Settings):
+    """What is stored about an index, and what of it is reported.
+
+    Attributes:
+        version: number of changes so far.
+        model: name or folder of the encoder; empty for an encoder that was passed as an object.
+        fingerprint: of the encoder; only one with the same fingerprint may be used. See `opencse.encoder.fingerprint`.
+        pooling: replaces the model's own pooling, or None.
+        precision: in which the texts are encoded.
+        query_prompt: prefix of queries.
+        document_prompt: prefix of the texts of the index.
+        dimension: the dimension of a vector.
+        encoded_dimension: the dimension of the model's vectors, whose first ``dimension`` are kept; None: all are.
+        similarity: how vectors are compared; the model's function.
+        kind: flat or hnsw.
+        rows: number of texts; of documents their passages.
+        columns: the columns of metadata, each with the type of its values: number, text or mixed.
+        max_length: tokens of the longest passage; None: texts are not split.
+        overlap: tokens that two neighbouring passages of a document may share.
+        language: whose word stems a hybrid search compares; None: no stemming.
+        fields: names of the title and text that it was built with (``--fields``); None: the usual ones. `add` reads the
+            same, as for the following.
+        ids: name of the id that it was built with (``--id``); None: ``_id``, if there is one.
+        keep_code: whether it was given when the index was built, as the further fields of `Reading`.
+    """
+
+    version: int = 0
+    model: str
+    fingerprint: str
+    pooling: str | None = None
+    precision: PrecisionName = "float32"
+    query_prompt: str = ""
+    document_prompt: str = ""
+    dimension: int
+    encoded_dimension: int | None = None
+    similarity: Similarity = Similarity.COSINE
+    kind: str = "flat"
+    rows: int = 0
+    columns: dict[str, str] = Field(default_factory=dict)
+    max_length: int | None = None
+    overlap: int = 0
+    language: str | None = None
+    fields: tuple[str, ...] | None = None
+    ids: str | None = None
+    read_as: str | None = None
+    keep_code: bool = False
+    keep_repeated: bool = False
+    quoted: bool = False
+    pages: bool = False
+
+
+class IndexInfo(IndexFacts):
     """Describes an index.
 
     Attributes:
         folder: path of the index.
-        similarity: how vectors are compared: cosine, dot, euclidean or manhattan.
-        kind: flat or hnsw.
-        rows: number of texts; of documents their passages.
         documents: number of different ids.
-        dimension: the dimension of a vector.
-        model: name or folder from which the encoder was loaded when the index was built.
-        fingerprint: the fingerprint of that encoder; only an encoder with the same one may be used for queries.
-        pooling: replaces the model's own pooling, or None.
-        query_prompt: prefix of queries.
-        document_prompt: prefix of the texts of the index.
-        columns: the columns of metadata, each with the type of its values: number, text or mixed.
-        max_length: tokens of the longest passage; None: texts are not split.
-        overlap: tokens that two neighbouring passages of a document may share.
-        version: number of changes.
         megabytes: size of the vectors.
-        language: whose word stems a hybrid search compares; None: no stemming.
-        precision: in which the texts were encoded: float32 or bf16.
         hybrid: weight of the vectors in a hybrid search, and what it was fitted on.
-        encoded_dimension: the dimension of the model's vectors, whose first ``dimension`` are kept; None: all are.
-        fields: names of the title and text that it was built with; None: the usual ones. `add` reads the same.
-        ids: name of the id that it was built with; None: ``_id``, if there is one.
-        keep_code: whether it was given when the index was built, as the further fields of `Reading`.
     """
 
     folder: str
-    kind: str
-    rows: int
     documents: int
-    dimension: int
-    model: str
-    fingerprint: str
-    pooling: str | None
-    query_prompt: str
-    document_prompt: str
-    columns: Mapping[str, str]
-    max_length: int | None
-    overlap: int
-    version: int
     megabytes: float
-    similarity: str = "cosine"
-    language: str | None = None
-    precision: str = "float32"
-    hybrid: HybridWeight = field(default_factory=HybridWeight)
-    encoded_dimension: int | None = None
-    fields: Sequence[str] | None = None
-    ids: str | None = None
+    hybrid: HybridWeight = HybridWeight()
 
     @property
     def dimensions(self) -> str:
@@ -118,7 +135,7 @@ class IndexInfo(Reading):
     def reading(self) -> str:
         """The options of the build that say how files are read, as they are typed; empty without any."""
         ids = () if self.ids is None else ("--id", self.ids)
-        return shlex.join((*typed({"fields": self.fields, **self.how}), *ids))
+        return shlex.join((*typed(vars(self)), *ids))
 
 
 @dataclass(frozen=True)
