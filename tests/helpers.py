@@ -27,7 +27,7 @@ from opencse.evaluation.embedding import EmbeddingModel, Encode
 from opencse.evaluation.suite import Suite, TaskData
 from opencse.progress import Silent
 from opencse.text import sample
-from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, TrainedTexts
+from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, Selector
 
 Run = Callable[..., tuple[int, str, str]]
 """The fixture ``opencse``: runs the command line with arguments, and gives its exit code, stdout and stderr."""
@@ -105,21 +105,13 @@ class Broken(Heard):
 
 
 @dataclass
-class Distance:
+class Distance(Selector):
     """Selects by how near an encoder is to a distance from the start; refuses what is too far."""
 
     best_at: float = 0.0
     refuses_from: float = math.inf
     start: dict[str, Tensor] = field(default_factory=dict)
     name = measure = size = "distance"
-    left_out = None
-
-    def forbidden_texts(self) -> list[str]:
-        return []
-
-    def without(self, trained: TrainedTexts) -> tuple[Distance, list[str]]:
-        del trained
-        return self, []
 
     def fingerprint(self) -> str:
         return f"distance {self.best_at} {self.refuses_from}"

@@ -18,7 +18,6 @@ from opencse.arrays import Flags
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import MaskedTokens
-from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -203,7 +202,7 @@ def test_what_does_not_go_together(tiny_folder: Path) -> None:
     with pytest.raises(UserError, match="its rows hold no class"):
         labelled(tiny_folder, "score", Objective(Pair(), terms=[Softmax()]))
     objective = Objective(Pair(), terms=[Cosent()])
-    objective.check(Context(objective, hard=0, label="score"))
+    objective.check_data("x.tsv", 0, "score")
 
 
 def padded(tokenizer: Tokenizer, texts: list[str]) -> Tokens:

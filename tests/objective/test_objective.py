@@ -43,7 +43,6 @@ def example(hard: int = 0) -> Representations:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"negatives": []}, ["at least one negative source or one term"]),
         ({"terms": [{"kind": "mlm"}, {"kind": "mlm", "weight": 1.0}]}, ["'mlm'", "2 times"]),
     ],
     ids=str,

@@ -18,7 +18,6 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
-from opencse.objective.context import Context
 from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.hard import Hard
@@ -340,8 +339,6 @@ PARTS = """
 from typing import Literal
 from opencse.objective.terms.base import Term
 from opencse.settings import PartSettings
-import {prefix}formulas
-from {prefix}formulas import scaled
 
 class Twice(Term):
     class Settings(PartSettings):
@@ -349,21 +346,18 @@ class Twice(Term):
         weight: float = 1.0
 
     def loss(self, reps):
-        return scaled(reps.anchor).sum()
+        return 2 * reps.anchor.sum()
 """
-FORMULAS = "def scaled(x):\n    return 2 * x\n"
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module with a part, next to one that it imports."""
-    prefix = f"{tmp_path.name}_"
-    (tmp_path / f"{prefix}parts.py").write_text(PARTS.format(prefix=prefix))
-    (tmp_path / f"{prefix}formulas.py").write_text(FORMULAS)
+    """A module with a part."""
+    file = tmp_path / f"{tmp_path.name}_parts.py"
+    file.write_text(PARTS)
     monkeypatch.syspath_prepend(tmp_path)
-    yield tmp_path / f"{prefix}parts.py"
-    for name in (f"{prefix}parts", f"{prefix}formulas"):
-        sys.modules.pop(name, None)
+    yield file
+    sys.modules.pop(file.stem, None)
 
 
 def settings(module: Path) -> ObjectiveSettings:
@@ -374,13 +368,8 @@ def test_the_packages_own_parts_have_none() -> None:
     assert code_of_parts(load_recipe("diffcse")) == {}
 
 
-def test_the_module_of_a_part_counts_and_what_it_imports_from_its_folder(module: Path) -> None:
-    formulas = module.with_name(module.name.replace("parts", "formulas"))
-    before = code_of_parts(settings(module))
-    assert [*before] == [formulas.stem, module.stem]
-    formulas.write_text(FORMULAS.replace("2", "3"))
-    after = code_of_parts(settings(module))
-    assert [name for name in before if before[name] != after[name]] == [formulas.stem]
+def test_the_module_of_a_part_counts(module: Path) -> None:
+    assert [*code_of_parts(settings(module))] == [module.stem]
 
 
 def test_comments_and_spacing_do_not_count(module: Path) -> None:
@@ -399,9 +388,8 @@ def test_parts_of_further_data_sets_count(module: Path) -> None:
 
 
 def test_a_class_without_readable_source_is_left_out() -> None:
-    source = PARTS.replace("import {prefix}formulas\n", "").replace("from {prefix}formulas import scaled", "")
     typed: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(source, "<prompt>", "exec", dont_inherit=True), typed)
+    exec(compile(PARTS, "<prompt>", "exec", dont_inherit=True), typed)
     assert code_of_parts(ObjectiveSettings(terms=(typed["Twice"].Settings(),))) == {}
 
 
@@ -465,15 +453,48 @@ def test_an_unknown_similarity_is_not_taken_for_the_dot_product(function: Callab
         function(torch.eye(2), torch.eye(2), "euclidean")
 
 
-def test_layers_and_the_size_of_tokens_are_required_of_a_known_encoder(encoder: SentenceEncoder) -> None:
-    objective = Objective(Dropout(), negatives=[InBatch()])
-    for context in (Context(objective), Context(objective, encoder, "folder")):
-        context.require_layers("the x term needs some")
-        context.require_token_size("the x term compares them")
-    narrow = encoder.twin()
-    narrow.dense.append(Dense(32, 8))
-    with pytest.raises(UserError, match="the x term compares them: 8 dimensions, where tokens have 32; leave"):
-        Context(objective, narrow).require_token_size("the x term compares them")
+def made_of(**data: Any) -> Objective:
+    return Objective.from_settings(objective(**data))
+
+
+NO_LAYERS = ("conditional_mlm", "denoising", "local_global", "replaced_tokens", "self_guided")
+OTHER_SIZE = ("denoising", "replaced_tokens", "self_guided")
+HEAD = ("near_start", "whitened")
+
+
+def test_what_a_part_cannot_be_combined_with_is_named_with_the_way_out(encoder: SentenceEncoder) -> None:
     flat = SentenceEncoder.load("opencse-mini", device="cpu")
-    with pytest.raises(UserError, match="opencse-mini: has no layers, and the x term needs some; choose another"):
-        Context(objective, flat, "opencse-mini").require_layers("the x term needs some")
+    headed = encoder.twin()
+    headed.projection = Dense(32, 8)
+    for kinds, refused, words in (
+        (NO_LAYERS, flat, "and m has no layers; choose another model, or another recipe"),
+        (
+            OTHER_SIZE,
+            headed,
+            "and sentence vectors have 8 dimensions, where tokens have 32; leave encoder.head",
+        ),
+        (
+            HEAD,
+            headed,
+            "and the encoder has a head that is dropped after training; set it with --set enc",
+        ),
+    ):
+        for kind in kinds:
+            made = made_of(negatives=[{"kind": "in_batch"}], terms=[{"kind": kind}])
+            made.check_encoder(encoder, "m")
+            with pytest.raises(UserError, match=f"^the {kind} term .*, {words}") as caught:
+                made.check_encoder(refused, "m")
+            assert "\n" not in str(caught.value)
+    for data, words in (
+        ({"terms": [{"kind": "whitened"}], "dual_encoder": True}, "and objective.dual_encoder makes two; leave it out"),
+        (
+            {"view": {"kind": "input_fgsm"}, "negatives": [], "terms": [{"kind": "mlm"}]},
+            "and there are no negatives",
+        ),
+        (
+            {"view": {"kind": "spans"}, "terms": [{"kind": "imitate"}]},
+            "and the view spans draws its texts in each step",
+        ),
+    ):
+        with pytest.raises(UserError, match=words):
+            made_of(**data)

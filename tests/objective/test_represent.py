@@ -13,7 +13,6 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
-from opencse.objective.context import Context
 from opencse.objective.negatives.derived import RewrittenTexts
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
@@ -117,9 +116,9 @@ def test_vectors_of_a_masked_copy_are_refused_in_a_template(encoder: SentenceEnc
     for masked_contrast in (False, True):
         term = MaskedLM(MaskedLM.Settings(masked_contrast=masked_contrast))
         objective = Objective(Dropout(), negatives=[InBatch()], terms=[term])
-        objective.check(Context(objective, encoder))
+        objective.check_encoder(encoder)
         with pytest.raises(UserError, match="masked_contrast would mask words") if masked_contrast else nullcontext():
-            objective.check(Context(objective, templated))
+            objective.check_encoder(templated)
 
 
 TEXT, OTHER = 'a text of "{text}" is {mask}.', "the text : {text} is not {mask} here"
@@ -212,13 +211,13 @@ def test_parts_with_a_template_need_one_to_replace(tiny_folder: Path) -> None:
         Objective(Dropout(), negatives=[RewrittenTexts(RewrittenTexts.Settings(template=OTHER))]),
     ):
         with pytest.raises(UserError, match="the encoder has none"):
-            objective.check(Context(objective, encoder=plain))
+            objective.check_encoder(plain)
 
 
 def test_a_template_without_the_mask_that_is_pooled_is_refused(templated: SentenceEncoder) -> None:
     objective = Objective(Templates(Templates.Settings(positive="{text} is here")), negatives=[InBatch()])
     with pytest.raises(UserError, match="has no mask after the slot"):
-        objective.check(Context(objective, encoder=templated))
+        objective.check_encoder(templated)
 
 
 def test_the_gradients_of_processes_add_up_to_that_of_one() -> None:

@@ -108,11 +108,11 @@ def test_the_loss_of_every_pair_of_sides_as_loops(positive: str, negatives: str)
         ({"negatives": [{"kind": "in_batch", "of": {"kind": "mean", "samples": 1.5}}]}, ["samples", "integer"]),
         (
             {"positive": {"of": {"kind": "mean"}}, "dual_encoder": True},
-            ["do not go with objective.dual_encoder; leave it out"],
+            ["are of one forward pass, and objective.dual_encoder makes two; leave it out"],
         ),
         (
             {"positive": {"of": {"kind": "mean"}}, "view": {"kind": "dropout", "shared_mask": True}},
-            ["do not go with objective.view.shared_mask; leave it out"],
+            ["are of one forward pass, and objective.view.shared_mask makes two; leave it out"],
         ),
     ],
     ids=str,

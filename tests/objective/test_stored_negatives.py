@@ -17,7 +17,6 @@ from opencse.encoder.average import MovingAverage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
-from opencse.objective.context import Context
 from opencse.objective.negatives.stored import MomentumQueue, VectorQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -265,7 +264,9 @@ def test_a_view_without_positives_of_its_own_has_the_anchors_alone() -> None:
     assert objective(reps).total.item() == objective(full).total.item()
     derived = {"kind": "output_gaussian"}
     assert isinstance(layered(IN_BATCH, views="anchor", view=derived).view, DerivesPositives)
-    with pytest.raises(UserError, match=r'the view output_gaussian makes them of the anchors.*set views = "anchor"'):
+    with pytest.raises(
+        UserError, match=r'set views = "anchor".*the view output_gaussian makes the positives. vectors of the anchors'
+    ):
         layered(IN_BATCH, views="both", view=derived)
 
 
@@ -277,7 +278,7 @@ def step(encoder: SentenceEncoder, sentences: list[str]) -> StepInputs:
 def started(encoder: SentenceEncoder, layers: list[int]) -> Objective:
     """As a run starts: the encoder is known, then parts begin."""
     objective = layered(layers=layers)
-    objective.check(Context(objective, encoder=encoder))
+    objective.check_encoder(encoder)
     objective.begin(encoder, batch_size=N, seed=0)
     return objective
 

@@ -20,7 +20,6 @@ from opencse.model_folder.backbone import load_pooler
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
-from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -441,10 +440,12 @@ def test_the_distance_of_weights(encoder: SentenceEncoder, sentences: list[str])
 def test_a_training_head_is_refused(encoder: SentenceEncoder) -> None:
     encoder.projection = Dense(32, 32)
     objective = Objective(Dropout(), negatives=[InBatch()], terms=[near_start()])
-    with pytest.raises(UserError, match=r"no training head; set encoder\.head\.kind=none"):
-        objective.check(Context(objective, encoder=encoder))
+    with pytest.raises(
+        UserError, match=r"a head that is dropped after training; set it with --set encoder\.head\.kind=none"
+    ):
+        objective.check_encoder(encoder)
     weights = Objective(Dropout(), negatives=[InBatch()], terms=[near_start(vectors=0, weights=1)])
-    weights.check(Context(weights, encoder=encoder))
+    weights.check_encoder(encoder)
 
 
 R, W, FULL = 5, 4, 32

@@ -14,7 +14,6 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
-from opencse.objective.context import Context
 from opencse.objective.losses import group_whitening, self_guided
 from opencse.objective.objective import Objective
 from opencse.objective.terms.dimensions import DCL, BarlowTwins, WhitenedContrast
@@ -24,7 +23,7 @@ from opencse.objective.terms.pairs import BidirectionalMargin, ContrastiveTensio
 from opencse.objective.terms.start import SelfGuided
 from opencse.objective.vectors.requests import Draws, Margins
 from opencse.objective.vectors.step import Representations, StepInputs
-from opencse.objective.views.plain import Dropout, Pair
+from opencse.objective.views.plain import Pair
 from opencse.progress import Silent
 from opencse.runs.run import Run
 from opencse.settings import validate
@@ -258,17 +257,6 @@ def test_equal_texts_are_no_negatives_unless_set(encoder: SentenceEncoder) -> No
     assert abs(term.loss(reps) - naive(term, copies, set())) < 1e-10
 
 
-def test_what_it_refuses(encoder: SentenceEncoder) -> None:
-    objective = Objective(Dropout(), terms=[WhitenedContrast()])
-    objective.check(Context(objective, encoder=encoder))
-    encoder.projection = Dense(D, D)
-    with pytest.raises(UserError, match="has a layer of its own after the whitening"):
-        objective.check(Context(objective, encoder=encoder))
-    with pytest.raises(UserError, match=r"further dropout draws do not go with objective.dual_encoder"):
-        Objective(Dropout(), terms=[WhitenedContrast()], dual_encoder=True)
-    Objective(Dropout(), terms=[WhitenedContrast(WhitenedContrast.Settings(copies=2))], dual_encoder=True)
-
-
 FOUR = 4
 
 
@@ -348,11 +336,6 @@ def test_the_first_pairs_are_one_sentence_and_the_others_two() -> None:
     assert torch.equal(second, again[1])
 
 
-def test_one_sentence_has_no_second_one() -> None:
-    with pytest.raises(UserError, match=r"needs two sentences in a batch.*training\.batch_size"):
-        ContrastiveTension().loss(tension_reps(1))
-
-
 def margin_term(**data: Any) -> Margin:
     return Margin(validate(Margin.Settings, {"kind": "margin", **data}, "test"))
 
@@ -387,7 +370,7 @@ def test_rows_without_one_hard_negative_are_refused() -> None:
     assert objective.label == "margin"
     for hard in (0, 2):
         with pytest.raises(UserError, match="needs one hard negative in each row"):
-            objective.check(Context(objective, hard=hard, source="x.tsv", label="margin"))
+            objective.check_data("x.tsv", hard, "margin")
 
 
 def test_data_without_hard_negatives_is_refused(tiny_folder: Path) -> None:
@@ -395,8 +378,8 @@ def test_data_without_hard_negatives_is_refused(tiny_folder: Path) -> None:
     job = Run(text=pairs, recipe="triplet", model=str(tiny_folder), settings=("data.max_length=32",), dev=None)
     with pytest.raises(UserError, match="the triplet term needs a hard negative in each row"):
         job.open(Silent())
-    with pytest.raises(UserError, match="above 2, the largest cosine distance"):
-        Objective(Pair(), terms=[Triplet(Triplet.Settings(distance="cosine", margin=2.5))])
+    with pytest.raises(ValueError, match="above the largest cosine distance"):
+        Triplet.Settings(distance="cosine", margin=2.5)
 
 
 def classifying(encoder: SentenceEncoder, classes: int = 3, seed: int = 1, **settings: object) -> Softmax:

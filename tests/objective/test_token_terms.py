@@ -20,7 +20,6 @@ from opencse.kernels.states import MaskedTokens, plain_states
 from opencse.model_folder.reading import load_masked_lm_head
 from opencse.modules.dense import Dense, Projection
 from opencse.modules.token_modules import MaskedLMHead
-from opencse.objective.context import Context
 from opencse.objective.losses import mutual_information
 from opencse.objective.objective import Objective
 from opencse.objective.terms.networks import ConditionalMLM, CopiedDecoder, Denoising, LocalGlobal, New, NewDecoder
@@ -173,11 +172,7 @@ def test_the_vectors_that_are_read_are_those_before_the_head(sharp: SentenceEnco
 def test_what_it_cannot_be_combined_with(sharp: SentenceEncoder) -> None:
     objective = Objective(Dropout(), terms=[ConditionalMLM(ConditionalMLM.Settings(depth=9))])
     with pytest.raises(UserError, match=r"fewer than the 9 .*leave objective\.terms\.conditional_mlm\.depth"):
-        objective.check(Context(objective, encoder=sharp, model="tiny"))
-    objective = Objective(Dropout(), terms=[ConditionalMLM()])
-    mini = SentenceEncoder("opencse-mini", device="cpu")
-    with pytest.raises(UserError, match="has no layers, and the conditional_mlm term"):
-        objective.check(Context(objective, encoder=mini, model="opencse-mini"))
+        objective.check_encoder(sharp, "tiny")
 
 
 def naive_logits(network: _Discriminator, ids: list[int], real: int, vector: Tensor) -> Tensor:
@@ -293,14 +288,6 @@ def headless(model: Path) -> Path:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], Run], str]] = {
-    "no layers": (
-        lambda model: Run(text=Source(str(sample.TRAIN)), recipe="diffcse", dev=None, device="cpu"),
-        r"opencse-mini: has no layers, and the replaced_tokens term needs a discriminator",
-    ),
-    "size": (
-        lambda model: job(model, "encoder.head.size=8"),
-        r"8 dimensions, where tokens have 32; leave encoder\.head\.size out",
-    ),
     "vocabulary": (
         lambda model: job(model, "objective.terms.replaced_tokens.generator=opencse-mini"),
         r"has another vocabulary than the model that is trained, .* choose another generator",
@@ -518,13 +505,6 @@ def test_tied_weights_are_trained_once_and_the_anchors_alone_are_encoded(
 
 
 def test_what_denoising_cannot_be_combined_with(sharp: SentenceEncoder) -> None:
-    objective = Objective(Dropout(), terms=[Denoising()])
-    sharp.projection = Dense.linear_head(32, torch.Generator().manual_seed(0), 8)
-    with pytest.raises(UserError, match="as to a token: 8 dimensions, where tokens have 32"):
-        objective.check(Context(objective, encoder=sharp, model="tiny"))
-    mini = SentenceEncoder("opencse-mini", device="cpu")
-    with pytest.raises(UserError, match="has no layers, and the denoising term needs a decoder"):
-        objective.check(Context(objective, encoder=mini, model="opencse-mini"))
     with pytest.raises(UserError, match=r"dual_encoder is about the positives, and no part .* reads them"):
         Objective(Dropout(), terms=[Denoising()], dual_encoder=True)
     random = np.random.default_rng(0)

@@ -20,6 +20,7 @@ from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.reading import load_masked_lm_head
+from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.registry import build as build_part
 from opencse.objective.settings import ObjectiveSettings
@@ -562,5 +563,6 @@ def test_a_sample_follows_the_softmax(guessing: SentenceEncoder) -> None:
 def test_what_it_cannot_work_without(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
     encoder.tokenizer.hf.mask_token = None
-    with pytest.raises(UserError, match="no mask token, which the mlm_substitute view needs"):
-        substituting(encoder)
+    objective = Objective(MlmSubstitute(), negatives=[InBatch()])
+    with pytest.raises(UserError, match=r"mlm_substitute puts guesses .*, and the tokenizer of m has no mask token"):
+        objective.check_encoder(encoder, "m")

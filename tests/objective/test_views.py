@@ -16,7 +16,6 @@ from opencse.errors import UserError
 from opencse.kernels.states import MaskedTokens
 from opencse.model_folder.backbone import dropout_rates
 from opencse.model_folder.reading import load_masked_lm_head
-from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.losses import masked_lm
 from opencse.objective.negatives.derived import Layers
@@ -42,14 +41,16 @@ def test_dropout_alone_needs_a_backbone_with_dropout(tiny_folder: Path) -> None:
     still, lively = (SentenceEncoder.load(tiny_folder, dropout=rate, device="cpu") for rate in (0.0, 0.1))
     for view in (NextSentence(), Pair()):
         objective = Objective(view, negatives=[InBatch()])
-        objective.check(Context(objective, encoder=still, model="tiny"))
+        objective.check_encoder(still, "tiny")
     objective = Objective(Dropout(), negatives=[InBatch()])
-    objective.check(Context(objective, encoder=lively, model="tiny"))
-    objective.check(Context(objective, encoder=still, model="tiny", own_dropout=False))
-    with pytest.raises(UserError, match=r"^tiny: this backbone has no dropout, so both views .*encoder\.dropout=0\.1"):
-        objective.check(Context(objective, encoder=still, model="tiny"))
+    objective.check_encoder(lively, "tiny")
+    objective.check_encoder(still, "tiny", own_dropout=False)
+    with pytest.raises(
+        UserError, match=r"^the view dropout makes two views by dropout, and tiny has none; .*encoder\.dropout=0\.1"
+    ):
+        objective.check_encoder(still, "tiny")
     alone = Objective(Dropout(), terms=[MaskedLM()])
-    alone.check(Context(alone, encoder=still, model="tiny"))
+    alone.check_encoder(still, "tiny")
 
 
 @pytest.mark.parametrize("width", [2, 3])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,11 +11,10 @@ from opencse.errors import UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs import run as run_module
-from opencse.runs.plan import Plan, bounded_settings
+from opencse.runs.plan import Plan
 from opencse.runs.run import Run
 from opencse.runs.setup import longest_text
 from opencse.text.given import GivenTexts
-from opencse.training.settings import TrainingSettings
 
 SETTINGS = ("training.max_steps=2", "training.batch_size=4", "training.precision=float32")
 
@@ -73,42 +71,23 @@ def test_what_is_beyond_the_model_is_refused(encoder: SentenceEncoder) -> None:
         longest_text(encoder, load_recipe("simcse", overrides=["data.max_length=41"]), "M")
 
 
-SIZES: dict[str, Any] = {
-    "examples": 1_280,
-    "batches_per_epoch": 20,
-    "steps": 20,
-    "batch_size": 64,
-    "texts_per_step": 128,
-    "stores": {},
-    "evaluates": True,
-}
-
-
-FITS: dict[str, Any] = {"evaluate_every": 5, "checkpoint_every": 5}
-
-
-@pytest.mark.parametrize(
-    ("settings", "sizes", "told"),
-    [
-        ({}, {}, None),
-        ({"max_steps": 60}, {}, "training.epochs = 1 allows 20 steps; set training.epochs = 3 for 60"),
-        ({"max_steps": 60, "tokens": 9}, {}, "training.max_steps = 60 is not reached: training.tokens allows 20 steps"),
-        ({"epochs": 2.0, "tokens": 9}, {}, "training.epochs = 2 is not used: training.tokens decides"),
-        ({"warmup": 0.01}, {}, "training.warmup = 0.01 of 20 steps rounds to no step"),
-        ({"batch_size": 2_000}, {"batch_size": 1_280}, "is more than the 1,280 examples: all are in one batch"),
-        ({"accumulate": 32}, {}, "training.accumulate = 32 is more than the 20 batches of an epoch"),
-        ({"chunk": 128}, {}, "training.chunk = 128 is not less than the 128 texts of a batch"),
-        ({"evaluate_every": 20}, {}, "the last step alone is evaluated"),
-        ({}, {"stores": {"negatives.momentum_queue": 5_000}}, "more than the 1,280 examples"),
-        ({}, {"steps": 10, "stores": {"negatives.memory_bank": 1_000}}, "the run makes about 640: it is never full"),
-    ],
-)
-def test_what_is_bounded_is_named(settings: dict[str, Any], sizes: dict[str, Any], told: str | None) -> None:
-    said = {f"training.{name}" for name in settings}
-    lines = bounded_settings(TrainingSettings(**(FITS | settings)), said, **(SIZES | sizes))
-    assert len(lines) == (told is not None), lines
-    if told is not None:
-        assert told in lines[0]
+def test_what_is_bounded_is_named(tiny_folder: Path) -> None:
+    for settings, told in (
+        (("training.batch_size=4",), []),
+        (
+            ("training.batch_size=4", "training.max_steps=9"),
+            ["training.epochs = 1 allows 3 steps; set training.epochs = 3 for 9"],
+        ),
+        (
+            ("training.batch_size=4", "training.max_steps=99", "training.tokens=200"),
+            ["training.max_steps = 99 is not reached: the budget of minutes or tokens allows"],
+        ),
+        (("training.batch_size=64",), ["is more than the 12 examples: all are in one batch"]),
+    ):
+        job = Run(text=GivenTexts(ROWS), model=str(tiny_folder), settings=settings, dev=None)
+        limits = [one for one in job.open(Silent()).describe().lines() if one.startswith("limit ")]
+        assert len(limits) == len(told), limits
+        assert all(words in limit for words, limit in zip(told, limits, strict=True)), limits
 
 
 TWELVE = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)))

@@ -35,7 +35,6 @@ def test_folders_are_readable() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"seeds": []}, "no seed given"),
         ({"seeds": [3, 3]}, "two seeds would share the folder '3'"),
         ({"suites": [SuiteChoice("stss", Path("data"))]}, "unknown suite 'stss' .did you mean 'sts'"),
         ({"pairs": {1: (1, 5), 2: (1, 5)}}, "data order 1 with dropout 5 is there twice; name each seed once"),

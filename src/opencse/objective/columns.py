@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -130,7 +131,7 @@ class LogitColumns:
 
     Attributes:
         logits: (N, K) similarities divided by the temperature.
-        log_weight: added to the logits: a number, or a tensor that broadcasts to (N, K).
+        log_weight: added to the logits: a number, or a tensor without gradient that broadcasts to (N, K).
         excluded: (N, K) bool, True where a column is not a negative of an anchor (its own positive); None: nowhere.
         duplicates: (N, K) bool, True where a column is left out because it is the text of the anchor or of its
             positive; None: nowhere.
@@ -151,43 +152,63 @@ class LogitColumns:
         """(N, K)."""
         return self.logits.shape[0], self.logits.shape[1]
 
+    @property
+    def sides(self) -> tuple[Tensor, ...]:
+        """The tensors that the logits are made of."""
+        return (self.logits,)
+
     def dense(self) -> LogitColumns:
         """Returns these columns, which are logits already."""
         return self
 
-    def rows(self, rows: slice) -> LogitColumns:
-        """The columns of some anchors."""
+    def logits_of(self, rows: slice) -> Tensor:
+        """(R, K): a copy of the logits of some anchors."""
+        return at_least_float32(self.logits[rows]).clone()
+
+    def repeated(self) -> None:
+        """Which anchors have duplicates is not known."""
+
+    def rows(self, rows: slice, logits: Tensor, repeated: Tensor | None = None) -> LogitColumns:
+        """The columns of some anchors, by their ``logits``."""
+        del repeated
         n = len(self.logits)
 
         def some(values: Tensor) -> Tensor:
             return values[rows] if values.ndim == 2 and len(values) == n else values
 
         return LogitColumns(
-            self.logits[rows],
+            logits,
             some(self.log_weight) if isinstance(self.log_weight, Tensor) else self.log_weight,
             None if self.excluded is None else some(self.excluded),
             None if self.duplicates is None else some(self.duplicates),
         )
 
+    def add_gradient(self, gradients: Mapping[int, Tensor], rows: slice, gradient: Tensor) -> None:
+        """Adds the gradient of some anchors' logits to those of `sides`, which are given by ``id``."""
+        if id(self.logits) in gradients:
+            gradients[id(self.logits)][rows] += gradient
+
     @property
     def left_out(self) -> Tensor:
         """(N, K) bool, True where a column does not count: excluded, or a duplicate."""
-        out = torch.zeros_like(self.logits, dtype=torch.bool)
-        for mask in (self.excluded, self.duplicates):
-            if mask is not None:
-                out = out | mask
-        return out
+        if self.excluded is not None and self.duplicates is not None:
+            return self.excluded | self.duplicates
+        mask = self.excluded if self.duplicates is None else self.duplicates
+        return torch.zeros_like(self.logits, dtype=torch.bool) if mask is None else mask.expand(self.shape)
 
     def weighted(self) -> Tensor:
         """(N, K) logits with weights, minus infinity where left out; float32 at least."""
-        return (at_least_float32(self.logits) + self.log_weight).masked_fill(self.left_out, float("-inf"))
+        logits = at_least_float32(self.logits)
+        if isinstance(self.log_weight, Tensor) or self.log_weight:
+            logits = logits + self.log_weight
+        return logits.masked_fill(self.left_out, float("-inf"))
 
 
 @dataclass(frozen=True)
 class VectorColumns:
     """One source's columns of the denominator by their vectors: ``sim(left_i, right_k) / tau``.
 
-    All logits at once are made by `dense` only; `opencse.objective.tiled` makes them tile by tile.
+    All logits at once are made by `dense` only; `opencse.objective.contrast` makes those of some anchors after another.
 
     Attributes:
         left: (N, d), the anchors' side of the similarity.
@@ -236,41 +257,51 @@ class VectorColumns:
             return None
         return self.anchor_keys, self.column_keys
 
-    def own_columns(self, rows: slice | Tensor) -> tuple[Tensor, Tensor]:
-        """(R, 1), (R, K / N): row and column indices of the own columns of R anchors, given by their numbers."""
-        n, k = self.shape
-        device = self.left.device
-        anchors = torch.arange(rows.start, rows.stop, device=device) if isinstance(rows, slice) else rows
-        columns = anchors.unsqueeze(1) + torch.arange(0, k, n, device=device)
-        return torch.arange(len(anchors), device=device).unsqueeze(1), columns
+    @property
+    def sides(self) -> tuple[Tensor, ...]:
+        """The tensors that the logits are made of."""
+        return self.left, self.right
 
-    def anchors_with_duplicates(self) -> Tensor | None:
-        """The anchors that have a column of their own text, ascending, on the CPU; None if texts do not count.
+    def dense(self) -> LogitColumns:
+        """Makes all logits at once."""
+        return self.rows(slice(0, len(self.left)), self.scoring.logits(self.left, self.right))
+
+    def logits_of(self, rows: slice) -> Tensor:
+        """(R, K): the logits of some anchors, which are dot products."""
+        return (self.left[rows] / self.scoring.temperature) @ self.right.T  # fewer numbers are divided
+
+    def repeated(self) -> Tensor | None:
+        """The anchors that have a column of their own text; None if texts do not count.
 
         They are found by sorting, not by N K comparisons.
         """
-        if self.texts is None or self.shape[1] == 0:
+        if self.texts is None:
             return None
         anchors, texts = (keys.contiguous() for keys in self.texts)
-        # Comparing all keys with all would take the matrix that tiles avoid; sorting takes N log N.
         ascending = texts.flatten().sort().values
         equal = torch.searchsorted(ascending, anchors, right=True) - torch.searchsorted(ascending, anchors)
         matches = equal.sum(dim=1)
         if self.own is not None and not self.own.texts:
             own_texts = texts.reshape(-1, len(anchors), texts.shape[1])  # (K / N, N, C)
             matches = matches - (own_texts.unsqueeze(3) == anchors[:, None, :]).sum(dim=(0, 2, 3))
-        return matches.nonzero().squeeze(1).cpu()
+        return matches > 0
 
-    def dense(self) -> LogitColumns:
-        """Makes all logits at once."""
+    def rows(self, rows: slice, logits: Tensor, repeated: Tensor | None = None) -> LogitColumns:
+        """The columns of some anchors, by their ``logits``; ``repeated`` is (R,), see `repeated`."""
         n, k = self.shape
-        logits = self.scoring.logits(self.left, self.right)
-        duplicates = None if self.texts is None else same_text(*self.texts)
-        false = None if self.false is None else self.false.rows(slice(0, n))
+        duplicates = None
+        if self.texts is not None and repeated is None:
+            duplicates = same_text(self.texts[0][rows], self.texts[1])
+        elif self.texts is not None and repeated is not None and repeated.any():
+            duplicates = torch.zeros_like(logits, dtype=torch.bool)
+            duplicates[repeated] = same_text(self.texts[0][rows][repeated], self.texts[1])
+        false = None if self.false is None else self.false.rows(rows)
         if self.own is None:
             nearness = hardness_log_weight(logits * self.similarity_per_logit, self.hardness) if self.hardness else 0.0
             return LogitColumns(logits, self.log_weight + nearness, false, duplicates)
-        is_own = torch.eye(n, dtype=torch.bool, device=logits.device).repeat(1, k // n)
+        own = torch.arange(rows.start, rows.stop, device=logits.device).unsqueeze(1)
+        own = own + torch.arange(0, k, n, device=logits.device)
+        is_own = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, own, True)
         if duplicates is not None and not self.own.texts:
             duplicates = duplicates & ~is_own
         weight: Tensor | float = self.log_weight
@@ -283,6 +314,14 @@ class VectorColumns:
         if false is not None:
             excluded = false if excluded is None else excluded | false
         return LogitColumns(logits, weight, excluded, duplicates)
+
+    def add_gradient(self, gradients: Mapping[int, Tensor], rows: slice, gradient: Tensor) -> None:
+        """Adds the gradient of some anchors' logits, which are dot products, to those of `sides`, given by ``id``."""
+        factor = 1 / self.scoring.temperature
+        if id(self.left) in gradients:
+            gradients[id(self.left)][rows].addmm_(gradient, self.right, alpha=factor)
+        if id(self.right) in gradients:
+            gradients[id(self.right)].addmm_(gradient.T, self.left[rows], alpha=factor)
 
 
 def same_text(anchors: Tensor, columns: Tensor) -> Tensor:

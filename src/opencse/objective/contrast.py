@@ -1,29 +1,29 @@
 """The contrastive loss: of plain tensors, of logits, and of a batch, nested or at a learned temperature.
 
-Of a batch all similarities are made at once if they are few, else tile by tile (`opencse.objective.tiled`).
+Of a batch all similarities are made at once if they are few, else tile by tile.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
-from torch.nn import functional
 
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, LogitColumns, Pairs, Scoring, VectorColumns
 from opencse.objective.similarity import (
     SimilarityKind,
     at_least_float32,
+    compared,
     pairwise_similarity,
     rowwise_similarity,
 )
-from opencse.objective.tiled import tiled_info_nce
 from opencse.settings import Settings
 
 
@@ -174,8 +174,8 @@ def contrast(
 ) -> Contrast:
     """The mean over the anchors of `losses.info_nce_from_logits`, or of `losses.binary_from_logits`.
 
-    If the similarities take more than ``tile_bytes``, they are made tile by tile (`tiled`): the same loss and
-    gradients up to rounding, in memory that does not grow with their number. The binary loss is never made in tiles.
+    If the similarities take more than ``tile_bytes``, they are made tile by tile: the same loss and gradients up to
+    rounding, in memory that does not grow with their number. The binary loss is never made in tiles.
 
     Args:
         positive: the positives' similarities.
@@ -185,16 +185,25 @@ def contrast(
         label_smoothing: eps in [0, 1).
         tile_bytes: most bytes of similarities that are made at once.
     """
-    entries = sum(n * k for n, k in (columns.shape for columns in negatives))
-    if loss == "binary" or entries * at_least_float32(positive.left[:0]).element_size() <= tile_bytes:
+    itemsize = at_least_float32(positive.left[:0]).element_size()
+    n, tau, widths = len(positive.left), positive.scoring.temperature, [columns.shape[1] for columns in negatives]
+    if loss == "binary" or n * sum(widths) * itemsize <= tile_bytes:
         return _dense(positive, [columns.dense() for columns in negatives], averaged, loss, label_smoothing)
-    sums = tiled_info_nce(positive, negatives, averaged, label_smoothing=label_smoothing, tile_bytes=tile_bytes)
-    return Contrast(
-        sums.loss,
-        sums.positive / len(positive.left),
-        sums.negatives * positive.scoring.temperature / sums.counted.clamp(min=1),
-        sums.duplicates,
+    size = max(1, tile_bytes // (itemsize * max(widths)))
+    tiles = [slice(start, min(n, start + size)) for start in range(0, n, size)]
+
+    @cache  # by identity: a tensor that several sources read is normalised once
+    def comparable(vectors: Tensor, kind: SimilarityKind) -> Tensor:
+        return compared(vectors, kind)
+
+    sources = [_as_dot_products(columns, comparable) for columns in negatives]
+    similarity = positive.similarity()
+    sides = {id(side): side for source in sources for side in source.sides}
+    in_place = partial(_softmax_in_place, positive, averaged=averaged, eps=label_smoothing)
+    total, logits, counted, duplicates = _Tiles.apply(  # type: ignore[no-untyped-call]
+        in_place, sources, tiles, torch.is_grad_enabled(), similarity, *sides.values()
     )
+    return Contrast(total / n, similarity.detach().mean(), logits * tau / counted.clamp(min=1), duplicates)
 
 
 def _dense(
@@ -216,26 +225,128 @@ def _dense(
     of_anchors = sum(losses[1:], losses[0]) / len(losses)  # (N,)
     if positive.counted is not None:
         of_anchors = of_anchors.masked_fill(~positive.counted, 0.0)
+    plain = torch.cat([c.logits.detach().float() for c in negatives], dim=1)
+    counted = ~torch.cat([c.left_out for c in negatives], dim=1)
+    duplicates = [c.duplicates.sum() for c in negatives if c.duplicates is not None]
     return Contrast(
         of_anchors.mean(),
         similarity.detach().mean(),
-        _mean_similarity(negatives, positive.scoring.temperature),
-        _count_duplicates(negatives, positive.left.device),
+        plain.masked_fill(~counted, 0.0).sum() * positive.scoring.temperature / counted.sum().clamp(min=1),
+        torch.stack(duplicates).sum().float() if duplicates else torch.zeros((), device=logits.device),
     )
 
 
-def _mean_similarity(columns: Sequence[LogitColumns], temperature: float) -> Tensor:
-    logits = torch.cat([c.logits.detach().float() for c in columns], dim=1)
-    counted = ~torch.cat([c.left_out for c in columns], dim=1)
-    return logits.masked_fill(~counted, 0.0).sum() * temperature / counted.sum().clamp(min=1)
+def _softmax_in_place(
+    pairs: Pairs,
+    similarity: Tensor,
+    columns: Sequence[LogitColumns],
+    rows: slice,
+    *,
+    averaged: Sequence[Sequence[int]],
+    eps: float,
+) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """`info_nce_from_logits` of some anchors, and its gradients, in the memory of the logits, which saves time.
+
+    Returns:
+        The sum of the losses; (R,) its gradient at the positives' similarities; and that at the logits of each source.
+    """
+    factor = pairs.scale / pairs.scoring.temperature
+    positive = similarity * factor
+    inside = positive + math.log(pairs.copies)  # m columns of one logit: log(m exp(p)) = p + log m
+    share = torch.full_like(positive, 1 / len(averaged))
+    if pairs.counted is not None:
+        share = share * pairs.counted[rows]
+    tops, log_sums, totals, counts, powers = [], [], [], [], []
+    for one in columns:
+        out, logits = one.left_out, one.logits
+        if isinstance(one.log_weight, Tensor) or one.log_weight:
+            logits += one.log_weight
+        counts.append((~out).sum(dim=1) if eps else torch.zeros_like(positive))
+        totals.append(logits.masked_fill(out, 0.0).sum(dim=1) if eps else torch.zeros_like(positive))
+        logits.masked_fill_(out, -torch.inf)
+        top = logits.amax(dim=1) if logits.shape[1] else torch.full_like(positive, -torch.inf)
+        tops.append(top.masked_fill(top == -torch.inf, 0.0))  # a row in which nothing counts
+        powers.append(logits.sub_(tops[-1].unsqueeze(1)).exp_())
+        log_sums.append(tops[-1] + logits.sum(dim=1).log())
+    loss, of_positive = torch.zeros_like(positive), torch.zeros_like(positive)
+    scales, smooth = ([torch.zeros_like(positive) for _ in columns] for _ in range(2))
+    for numbers in averaged:
+        normaliser = torch.logsumexp(torch.stack([inside, *(log_sums[n] for n in numbers)]), dim=0)
+        count = pairs.copies + sum((counts[n] for n in numbers), torch.zeros_like(positive))
+        total = pairs.copies * positive + sum((totals[n] for n in numbers), torch.zeros_like(positive))
+        loss += share * (normaliser - (1 - eps) * positive - eps * total / count)
+        of_positive += share * ((inside - normaliser).exp() - (1 - eps) - eps * pairs.copies / count)
+        for n in numbers:
+            scales[n] += share * (tops[n] - normaliser).exp()
+            smooth[n] += share * eps / count
+    for one, power, scale, less in zip(columns, powers, scales, smooth, strict=True):
+        power.mul_(scale.unsqueeze(1))
+        if eps:
+            power.sub_(less.unsqueeze(1)).masked_fill_(one.left_out, 0.0)
+    return loss.sum(), factor * of_positive, powers
 
 
-def _count_duplicates(columns: Sequence[LogitColumns], device: torch.device) -> Tensor:
-    counts = [c.duplicates.sum() for c in columns if c.duplicates is not None]
-    return torch.stack(counts).sum().float() if counts else torch.zeros((), device=device)
+def _as_dot_products(columns: AnyColumns, comparable: Callable[[Tensor, SimilarityKind], Tensor]) -> AnyColumns:
+    """The same columns, whose logits are dot products of vectors that are normalised where that is needed."""
+    if isinstance(columns, LogitColumns):
+        return columns
+    left, right = (comparable(side, columns.scoring.similarity) for side in columns.sides)
+    return replace(columns, left=left, right=right, scoring=replace(columns.scoring, similarity="dot"))
 
 
-_NO_VECTORS = "objective.matryoshka: {} gives similarities, not vectors that can be truncated; leave one of them out"
+class _Tiles(torch.autograd.Function):
+    """The sum of the anchors' losses, tile by tile: some anchors by all columns, so that each has its denominator.
+
+    A tile's gradient at its logits is taken at once, and that of the vectors is added up, so that no more than a tile
+    of similarities is in memory. It has first derivatives only.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - torch's context
+        in_place: Callable[..., tuple[Tensor, Tensor, list[Tensor]]],
+        sources: Sequence[AnyColumns],
+        tiles: Sequence[slice],
+        differentiate: bool,
+        similarity: Tensor,
+        *sides: Tensor,
+    ) -> tuple[Tensor, ...]:
+        sums = torch.zeros(4, dtype=similarity.dtype, device=similarity.device)
+        of_similarity = torch.zeros_like(similarity)
+        trained = [side for side in sides if side.requires_grad and differentiate]
+        gradients = {id(side): torch.zeros_like(side) for side in trained}
+        # Autocast would make the products of similarities in bf16.
+        with torch.autocast(similarity.device.type, enabled=False):
+            repeated = [source.repeated() for source in sources]
+            for rows in tiles:
+                columns = [
+                    source.rows(rows, source.logits_of(rows), None if some is None else some[rows])
+                    for source, some in zip(sources, repeated, strict=True)
+                ]
+                for one in columns:
+                    out = one.left_out
+                    sums[1] += one.logits.masked_fill_(out, 0.0).sum()
+                    sums[2] += out.numel() - out.count_nonzero()
+                    sums[3] += 0 if one.duplicates is None else one.duplicates.count_nonzero()
+                loss, of_similarity[rows], of_logits = in_place(similarity[rows], columns, rows)
+                sums[0] += loss
+                for source, gradient in zip(sources, of_logits, strict=True):
+                    source.add_gradient(gradients, rows, gradient)
+        ctx.gradients = of_similarity, *(gradients.get(id(side)) for side in sides)
+        total, *figures = sums.unbind()
+        ctx.mark_non_differentiable(*figures)
+        return total, *figures
+
+    @staticmethod
+    def backward(ctx: Any, loss: Tensor, *figures: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        del figures
+        if torch.is_grad_enabled():
+            raise RuntimeError("a contrast in tiles has first derivatives only; raise tile_bytes")
+        # Not in place: a second backward pass would read the scaled gradients.
+        return (
+            *4 * (None,),
+            *(None if gradient is None else gradient * loss.to(gradient) for gradient in ctx.gradients),
+        )
 
 
 class MatryoshkaSettings(Settings):
@@ -261,7 +372,6 @@ class MatryoshkaSettings(Settings):
         return self
 
 
-@dataclass(frozen=True)
 class Matryoshka:
     """Contrasts the full vectors and their first dimensions (Kusupati et al. 2022, arXiv:2205.13147, eq. 1).
 
@@ -274,29 +384,44 @@ class Matryoshka:
     one contrast. The columns of every negative source are truncated: queues, layers, generated ones. Terms see full
     vectors.
 
-    Attributes:
-        dimensions: the lengths m, without d.
-        weights: c_m of each.
+    Args:
+        settings: the lengths m, without d, and c_m of each.
 
     Example:
         >>> from opencse.objective.columns import Own, Scoring
         >>> vectors, scoring = torch.eye(4), Scoring(temperature=1.0, mask_duplicates=False)
         >>> positives = Pairs(vectors, vectors, scoring)
         >>> in_batch = VectorColumns(vectors, vectors, scoring, own=Own(excluded=True))
-        >>> nested = Matryoshka(dimensions=(2,), weights=(1.0,))  # vectors 3 and 4 are zero in two dimensions
+        >>> nested = Matryoshka(MatryoshkaSettings(dimensions=(2,)))  # vectors 3 and 4 are zero in two dimensions
         >>> nested.contrast(positives, [in_batch], [[0]], label_smoothing=0.0, tile_bytes=2**20).loss
         tensor(0.9043)
     """
 
-    dimensions: tuple[int, ...]
-    weights: tuple[float, ...]
+    called = "objective.matryoshka"
+    cannot = (
+        ("no_contrast", "truncates the vectors of negatives"),
+        ("learned_temperature", "normalises truncated vectors again, at the temperature of the full ones"),
+        ("training_head", "is about the first dimensions of the encoder's vectors"),
+    )
 
-    @classmethod
-    def of(cls, settings: MatryoshkaSettings) -> Matryoshka:
-        """Makes a `Matryoshka` from its settings."""
-        return cls(settings.dimensions, settings.weights or (1.0,) * len(settings.dimensions))
+    def __init__(self, settings: MatryoshkaSettings) -> None:
+        self.dimensions = settings.dimensions
+        self.weights = settings.weights or (1.0,) * len(settings.dimensions)
 
-    def check(self, dimension: int) -> None:
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`, which imports this
+        """Refuses negatives whose vectors cannot be truncated.
+
+        Raises:
+            UserError: in one line.
+        """
+        for source in objective.negatives:
+            if source.gives_logits:
+                raise UserError(
+                    f"objective.matryoshka: {source.name} gives similarities, not vectors that can be truncated; leave "
+                    "one of them out"
+                )
+
+    def check_dimension(self, dimension: int) -> None:
         """Refuses lengths that vectors of ``dimension`` dimensions do not have.
 
         Raises:
@@ -307,27 +432,6 @@ class Matryoshka:
                 f"objective.matryoshka.dimensions: {max(self.dimensions)} is not below the {dimension} dimensions of "
                 "this encoder, which are always included; give smaller ones"
             )
-
-    def check_contrast(self, negatives: Sequence[Any], *, learned_temperature: bool) -> None:
-        """Refuses a contrast whose vectors cannot be truncated.
-
-        Args:
-            negatives: the sources of the objective.
-            learned_temperature: whether its temperature is trained.
-
-        Raises:
-            UserError: in one line.
-        """
-        if not negatives:
-            raise UserError("objective.matryoshka needs at least one negative source; add one, or leave it out")
-        if learned_temperature:
-            raise UserError(
-                "objective.matryoshka normalises truncated vectors again, which undoes objective.learned_temperature; "
-                "leave one of them out"
-            )
-        for source in negatives:
-            if source.gives_logits:
-                raise UserError(_NO_VECTORS.format(source.name))
 
     def contrast(
         self,
@@ -361,7 +465,7 @@ def _pairs(pairs: Pairs, length: int | None) -> Pairs:
 
 
 def _columns(columns: AnyColumns, length: int | None) -> AnyColumns:
-    if length is None or not isinstance(columns, VectorColumns):  # `check_contrast` has refused logits
+    if length is None or not isinstance(columns, VectorColumns):  # `check` has refused logits
         return columns
     return replace(columns, left=columns.left[:, :length], right=columns.right[:, :length])
 
@@ -402,24 +506,16 @@ class LearnedTemperature(nn.Module):
     def scaled(self, positive: Pairs, columns: Sequence[AnyColumns]) -> tuple[Pairs, list[AnyColumns]]:
         """The positives and the columns, made with temperature 1, with their logits multiplied by ``exp(s)``."""
         scale = self.scale
-        left_of: dict[int, Tensor] = {}
-        right_of: dict[int, Tensor] = {}
         # Vectors are normalised here, before the scale goes into the left ones.
         scoring: Scoring = replace(self.scoring, similarity="dot")
 
-        def plain(vectors: Tensor) -> Tensor:
-            raised = at_least_float32(vectors)
-            return functional.normalize(raised, dim=-1) if self.similarity == "cosine" else raised
-
-        def left(vectors: Tensor) -> Tensor:
-            if id(vectors) not in left_of:  # a tensor that several sources read stays one
-                left_of[id(vectors)] = plain(vectors) * scale
-            return left_of[id(vectors)]
-
+        @cache  # by identity: a tensor that several sources read stays one
         def right(vectors: Tensor) -> Tensor:
-            if id(vectors) not in right_of:
-                right_of[id(vectors)] = plain(vectors)
-            return right_of[id(vectors)]
+            return compared(vectors, self.similarity)
+
+        @cache
+        def left(vectors: Tensor) -> Tensor:
+            return compared(vectors, self.similarity) * scale
 
         scaled: list[AnyColumns] = []
         for source in columns:

@@ -10,8 +10,6 @@ import numpy as np
 import torch
 
 from opencse.arrays import Flags, Integers
-from opencse.numerals import number_of
-from opencse.objective.context import Context
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import HardNegatives
 from opencse.objective.vectors.step import Request, StepInputs
@@ -51,8 +49,6 @@ class InputBuilder:
         self.encodes = objective.encodes
         self.cells = objective.view.examples(corpus, np.random.default_rng([seed, Stream.EXAMPLES]))
         if left_out is not None:
-            if len(left_out) != len(corpus):
-                raise ValueError(f"{len(left_out)} flags for {number_of(len(corpus), 'row')}")
             self.cells = self.cells[~self._uses(left_out)]
         if isinstance(self.view, DrawsTexts):
             self.cells = self.cells[self.view.suitable(self.cells, corpus, tokenizer)]
@@ -60,7 +56,7 @@ class InputBuilder:
             self.cells = self.cells[:, :1]  # a term on masked copies, or on the anchors' vectors, reads these alone
         elif HardNegatives() not in self.reads:
             self.cells = self.cells[:, :2]
-        objective.check(Context(objective, hard=self.hard, source=corpus.facts.source, label=self._label))
+        objective.check_data(corpus.facts.source, self.hard, self._label)
 
     def __len__(self) -> int:
         return len(self.cells)

@@ -1,7 +1,7 @@
 """The losses as plain functions of tensors: each one's formula, code and example are with its family of terms.
 
 They know no model and no settings: the parts of an objective call them, and so can you. All compute in float32 at
-least, autocast or not. `opencse.objective.tiled` makes `info_nce` of large batches in constant memory.
+least, autocast or not.
 """
 
 from __future__ import annotations

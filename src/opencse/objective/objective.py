@@ -13,9 +13,8 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Pairs, Scoring
-from opencse.objective.context import Context
+from opencse.objective.context import of_encoder, of_objective, require_without
 from opencse.objective.contrast import (
-    TILE_BYTES,
     Contrast,
     ContrastLoss,
     Directions,
@@ -27,10 +26,9 @@ from opencse.objective.contrast import (
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Part
 from opencse.objective.registry import build
-from opencse.objective.settings import ObjectiveSettings, SavedEncoder, unread_fault
+from opencse.objective.settings import ObjectiveSettings, SavedEncoder
 from opencse.objective.sides.base import Sides
 from opencse.objective.sides.kinds import Views
-from opencse.objective.similarity import SimilarityKind
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.chunks import RowDisturb
 from opencse.objective.vectors.represent import Passes
@@ -96,18 +94,6 @@ class Positive:
         """What its sides read, and the scores of the pairs if they count."""
         return {*self.of.reads, *([] if self.least_score is None else [Scores()])}
 
-    def check(self, view: View) -> None:
-        """Refuses to compare a text with itself where ``view`` has another text as its positive.
-
-        Raises:
-            UserError: in one line.
-        """
-        if len(set(self.of.texts)) == 1 and not isinstance(view, SentenceView):
-            raise UserError(
-                f"objective.positive.of = {self.of.kind} compares a text with itself, so the second text of the view "
-                f"{view.kind} would be no positive; choose other vectors, or a view of single sentences"
-            )
-
     def pairs(self, reps: Representations, scoring: Scoring) -> Pairs:
         """The positives of a step."""
         first, second = self.of.of(reps, lambda: self.of.noise(reps))
@@ -123,8 +109,7 @@ class Objective(nn.Module):
 
     Example:
         >>> import torch
-        >>> from opencse.objective.negatives.in_batch import InBatch
-        >>> from opencse.objective.terms.dimensions import DCL
+        >>>         >>> from opencse.objective.terms.dimensions import DCL
         >>> from opencse.objective.views.plain import Dropout
         >>> objective = Objective(Dropout(), negatives=[InBatch()], terms=[DCL()])
         >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
@@ -137,19 +122,7 @@ class Objective(nn.Module):
         positive: gives the vectors of its similarity.
         negatives: what an anchor is pushed away from; empty for an objective without contrast.
         terms: extra losses, each kind once.
-        similarity: cosine or dot.
-        temperature: tau of SimCSE's eq. 1.
-        learned_temperature: whether tau is trained, from ``temperature`` on; see `LearnedTemperature`.
-        directions: what the softmax is taken over: the ``rows`` of the similarities (the columns of each anchor), the
-            ``columns`` (of each positive: anchors and positives exchanged), or ``both``.
-        partition: whether both directions have a softmax each (``separate``; the loss is their mean), or one together.
-        loss: the loss of an anchor, the cross-entropy of its softmax, or the ``binary`` one of all its probabilities.
-        label_smoothing: epsilon.
-        mask_duplicates: whether equal texts of a batch are never each other's negatives.
-        dual_encoder: whether a second encoder, trained too, reads the positives.
-        saved_encoder: which of the two is saved: ``first``, ``second``, or the ``better`` one on the dev data.
-        tile_bytes: most bytes of similarities that are made at once; a larger batch is contrasted tile by tile.
-        matryoshka: contrasts the first dimensions of the vectors too, if given.
+        settings: the other settings of `ObjectiveSettings`, by name.
 
     Raises:
         UserError: for a wrong value, or if two of its parts cannot be combined.
@@ -162,48 +135,33 @@ class Objective(nn.Module):
         positive: Positive | None = None,
         negatives: Sequence[NegativeSource] = (),
         terms: Sequence[Term] = (),
-        similarity: SimilarityKind = "cosine",
-        temperature: float = 0.05,
-        learned_temperature: bool = False,
-        directions: Directions = "rows",
-        partition: Partition = "separate",
-        loss: ContrastLoss = "softmax",
-        label_smoothing: float = 0.0,
-        mask_duplicates: bool = True,
-        dual_encoder: bool = False,
-        saved_encoder: SavedEncoder = "first",
-        tile_bytes: int = TILE_BYTES,
-        matryoshka: Matryoshka | None = None,
+        **settings: Any,  # noqa: ANN401 - pydantic knows each
     ) -> None:
         super().__init__()
-        of_contrast = {
-            "similarity": similarity, "temperature": temperature, "learned_temperature": learned_temperature,
-            "partition": partition, "loss": loss, "label_smoothing": label_smoothing,
-            "mask_duplicates": mask_duplicates,
-        }  # fmt: skip
-        plain = {"directions": directions, "saved_encoder": saved_encoder, "tile_bytes": tile_bytes}
-        validate(ObjectiveSettings, of_contrast | plain, "objective")
-        if terms and not negatives and (fault := unread_fault(of_contrast)):
-            raise UserError(f"objective: {fault}")
         self.view = view
         self.positive = positive or Positive()
         self.sides = self.positive.of  # registers it as a submodule, for its state
         self.negatives = list(negatives)
         self.terms = list(terms)
         self.parts = nn.ModuleList([*self.negatives, *self.terms])
+        of_parts = {name: tuple(one.settings for one in getattr(self, name)) for name in ("negatives", "terms")}
+        positives = {name: getattr(self.positive, name) for name in ("scale", "copies", "least_score")}
+        table = validate(ObjectiveSettings, {**settings, **of_parts, "positive": positives}, "objective")
         self.second: SentenceEncoder | None = None
-        self.label_smoothing = label_smoothing
-        self.dual_encoder = dual_encoder
-        self.saved_encoder: SavedEncoder = saved_encoder
-        self.tile_bytes = tile_bytes
-        self.matryoshka = matryoshka
-        self.directions: Directions = directions
-        self.partition: Partition = partition
-        self.contrast_loss: ContrastLoss = loss
+        self.label_smoothing = table.label_smoothing
+        self.dual_encoder = table.dual_encoder
+        self.saved_encoder: SavedEncoder = table.saved_encoder
+        self.tile_bytes = table.tile_bytes
+        self.matryoshka = None if table.matryoshka is None else Matryoshka(table.matryoshka)
+        self.directions: Directions = table.directions
+        self.partition: Partition = table.partition
+        self.contrast_loss: ContrastLoss = table.loss
         self.learned_temperature: LearnedTemperature | None = None
-        self.scoring = Scoring(similarity, temperature, mask_duplicates)
-        if learned_temperature:
-            self.learned_temperature = LearnedTemperature(temperature, similarity, mask_duplicates=mask_duplicates)
+        self.scoring = Scoring(table.similarity, table.temperature, table.mask_duplicates)
+        if table.learned_temperature:
+            self.learned_temperature = LearnedTemperature(
+                table.temperature, table.similarity, mask_duplicates=table.mask_duplicates
+            )
             self.scoring = self.learned_temperature.scoring
         # The names seed the parts' random streams.
         self.view.name, self.positive.of.name = "view", "positive"
@@ -211,7 +169,7 @@ class Objective(nn.Module):
         _assign_names("terms", self.terms)
         contrasted = self.positive.reads if self.negatives else frozenset[Request[Any]]()
         self.reads = frozenset(contrasted).union(*(part.reads for part in self.all_parts))
-        self.check(Context(self))
+        self.check()
 
     @classmethod
     def from_settings(cls, settings: ObjectiveSettings) -> Objective:
@@ -220,17 +178,14 @@ class Objective(nn.Module):
         Raises:
             UserError: if two of its parts cannot be combined.
         """
-        positive, nested = settings.positive, settings.matryoshka
-        plain = {name: getattr(settings, name) for name in type(settings).model_fields}
+        positive = settings.positive
+        parts = {"view", "positive", "negatives", "terms"}
         return cls(
-            **plain
-            | {
-                "view": build(settings.view),
-                "positive": Positive(build(positive.of), positive.scale, positive.copies, positive.least_score),
-                "negatives": [build(source) for source in settings.negatives],
-                "terms": [build(term) for term in settings.terms],
-                "matryoshka": None if nested is None else Matryoshka.of(nested),
-            }
+            build(settings.view),
+            positive=Positive(build(positive.of), positive.scale, positive.copies, positive.least_score),
+            negatives=[build(source) for source in settings.negatives],
+            terms=[build(term) for term in settings.terms],
+            **{name: getattr(settings, name) for name in type(settings).model_fields if name not in parts},
         )
 
     @property
@@ -263,39 +218,91 @@ class Objective(nn.Module):
         """The trained networks of the parts that run over the rows of a step; see `Part.networks`."""
         return [network for part in self.all_parts for network in part.networks]
 
-    def check(self, context: Context) -> None:
-        """Lets every part and every request refuse what it cannot be combined with; see `Part.check`.
+    @property
+    def setting_of_two_passes(self) -> str:
+        """The setting by which anchors and positives are encoded in two passes, or by two encoders; empty if none."""
+        if self.dual_encoder:
+            return "objective.dual_encoder"
+        return f"objective.view.{self.view.two_passes}" if self.view.two_passes else ""
+
+    def check(self) -> None:
+        """Refuses parts that cannot be combined.
 
         Raises:
             UserError: in one line.
         """
-        if self.matryoshka is not None:
-            self.matryoshka.check_contrast(self.negatives, learned_temperature=self.learned_temperature is not None)
+        view, of = self.view, self.positive.of
         if self.directions != "rows" and all(s.averaged_with_plain for s in self.negatives if s.of_both_sides):
             raise UserError(
                 f"objective.directions = {self.directions} leaves no negatives for the positives: hard ones are of the "
                 "anchors, and average_with_plain leaves its own out; set it to rows, or add the in_batch negatives"
             )
-        if self.negatives:
-            self.positive.check(self.view)
-        if self.saved_encoder != "first" and not self.dual_encoder:
-            raise UserError(f"objective.saved_encoder = {self.saved_encoder} needs objective.dual_encoder = true")
-        if not self.negatives and not self.terms:
-            raise UserError("an objective needs at least one negative source or one term")
-        if self.contrast_loss == "binary" and (self.label_smoothing or self.positive.copies > 1):
+        if self.negatives and len(set(of.texts)) == 1 and not isinstance(view, SentenceView):
             raise UserError(
-                "objective.loss = binary is of single probabilities: it has no label_smoothing and no positive.copies; "
-                "leave them out"
+                f"objective.positive.of = {of.kind} compares a text with itself, so the second text of the view "
+                f"{view.kind} would be no positive; choose other vectors, or a view of single sentences"
             )
-        kinds = [term.kind for term in self.terms]
-        for kind in kinds:
-            if kinds.count(kind) > 1:
-                raise UserError(f"the term {kind!r} is given {kinds.count(kind)} times; give it once")
-        # A set has no order, and the first refusal should not depend on hashes.
-        for request in sorted(self.reads, key=str):
-            request.check(context)
+        if self.encodes and self.setting_of_two_passes and not self.reads_positives:
+            raise UserError(
+                f"{self.setting_of_two_passes} is about the positives, and no part of the objective reads them; leave "
+                "it out, or add a negative source"
+            )
+        kinds = Counter(term.kind for term in self.terms)
+        for kind, count in kinds.items():
+            if count > 1:
+                raise UserError(f"the term {kind!r} is given {count} times; give it once")
+        features = of_objective(self)
+        for reader in self._readers:
+            require_without(reader, features)
+            reader.check(self)
+
+    def check_encoder(self, encoder: SentenceEncoder, model: str = "", *, own_dropout: bool = True) -> None:
+        """Refuses an encoder that a part cannot be used with.
+
+        Args:
+            encoder: to be trained.
+            model: its name, for messages.
+            own_dropout: whether it keeps its original dropout (the user set no rate).
+
+        Raises:
+            UserError: in one line.
+        """
+        features = of_encoder(encoder, model, own_dropout, contrasted=bool(self.negatives))
+        for reader in self._readers:
+            require_without(reader, features)
+            if isinstance(reader, Part):
+                reader.check_encoder(encoder, model)
+            elif isinstance(reader, Request):
+                reader.check_encoder(encoder)
+        if self.matryoshka is not None:
+            self.matryoshka.check_dimension(encoder.dimension)
+
+    def check_data(self, source: str, hard: int, label: LabelKind | None) -> None:
+        """Refuses data that a part cannot be used with.
+
+        Args:
+            source: its name, for messages.
+            hard: hard negatives in each row.
+            label: what label its rows have; None without labels.
+
+        Raises:
+            UserError: in one line.
+        """
+        if self.label is not None and label != self.label:
+            raise UserError(
+                f"{source}: its rows hold no {self.label}, which the objective reads; name the column of it last in "
+                "--columns, or choose a recipe without labels"
+            )
+        only_hard = bool(self.negatives) and not any(one.of_both_sides for one in self.negatives)
         for part in self.all_parts:
-            part.check(context)
+            part.check_data(source, hard, only_hard)
+
+    @property
+    def _readers(self) -> list[Any]:
+        """The requests, by name as a set has no order; the parts, with the sides of negatives; and nested contrast."""
+        sides = [inside for source in self.negatives for inside in source.children() if isinstance(inside, Part)]
+        nested = [] if self.matryoshka is None else [self.matryoshka]
+        return [*sorted(self.reads, key=str), *self.all_parts, *sides, *nested]
 
     @property
     def all_parts(self) -> list[Part]:
@@ -303,18 +310,7 @@ class Objective(nn.Module):
         return [self.view, *([self.positive.of] if self.negatives else []), *self.negatives, *self.terms]
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int, classes: int = 0) -> None:
-        """Prepares every part for a run, once; see `Part.begin`.
-
-        Raises:
-            UserError: for nested dimensions that the saved encoder does not have.
-        """
-        if self.matryoshka is not None:
-            if encoder.projection is not None:
-                raise UserError(
-                    "objective.matryoshka: the first dimensions after a head that is dropped after training are not "
-                    "those of the encoder; set it with --set encoder.head.kind=none"
-                )
-            self.matryoshka.check(encoder.dimension)
+        """Prepares every part for a run, once; see `Part.begin`."""
         if self.dual_encoder:
             self.second = encoder.twin()
             self.second.lm_head = None  # masked copies go through the first encoder
@@ -439,10 +435,6 @@ class Objective(nn.Module):
         """Columns in an anchor's denominator without its positive, for a full batch without duplicates."""
         batch_size *= self.view.anchors
         return sum(source.count(batch_size, hard) for source in self.negatives)
-
-    def stores(self) -> dict[str, int]:
-        """The most vectors of earlier steps that each negative source stores, by its name."""
-        return {source.name: source.stored for source in self.negatives if source.stored}
 
 
 def _assign_names(role: str, parts: Sequence[Part]) -> None:

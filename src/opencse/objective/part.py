@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.context import Context
+from opencse.objective.context import Cannot
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.progress import Progress
 from opencse.settings import PartSettings
@@ -19,8 +19,8 @@ class Part(nn.Module):
     """A view, a negative source, a term or the sides of a similarity: one class, with its settings inside.
 
     ``Settings`` is a `PartSettings` with a ``kind`` of its own. A part lists what it reads of a step in ``reads``, and
-    refuses in `check` what it cannot be combined with. State that it carries from step to step (a queue, a momentum
-    encoder) is buffers and modules, so that it is in ``state_dict``; its random draws come from `noise`.
+    what it cannot be combined with in ``cannot`` or `check`. State that it carries from step to step (a queue, a
+    momentum encoder) is buffers and modules, so that it is in ``state_dict``; its random draws come from `noise`.
 
     Attributes:
         settings: the settings it was made with.
@@ -29,9 +29,12 @@ class Part(nn.Module):
         recordable: whether a step can be recorded and replayed (`opencse.training.step`): whether all that the part
             does in a step depends on the step's tensors alone, in the same operations each time. It draws nothing by
             `noise`, keeps no state in Python, and reads no tensor. What a view does to tokens happens before.
+        cannot: the features (`opencse.objective.context`) that it cannot be combined with, each with the reason: a
+            clause that follows its name, such as ``needs a decoder that reads a text``.
     """
 
     recordable: bool = False
+    cannot: Cannot = ()
 
     Settings: ClassVar[Any]
     settings: Any
@@ -57,8 +60,32 @@ class Part(nn.Module):
         """What it reads of a step; nothing else is computed, and nothing twice."""
         return frozenset()
 
-    def check(self, context: Context) -> None:
-        """Refuses what the part cannot be combined with; called as each piece of ``context`` becomes known.
+    @property
+    def called(self) -> str:
+        """Its name within a message."""
+        return str(self.name)
+
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`, which imports this
+        """Refuses other parts that it cannot be combined with, beyond what ``cannot`` says.
+
+        Raises:
+            UserError: in one line.
+        """
+
+    def check_encoder(self, encoder: SentenceEncoder, model: str) -> None:
+        """Refuses an encoder, called ``model``, that it cannot be used with, beyond what ``cannot`` says.
+
+        Raises:
+            UserError: in one line.
+        """
+
+    def check_data(self, source: str, hard: int, only_hard: bool) -> None:
+        """Refuses data that it cannot be used with.
+
+        Args:
+            source: the name of the data, for messages.
+            hard: hard negatives in each row.
+            only_hard: whether the objective has no negatives but these.
 
         Raises:
             UserError: in one line.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -106,32 +105,37 @@ class ObjectiveSettings(Settings):
 
     @model_validator(mode="after")
     def _contrast_reads_its_settings(self) -> ObjectiveSettings:
-        if self.terms and not self.negatives and (fault := unread_fault(self._of_contrast())):
-            raise ValueError(fault)
+        if not self.negatives and not self.terms:
+            raise ValueError("an objective needs at least one negative source or one term")
+        if not self.negatives:
+            self._require_defaults()
+        if self.loss == "binary" and (self.label_smoothing or self.positive.copies > 1):
+            raise ValueError(
+                "loss = binary is of single probabilities: it has no label_smoothing and no positive.copies; leave "
+                "them out"
+            )
+        if self.saved_encoder != "first" and not self.dual_encoder:
+            raise ValueError(f"saved_encoder = {self.saved_encoder} needs objective.dual_encoder = true")
         if self.partition == "joint" and self.directions != "both":
             raise ValueError("partition = joint is of two directions; set directions = both, or leave it out")
         return self
 
-    def _of_contrast(self) -> dict[str, Any]:
-        """The settings that a contrast alone reads, by their names in this table."""
-        plain = self.model_dump(include={"positive", *_OF_CONTRAST})
-        return {f"positive.{name}": value for name, value in plain.pop("positive").items()} | plain
+    def _require_defaults(self) -> None:
+        """Refuses settings that only a contrast reads, in an objective without one.
 
-
-def unread_fault(values: Mapping[str, object]) -> str:
-    """What is wrong with settings that only a contrast reads, in an objective without one; empty if all have defaults.
-
-    Example:
-        >>> unread_fault({"temperature": 0.05})
-        ''
-    """
-    defaults = ObjectiveSettings()._of_contrast()
-    changed = [name for name, value in values.items() if value != defaults[name]]
-    if not changed:
-        return ""
-    verb = "are" if len(changed) > 1 else "is"
-    settings = ", ".join(f"{name} = {defaults[name]}" for name in changed)
-    return (
-        f"{' and '.join(changed)} {verb} read by a contrast alone, and there are no negatives; add the in_batch "
-        f"negatives, or keep the default: {settings}"
-    )
+        Raises:
+            ValueError: naming them.
+        """
+        defaults = {name: field.default for name, field in type(self).model_fields.items() if name in _OF_CONTRAST}
+        values = {name: getattr(self, name) for name in defaults}
+        for name, field in PositiveSettings.model_fields.items():
+            if name != "of":
+                defaults[f"positive.{name}"], values[f"positive.{name}"] = field.default, getattr(self.positive, name)
+        changed = [name for name, value in values.items() if value != defaults[name]]
+        if changed:
+            verb = "are" if len(changed) > 1 else "is"
+            settings = ", ".join(f"{name} = {defaults[name]}" for name in changed)
+            raise ValueError(
+                f"{' and '.join(changed)} {verb} read by a contrast alone, and there are no negatives; add the "
+                f"in_batch negatives, or keep the default: {settings}"
+            )

@@ -18,7 +18,7 @@ def pairwise_similarity(a: Tensor, b: Tensor, kind: SimilarityKind) -> Tensor:
         >>> pairwise_similarity(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0]]), "cosine")
         tensor([[1., 0.]])
     """
-    a, b = _compared(a, kind), _compared(b, kind)
+    a, b = compared(a, kind), compared(b, kind)
     with torch.autocast(a.device.type, enabled=False):
         return a @ b.T
 
@@ -30,11 +30,11 @@ def rowwise_similarity(a: Tensor, b: Tensor, kind: SimilarityKind) -> Tensor:
         >>> rowwise_similarity(torch.tensor([[2.0, 0.0]]), torch.tensor([[3.0, 0.0]]), "dot")
         tensor([6.])
     """
-    a, b = _compared(a, kind), _compared(b, kind)
+    a, b = compared(a, kind), compared(b, kind)
     return (a * b).sum(dim=-1)
 
 
-def _compared(vectors: Tensor, kind: SimilarityKind) -> Tensor:
+def compared(vectors: Tensor, kind: SimilarityKind) -> Tensor:
     """The vectors in the form whose products are the similarity."""
     if kind == "cosine":
         return functional.normalize(at_least_float32(vectors), dim=-1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from opencse.foreign import code_notice
@@ -15,7 +14,6 @@ from opencse.runs.setup import RunSetup
 from opencse.text.corpus import CorpusFacts
 from opencse.training.questions import QuestionSelector
 from opencse.training.schedule import DataSet
-from opencse.training.settings import TrainingSettings
 from opencse.training.step import why_not_recorded
 
 _MOST_SHOWN = 12
@@ -220,90 +218,25 @@ def _time(run: RunSetup, seconds_per_step: float) -> str:
 
 
 def _bounded_settings(run: RunSetup) -> list[str]:
-    return bounded_settings(
-        run.start.recipe.training,
-        run.resolved.user_keys,
-        examples=len(run.inputs),
-        batches_per_epoch=run.batches_per_epoch,
-        steps=run.steps,
-        batch_size=run.batches.batch_size,
-        texts_per_step=run.inputs.texts_per_example * run.batches.batch_size,
-        stores=run.objective.stores(),
-        evaluates=run.selector is not None,
-    )
-
-
-def bounded_settings(
-    training: TrainingSettings,
-    explicit: Collection[str],
-    *,
-    examples: int,
-    batches_per_epoch: int,
-    steps: int,
-    batch_size: int,
-    texts_per_step: int,
-    stores: Mapping[str, int],
-    evaluates: bool,
-) -> list[str]:
-    """A line for each setting with less effect than its value says, because of the data or another setting.
-
-    Args:
-        training: the ``[training]`` table.
-        explicit: dotted keys of the settings that the user chose; bounds that a recipe sets itself are no news.
-        examples: in the text.
-        batches_per_epoch: in one pass over them.
-        steps: of the run.
-        batch_size: examples in the largest batch.
-        texts_per_step: texts that are encoded in a step's largest batch.
-        stores: vectors that each part stores at most, by the part's name.
-        evaluates: whether there is dev data.
-    """
+    """A line for each setting of the user that does less than its value says, because of the data or another one."""
+    training, explicit, steps = run.start.recipe.training, run.resolved.user_keys, run.steps
+    examples, batch_size = len(run.inputs), run.batches.batch_size
     lines = []
-    budget = "training.minutes" if training.minutes is not None else "training.tokens"
-    other = training.minutes is not None or training.tokens is not None
-    if other and "training.epochs" in explicit:
-        lines.append(f"training.epochs = {training.epochs:g} is not used: {budget} decides how long the run is")
     most, allowed = training.max_steps, number_of(steps, "step")
     if most is not None and most > steps and "training.max_steps" in explicit:
-        epochs = math.ceil(most * training.accumulate / batches_per_epoch)
+        epochs = math.ceil(most * training.accumulate / run.batches_per_epoch)
         why = f"training.epochs = {training.epochs:g} allows {allowed}; set training.epochs = {epochs:,} for {most:,}"
-        lines.append(
-            f"training.max_steps = {most:,} is not reached: {f'{budget} allows {allowed}; raise it' if other else why}"
-        )
-    if training.warmup > 0 and round(training.warmup * steps) == 0:
-        lines.append(f"training.warmup = {training.warmup:g} of {steps:,} steps rounds to no step: there is no warm-up")
-    unreached = [step for step, _ in training.rate_changes if step > steps]
-    if unreached:
-        lines.append(f"training.rate_changes from step {unreached[0]:,} on are not reached: the run has {allowed}")
-    if training.batch_tokens is not None:
-        if "training.batch_size" in explicit:
-            lines.append(f"training.batch_size = {training.batch_size:,} is not used: training.batch_tokens decides")
-    elif training.batch_size > batch_size:
+        if training.minutes is not None or training.tokens is not None:
+            why = f"the budget of minutes or tokens allows {allowed}; raise it"
+        lines.append(f"training.max_steps = {most:,} is not reached: {why}")
+    if training.batch_tokens is None and training.batch_size > batch_size:
         lines.append(
             f"training.batch_size = {training.batch_size:,} is more than the {examples:,} examples: all are in one "
             "batch"
         )
-    if training.accumulate > batches_per_epoch:
-        lines.append(
-            f"training.accumulate = {training.accumulate:,} is more than the {batches_per_epoch:,} batches of an "
-            "epoch: "
-            "a step sees examples more than once"
-        )
-    if isinstance(training.chunk, int) and training.chunk >= texts_per_step:
-        lines.append(
-            f"training.chunk = {training.chunk:,} is not less than the {texts_per_step:,} texts of a batch: they are "
-            "one chunk"
-        )
-    if steps > 1 and evaluates and training.evaluate_every >= steps:
+    if steps > 1 and run.selector is not None and training.evaluate_every >= steps:
         lines.append(
             f"training.evaluate_every = {training.evaluate_every:,} is not less than the {steps:,} steps: the last "
             "step alone is evaluated"
         )
-    made = steps * training.accumulate * batch_size
-    for part, size in stores.items():
-        stored = f"{part} stores {number_of(size, 'vector')}"
-        if size > examples:
-            lines.append(f"{stored}, more than the {examples:,} examples: it holds older vectors of the same texts")
-        elif size > made:
-            lines.append(f"{stored}, and the run makes about {made:,}: it is never full")
     return lines

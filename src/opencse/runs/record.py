@@ -28,20 +28,33 @@ class _Extensible(BaseModel):
     model_config = ConfigDict(extra="allow", validate_assignment=True, arbitrary_types_allowed=True)
 
 
-class Identity(_Extensible):
+class Contents(_Extensible):
+    """Hashes of the content that a run depends on; of an untrained start, of its files alone.
+
+    Attributes:
+        start: of each file of the start; None in older records.
+        text: of the text and of how it is read.
+        dev_pairs: of the dev data; None without, and in older records.
+        parts: of the code of each module of parts that are not the package's own; None in older records.
+        models: of each file of the teachers and generators that the recipe names; None in older records.
+    """
+
+    start: dict[str, str] | None = None
+    text: str | None = None
+    dev_pairs: str | None = None
+    parts: dict[str, str] | None = None
+    models: dict[str, str] | None = None
+
+
+class Identity(Contents):
     """The values that must be equal for a run to be resumed; of files, their content and not their location.
 
     Attributes:
         recipe: every setting.
         model: the start as the user named it.
-        text: hash of the text and of how it is read.
         precision: arithmetic of the forward pass.
         dev: the name of the dev data; None without.
         code: the code of the start's folder that is run; None without, and in older records.
-        start: hash of each file of the start; None in older records.
-        dev_pairs: hash of the dev data; None without, and in older records.
-        parts: hash of the code of each module of parts that are not the package's own; None in older records.
-        models: hash of each file of the teachers and generators that the recipe names; None in older records.
     """
 
     recipe: dict[str, Any]
@@ -50,10 +63,6 @@ class Identity(_Extensible):
     precision: str
     dev: str | None
     code: list[str] | None = None
-    start: dict[str, str] | None = None
-    dev_pairs: str | None = None
-    parts: dict[str, str] | None = None
-    models: dict[str, str] | None = None
 
     def difference(self, now: Identity) -> str | None:
         """The first difference from ``now``, in words; None if it is the same run."""

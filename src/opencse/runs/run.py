@@ -194,9 +194,8 @@ class Run(RunSetup):
                     how = "continues from the checkpoint" if saved else "begins again, as no checkpoint was written"
                     raise UserError(f"{error}; the same command with --resume {how}") from error
         outcome = self.world.share(record.result)
-        if outcome is None:
-            raise RuntimeError("the first process shared no outcome")
-        trainer.callbacks.on_end(folder.path, outcome.verdict)
+        assert outcome is not None
+        trainer.callbacks.call("on_end", folder.path, outcome.verdict)
         if (stop.is_set() or trainer.stop_at_end) and not several:
             raise KeyboardInterrupt
         return outcome

@@ -20,7 +20,6 @@ from opencse.errors import UserError
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.model_folder.description import describe
 from opencse.model_folder.locate import BUILTIN
-from opencse.objective.context import Context
 from opencse.objective.identity import code_of_parts, hash_named_models
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -251,7 +250,7 @@ class RunSetup:
         objectives = [self.objective, *(one.objective for one in self.further)]
         for one in objectives:
             one.to(encoder.device)
-            one.check(Context(one, encoder=encoder, model=start.model, own_dropout=recipe.encoder.dropout is None))
+            one.check_encoder(encoder, start.model, own_dropout=recipe.encoder.dropout is None)
         reads = [request for one in objectives for request in one.reads]
         add_masked_lm_head(encoder, start.model, reads, trust_remote_code=self.trust_remote_code)
         self.attention = choose_forward(encoder, recipe.training.packed)

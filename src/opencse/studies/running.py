@@ -33,11 +33,11 @@ from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import OtherSetting, other_setting
 from opencse.records import save_json
 from opencse.runs.folder import FolderState, RunFolder, locked, require_free
-from opencse.runs.record import changed_files
+from opencse.runs.record import Contents, changed_files
 from opencse.runs.setup import fingerprint_of_texts
 from opencse.runs.start import Reading
 from opencse.studies.comparison import TUNING
-from opencse.studies.study import Contents, RunSpec, Study, StudyRecord, no_score
+from opencse.studies.study import RunSpec, Study, StudyRecord, no_score
 from opencse.workers import cores, started
 
 Suites = Mapping[str, OpenSuite]
@@ -171,13 +171,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         reading=str(study.job(run).start.reading),
         asked=study.request_of(run),
         text=identity.text,
-        contents=Contents(
-            start=run_record.identity.start or {},
-            text=identity.text,
-            dev_pairs=run_record.identity.dev_pairs,
-            parts=run_record.identity.parts,
-            models=run_record.identity.models,
-        ),
+        contents=Contents.model_validate(identity.model_dump(include=set(Contents.model_fields))),
         outcome=run_record.result,
         judged=study.judge,
         environment=Environment.here(model.device),

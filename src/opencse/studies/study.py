@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field, FiniteFloat
 
@@ -22,7 +22,7 @@ from opencse.kernels.precision import PrecisionName
 from opencse.recipes.files import Judged
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import read_record, save_json
-from opencse.runs.record import Outcome
+from opencse.runs.record import Contents, Outcome
 from opencse.runs.run import Run
 from opencse.runs.start import Reading
 from opencse.settings import Settings
@@ -197,25 +197,6 @@ Which = Literal["kept", "last"]
 """The encoder that is evaluated: the one a run keeps (see `opencse.training.selection`), or that of its last step."""
 
 
-class Contents(Settings):
-    """Hashes of the content that a run depends on; see `opencse.runs.record.Identity`.
-
-    Attributes:
-        start: hash of each file of the start.
-        text: hash of the text; None for an untrained start.
-        dev_pairs: hash of the dev pairs; None without dev pairs, and for an untrained start.
-        parts: hash of the code of each module of parts that are not the package's own; None in older records, and for
-            an untrained start.
-        models: hash of each file of the teachers and generators that the recipe names; None as for ``parts``.
-    """
-
-    start: dict[str, str]
-    text: str | None = None
-    dev_pairs: str | None = None
-    parts: dict[str, str] | None = None
-    models: dict[str, str] | None = None
-
-
 class StudyRecord(Settings):
     """The record of one run, or of one untrained start (then ``recipe``, ``seed`` and all of training are None).
 
@@ -379,11 +360,7 @@ class Study:
     training_seed: int = 42
 
     def __post_init__(self) -> None:
-        if self.out.exists() and not self.out.is_dir():
-            raise UserError(f"{self.out}: is a file; a comparison is kept in a folder")
         for kind, values in (("recipe", self.recipes), ("start", self.starts), ("seed", self.seeds)):
-            if not values:
-                raise UserError(f"no {kind} given; a comparison needs at least one")
             names = [folder_name(str(value)) for value in values]
             for name, value in zip(names, values, strict=True):
                 if names.count(name) > 1:
@@ -391,10 +368,6 @@ class Study:
         pairs = list(self.pairs.values())
         if again := next((pair for pair in pairs if pairs.count(pair) > 1), None):
             raise UserError(f"data order {again[0]} with dropout {again[1]} is there twice; name each seed once")
-        if not self.suites:
-            raise UserError("no suite given; a comparison evaluates on at least one")
-        if self.precision not in get_args(PrecisionName):
-            raise UserError(f"unknown precision {self.precision!r}; known: {', '.join(get_args(PrecisionName))}")
         scored = [suite_named(choice.name).key() for choice in self.suites]
         if self.metric is not None and self.metric.partition(".")[0] not in scored:
             raise UserError(

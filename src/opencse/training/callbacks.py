@@ -50,7 +50,7 @@ class Callback:
         """Called when the run has finished; the kept encoder is in ``folder``."""
 
 
-class Callbacks(Callback):
+class Callbacks:
     """Calls several callbacks, one after the other."""
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
@@ -58,36 +58,12 @@ class Callbacks(Callback):
 
     def notify(self, record: Record) -> None:
         """Calls `on_evaluate` or `on_step` for a line of the log."""
-        step = int(record["step"])
-        if "dev" in record:
-            self.on_evaluate(step, record)
-        else:
-            self.on_step(step, record)
+        self.call("on_evaluate" if "dev" in record else "on_step", int(record["step"]), record)
 
-    def on_begin(self, step: int) -> None:
-        """Calls each callback."""
+    def call(self, event: str, *arguments: object) -> None:
+        """Calls the method ``event`` of each callback."""
         for callback in self.callbacks:
-            callback.on_begin(step)
-
-    def on_step(self, step: int, record: Record) -> None:
-        """Calls each callback."""
-        for callback in self.callbacks:
-            callback.on_step(step, record)
-
-    def on_evaluate(self, step: int, record: Record) -> None:
-        """Calls each callback."""
-        for callback in self.callbacks:
-            callback.on_evaluate(step, record)
-
-    def on_checkpoint(self, step: int, folder: Path) -> None:
-        """Calls each callback."""
-        for callback in self.callbacks:
-            callback.on_checkpoint(step, folder)
-
-    def on_end(self, folder: Path, verdict: str) -> None:
-        """Calls each callback."""
-        for callback in self.callbacks:
-            callback.on_end(folder, verdict)
+            getattr(callback, event)(*arguments)
 
 
 METRICS = "metrics.jsonl"

@@ -48,8 +48,6 @@ class TransformersAdamW(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Moves every weight that has a gradient."""
-        if closure is not None:
-            raise ValueError("this optimizer uses the gradients of the parameters; it calls no closure")
         for group in self.param_groups:
             for weights in group["params"]:
                 if weights.grad is not None:

@@ -30,7 +30,7 @@ from opencse.statistics.queries import MeanDifference, grouped_difference
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.scripts import search_words
-from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, TrainedTexts, start_kept
+from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, Selector, TrainedTexts, start_kept
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -371,7 +371,7 @@ class _Values(NamedTuple):
 
 
 @dataclass
-class QuestionSelector:
+class QuestionSelector(Selector):
     """Selects the encoder that answers best on average, unless the guard finds that it forgot too much.
 
     Attributes:

@@ -74,8 +74,6 @@ class MixingPlan:
     """
 
     def __init__(self, steps: Sequence[int], rule: Mixing, seed: int) -> None:
-        if not steps or min(steps) < 1:
-            raise ValueError("each data set has at least one step in an epoch")
         self.rule = rule
         self.steps = tuple(steps) if rule == "proportional" else (min(steps),) * len(steps)
         self._seed = seed

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from opencse.analysis.geometry import alignment, positive_sides, uniformity
 from opencse.arrays import Flags, Floats
@@ -246,28 +247,32 @@ class Choice:
     verdict: str
 
 
-@runtime_checkable
-class Selector(Protocol):
+class Selector(ABC):
     """Selects the encoder to keep."""
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name of the dev data, for the user."""
 
     @property
+    @abstractmethod
     def measure(self) -> str:
         """The name of the score, for the user: for example ``Spearman x 100``."""
 
     @property
+    @abstractmethod
     def size(self) -> str:
         """How much dev data there is, for the user: for example ``150 pairs``."""
 
     @property
     def left_out(self) -> Flags | None:
         """(M,) rows of the text that must not be trained on; None where there are none."""
+        return None
 
     def forbidden_texts(self) -> Iterable[str]:
         """Texts that must not be trained on; empty where they are held out of the training text already."""
+        return ()
 
     def without(self, trained: TrainedTexts) -> tuple[Selector, list[str]]:
         """Drops what also occurs in the training text, and returns lines for the user that say how much that is.
@@ -275,23 +280,29 @@ class Selector(Protocol):
         Raises:
             UserError: where too little is left to select by.
         """
+        del trained
+        return self, []
 
+    @abstractmethod
     def fingerprint(self) -> str:
         """A hash of the dev data; equal fingerprints give an encoder the same score."""
 
     def begin(self, start: SentenceEncoder) -> DevScore:
         """Scores the start, which the others are compared with; called once, before `score`."""
+        return self.score(start)
 
+    @abstractmethod
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Scores an encoder."""
 
+    @abstractmethod
     def worse(self, trained: DevScore, start: DevScore) -> bool:
         """Whether the score ``trained`` is below ``start`` by more than this selector tolerates."""
 
     def choose(
         self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
     ) -> Choice:
-        """Decides at the end of a run which encoder is kept.
+        """Decides at the end of a run which encoder is kept, by default by the rule of this module (`choose`).
 
         Args:
             history: with a score of the start and of at least one trained step.
@@ -299,6 +310,10 @@ class Selector(Protocol):
             own_pooling: the score of the start with its own pooling, if training uses another one.
             is_worse: evaluates whether the best trained step is worse than the start with the better pooling; slow.
         """
+        return choose(history, steps, own_pooling, is_worse, data=self.data_in_words)
+
+    data_in_words = "dev pairs"
+    """What the scores are computed on, for the verdict."""
 
 
 SPREAD = 1_000
@@ -308,11 +323,11 @@ NOISE = 0.05
 
 
 @dataclass(frozen=True)
-class GradedPairSelector:
+class GradedPairSelector(Selector):
     """Selects by Spearman x 100 of cosine and gold score.
 
     Attributes:
-        name: of the pairs, for the user.
+        called: the name of the pairs, for the user.
         pairs: sentences and gold scores.
         strict: refuse any step that is not above the start, within the noise too.
 
@@ -325,9 +340,14 @@ class GradedPairSelector:
         100.0
     """
 
-    name: str
+    called: str
     pairs: ScoredPairs
     strict: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the pairs."""
+        return self.called
 
     def forbidden_texts(self) -> list[str]:
         """All sentences."""
@@ -373,15 +393,6 @@ class GradedPairSelector:
         """How many pairs there are."""
         return number_of(len(self.pairs), "pair")
 
-    @property
-    def left_out(self) -> None:
-        """Nothing: the pairs are no part of the text."""
-        return
-
-    def begin(self, start: SentenceEncoder) -> DevScore:
-        """Scores the start."""
-        return self.score(start)
-
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Scores ``encoder``; each sentence is encoded once, in float32."""
         pairs = self.pairs
@@ -410,12 +421,6 @@ class GradedPairSelector:
         test = paired_bootstrap(self.pairs.scores, trained.cosines, start.cosines)
         return test.p is None or test.p < NOISE
 
-    def choose(
-        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
-    ) -> Choice:
-        """Applies the rule of this module; see `choose`."""
-        return choose(history, steps, own_pooling, is_worse)
-
 
 def choose(
     history: History,
@@ -423,7 +428,7 @@ def choose(
     own_pooling: OwnPoolingScore | None,
     is_worse: Callable[[], bool],
     *,
-    data: str = "dev pairs",
+    data: str = Selector.data_in_words,
 ) -> Choice:
     """Applies the rule of this module.
 
@@ -468,7 +473,7 @@ NOISE_OF_ACCURACY = 1.96
 
 
 @dataclass(frozen=True)
-class TransferSelector:
+class TransferSelector(Selector):
     r"""Selects by the mean dev accuracy of the transfer tasks that are there, in percent.
 
     .. math:: \mathrm{dev} = \frac1T \sum_{t=1}^T \mathrm{accuracy}_t
@@ -484,6 +489,7 @@ class TransferSelector:
     """
 
     data: TransferData
+    data_in_words = "transfer tasks"  # a sentence does not reveal its class: none is left out of the text
 
     @classmethod
     def read(cls, folder: Path) -> TransferSelector:
@@ -513,27 +519,9 @@ class TransferSelector:
         """How many examples there are."""
         return number_of(sum(self._examples().values()), "example")
 
-    @property
-    def left_out(self) -> None:
-        """Nothing: the tasks are no part of the text."""
-        return
-
-    def forbidden_texts(self) -> list[str]:
-        """None: a sentence does not reveal its class."""
-        return []
-
-    def without(self, trained: TrainedTexts) -> tuple[TransferSelector, list[str]]:
-        """Drops nothing; see `forbidden_texts`."""
-        del trained
-        return self, []
-
     def fingerprint(self) -> str:
         """A hash of the tasks' content."""
         return hash_json(self.data.record.sha256)
-
-    def begin(self, start: SentenceEncoder) -> DevScore:
-        """Scores the start."""
-        return self.score(start)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Scores ``encoder``: each sentence is encoded once; the classifiers have random numbers of their own."""
@@ -556,12 +544,6 @@ class TransferSelector:
             for key, count in self._examples().items()
         )
         return trained.value < start.value - NOISE_OF_ACCURACY * math.sqrt(variance) / len(self.data.tasks)
-
-    def choose(
-        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
-    ) -> Choice:
-        """Applies the rule of this module; see `opencse.training.selection.choose`."""
-        return choose(history, steps, own_pooling, is_worse, data="transfer tasks")
 
     def _examples(self) -> dict[str, int]:
         """The examples that a task's dev accuracy is computed on: its dev set, else all that folds are made of."""

@@ -214,8 +214,7 @@ class TrainingSettings(Settings):
         budgets: list[float] = []
         steps_per_epoch = batches_per_epoch / self.accumulate
         if self.minutes is not None:
-            if seconds_per_step is None:
-                raise ValueError("a budget in minutes needs the measured pace")
+            assert seconds_per_step is not None
             budgets.append(60 * self.minutes / seconds_per_step)
         if self.tokens is not None:
             budgets.append(self.tokens / tokens_per_epoch * steps_per_epoch)

@@ -158,7 +158,7 @@ class Trainer:
         """
         step = self._restore() if resume else 0
         if self.world.first:
-            self.callbacks.on_begin(step)
+            self.callbacks.call("on_begin", step)
         if step == 0:
             self._begin()
         self.world.wait()
@@ -269,7 +269,7 @@ class Trainer:
         values = {"step": step, "chunks": chunks, **self.evaluations.plain()}
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
         self.saved = time.monotonic()
-        self.callbacks.on_checkpoint(step, self.checkpoint_folder)
+        self.callbacks.call("on_checkpoint", step, self.checkpoint_folder)
 
     def _states_of_objectives(self) -> dict[str, Tensor]:
         """The states of the objectives, by the names of the checkpoint."""

@@ -16,6 +16,11 @@ class NegativeSource(Part, ABC):
     """A source of negatives: takes the vectors of a step, gives columns of the contrast's denominator."""
 
     @property
+    def called(self) -> str:
+        """The negatives, by their kind."""
+        return f"the {self.kind} negatives"
+
+    @property
     def reads(self) -> Set[Request[Any]]:
         """The vectors of the views."""
         return {Sentences()}
@@ -32,11 +37,6 @@ class NegativeSource(Part, ABC):
     def gives_logits(self) -> bool:
         """Whether `columns` gives similarities; ``objective.matryoshka`` needs vectors, which it truncates."""
         return False
-
-    @property
-    def stored(self) -> int:
-        """The most vectors of earlier steps that it stores; 0 for none, and before `begin`."""
-        return 0
 
     @abstractmethod
     def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:

@@ -14,13 +14,11 @@ from torch.nn import functional
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, LogitColumns, Own, Scoring, VectorColumns
-from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.vectors.requests import Layer, Sentences
 from opencse.objective.vectors.rewritten import OtherTemplate, Rewriting, Rewritten, add_template
 from opencse.objective.vectors.step import Representations, Request
-from opencse.objective.views.base import DerivesPositives
 from opencse.settings import AboveZero, PartSettings, Share
 
 
@@ -107,6 +105,12 @@ class Layers(NegativeSource):
 
     settings: Settings
 
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self.cannot = (("no_layers", "are of intermediate layers"),)
+        if self.settings.views == "both":
+            self.cannot = (*self.cannot, ("derived_positives", 'are of both views (set views = "anchor")'))
+
     @property
     def reads(self) -> Set[Request[Any]]:
         """The vectors at its layers, in addition to the views."""
@@ -122,31 +126,21 @@ class Layers(NegativeSource):
         """Of the own columns."""
         return self.settings.columns == "own"
 
-    def check(self, context: Context) -> None:
-        """Refuses positives without layers, a plain loss without negatives, and layers that cannot be taken."""
-        objective = context.objective
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`
+        """Refuses positives without layers, and a plain loss without negatives."""
         if self.averaged_with_plain and all(source.averaged_with_plain for source in objective.negatives):
             raise UserError(
                 "average_with_plain leaves no negatives for the plain loss; add in_batch negatives, or set it to false"
             )
-        if self.settings.views == "both" and isinstance(objective.view, DerivesPositives):
-            raise UserError(
-                f"the positives have no intermediate layers: the view {objective.view.kind} makes them of the "
-                'anchors\' vectors; set views = "anchor" in the layers negatives'
-            )
-        if objective.directions != "rows" and isinstance(objective.view, DerivesPositives):
+        if objective.directions != "rows" and objective.view.derives_positives:
             raise UserError(
                 f"objective.directions = {objective.directions}: the positives have no intermediate layers to contrast "
                 f"them with, as the view {objective.view.kind} makes them of the anchors' vectors; set it to rows"
             )
-        if context.encoder is not None:
-            self._require_layers(context.encoder.depth)
 
-    def _require_layers(self, depth: int) -> None:
-        """Refuses layers that a backbone of ``depth`` does not have, the last one, and repeated ones."""
-        if depth == 0:
-            raise UserError("layers: this backbone has no intermediate layer; drop the layers negatives")
-        seen: dict[int, int] = {}
+    def check_encoder(self, encoder: SentenceEncoder, model: str) -> None:
+        """Refuses layers that the backbone does not have, the last one, and repeated ones."""
+        depth, seen = encoder.depth, dict[int, int]()
         for layer in self.settings.layers:
             index = layer if layer >= 0 else depth + 1 + layer
             if index == depth:

@@ -15,7 +15,6 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import FalseNegatives, Own, Pairs, Scoring, VectorColumns
-from opencse.objective.context import Context
 from opencse.objective.contrast import contrast
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.similarity import at_least_float32, centre_and_spread, pairwise_similarity, standard_normal
@@ -271,13 +270,10 @@ class Gaussian(Generated):
 
     settings: Settings
 
-    def check(self, context: Context) -> None:
-        """Refuses to move samples up a gradient whose temperature is not known here."""
-        if self.settings.ascend is not None and context.objective.learned_temperature is not None:
-            raise UserError(
-                f"{self.kind}: ascend follows the contrast at a fixed temperature; leave objective.learned_temperature "
-                "or ascend out"
-            )
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        if self.settings.ascend is not None:
+            self.cannot = (("learned_temperature", "follow the contrast at a fixed temperature (ascend)"),)
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, moved up the gradient if the settings say so."""

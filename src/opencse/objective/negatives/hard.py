@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
-from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import Guided
 from opencse.objective.teachers.teacher import GuideSettings
 from opencse.objective.vectors.requests import HardNegatives
@@ -64,12 +63,11 @@ class Hard(Guided):
         """The hard negatives, in addition to the views, and a teacher's vectors."""
         return {*super().reads, HardNegatives()}
 
-    def check(self, context: Context) -> None:
+    def check_data(self, source: str, hard: int, only_hard: bool) -> None:
         """Refuses data without hard negatives if there is no other source."""
-        is_only_source = all(isinstance(source, Hard) for source in context.objective.negatives)
-        if context.hard == 0 and is_only_source:
+        if not hard and only_hard:
             raise UserError(
-                f"{context.source}: the objective has no negatives but the data's hard ones, and its rows hold none; "
+                f"{source}: the objective has no negatives but the data's hard ones, and its rows hold none; "
                 "name a third column, or add the in_batch negatives"
             )
 

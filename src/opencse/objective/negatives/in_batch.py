@@ -12,7 +12,6 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
-from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.registry import build
 from opencse.objective.sides.base import Sides, SidesSettings
@@ -97,10 +96,9 @@ class InBatch(Guided):
         """What the similarities are taken between, and a teacher's vectors."""
         return {*self.sides.reads, *([] if self.guide is None else [self.guide.request])}
 
-    def check(self, context: Context) -> None:
-        """Refuses what its sides cannot be combined with, and a second direction that they do not have."""
-        self.sides.check(context)
-        directions = context.objective.directions
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`
+        """Refuses a second direction that its sides do not have."""
+        directions = objective.directions
         if directions != "rows" and self.sides.same_mirrored:
             raise UserError(
                 f"{self.name}: of = {self.sides.kind} has the same vectors in both directions, so objective.directions "

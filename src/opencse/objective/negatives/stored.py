@@ -85,7 +85,26 @@ def empty_store(encoder: SentenceEncoder, sentences: int) -> VectorQueue:
     return VectorQueue(sentences, encoder.training_dimension, device=encoder.device, dtype=encoder.backbone.dtype)
 
 
-class MemoryBank(NegativeSource):
+class _Queue(NegativeSource):
+    """A source whose columns are the vectors of a queue."""
+
+    queue: VectorQueue
+
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
+        """(N, K) columns, K the number of vectors in the queue."""
+        queue = self.queue
+        return VectorColumns(
+            reps.anchor,
+            queue.vectors.to(at_least_float32(reps.anchor).dtype),
+            scoring,
+            log_weight=math.log(self.settings.weight),
+            hardness=self.settings.hardness,
+            anchor_keys=reps.keys[:, :2],
+            column_keys=queue.keys.unsqueeze(1),
+        )
+
+
+class MemoryBank(_Queue):
     """The encoder's outputs of previous steps (Park's thesis, section 4.3; Table 5).
 
     Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each, times
@@ -121,12 +140,6 @@ class MemoryBank(NegativeSource):
         hardness: FromZero = 0.0
 
     settings: Settings
-    queue: VectorQueue
-
-    @property
-    def stored(self) -> int:
-        """The size of its queue, after `begin`."""
-        return self.queue.size
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the empty queue."""
@@ -135,19 +148,6 @@ class MemoryBank(NegativeSource):
     def count(self, batch_size: int, hard: int) -> int:
         """``steps`` times N, once the queue is full."""
         return self.settings.steps * batch_size
-
-    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
-        """(N, K) columns, K the number of vectors in the queue."""
-        queue = self.queue
-        return VectorColumns(
-            reps.anchor,
-            queue.vectors.to(at_least_float32(reps.anchor).dtype),
-            scoring,
-            log_weight=math.log(self.settings.weight),
-            hardness=self.settings.hardness,
-            anchor_keys=reps.keys[:, :2],
-            column_keys=queue.keys.unsqueeze(1),
-        )
 
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
@@ -161,7 +161,7 @@ _MOST = 100_000_000
 _MULTIPLE = re.compile(r"(\d+(?:\.\d+)?)x")
 
 
-class MomentumQueue(NegativeSource):
+class MomentumQueue(_Queue):
     """The last M sentences of earlier batches, encoded by a momentum encoder (ESimCSE, eq. 6 and 7).
 
     `after_backward` updates the momentum encoder and the queue, once per step.
@@ -225,12 +225,6 @@ class MomentumQueue(NegativeSource):
 
     settings: Settings
     average: MovingAverage
-    queue: VectorQueue
-
-    @property
-    def stored(self) -> int:
-        """The size of its queue, after `begin`."""
-        return self.queue.size
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the momentum encoder and the empty queue."""
@@ -255,19 +249,6 @@ class MomentumQueue(NegativeSource):
     def count(self, batch_size: int, hard: int) -> int:
         """M, once the queue is full."""
         return self.queue.size if hasattr(self, "queue") else self.settings.sentences(batch_size)
-
-    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
-        """(N, K) columns, K <= M the number of sentences in the queue."""
-        queue = self.queue
-        return VectorColumns(
-            reps.anchor,
-            queue.vectors,
-            scoring,
-            log_weight=math.log(self.settings.weight),
-            hardness=self.settings.hardness,
-            anchor_keys=reps.keys[:, :2],
-            column_keys=queue.keys.unsqueeze(1),
-        )
 
     @torch.no_grad()
     def after_backward(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.text_encoder import Batching, usual_budget
 from opencse.errors import UserError
 from opencse.kernels.states import Encoded
@@ -80,8 +79,8 @@ class Teacher(nn.Module):
     an uncased one, what is beyond ``data.max_length``) the teacher does not see either. Where the encoder in training
     has a template, the teacher reads the texts in it.
 
-    The copy of the start is in the state, so a resumed run has the same one. A folder is opened again, and the state
-    has its fingerprint alone: another model in its place is refused.
+    The copy of the start is in the state, so a resumed run has the same one. A folder is opened again; a run is not
+    resumed with other files in it (`opencse.runs.record.Identity`).
 
     Args:
         settings: which encoder.
@@ -126,9 +125,6 @@ class Teacher(nn.Module):
                 f"{settings.model}: the teacher of the {self.reader} has a tokenizer of its own, and is read "
                 "without dropout; leave dropout out"
             )
-        # In the checkpoint, so that a run continues by the same teacher or not at all.
-        identity = torch.tensor(list(bytes.fromhex(fingerprint(model))), dtype=torch.uint8, device=encoder.device)
-        self.register_buffer("identity", identity)
 
     def close(self) -> None:
         """Frees the encoder, where all that is needed of it has been made."""
@@ -149,16 +145,6 @@ class Teacher(nn.Module):
                 "in that of the encoder in training; choose a teacher without one, or leave encoder.template out"
             )
         return same_vocabulary and (frame is None or same) and not model.prompts.requested(Role.PLAIN)
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:  # noqa: ANN401
-        """Refuses the state of a run with another model in the teacher's folder."""
-        before, now = state_dict.get(f"{prefix}identity"), self._buffers.get("identity")
-        if before is not None and now is not None and not torch.equal(before.cpu(), now.cpu()):
-            raise UserError(
-                f"{self.settings.model}: is another model than the teacher that the run began with; put that back, or "
-                "begin a new run"
-            )
-        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def forward(self, tokens: Tokens) -> Tensor:
         """(rows, t): the vectors of some texts, float32 at least.

@@ -31,6 +31,11 @@ class Term(Part, ABC):
     """Whether it compares the examples of a batch with each other (a term over masked copies does not)."""
 
     @property
+    def called(self) -> str:
+        """The term, by its kind."""
+        return f"the {self.kind} term"
+
+    @property
     def reads(self) -> Set[Request[Any]]:
         """The vectors of the views."""
         return {Sentences()}

@@ -11,10 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.modules.dense import Dense, RowNorm
 from opencse.objective.columns import same_text
-from opencse.objective.context import Context
 from opencse.objective.contrast import info_nce_from_logits
 from opencse.objective.similarity import at_least_float32, pairwise_similarity, standard_normal
 from opencse.objective.terms.base import Term
@@ -264,13 +262,7 @@ class DCL(Term):
     settings: Settings
 
     def loss(self, reps: Representations) -> Tensor:
-        """`losses.dcl` of the two views.
-
-        Raises:
-            UserError: for a batch of one example.
-        """
-        if len(reps.anchor) < 2:
-            raise UserError("the dcl term compares examples and a batch holds one alone; set training.batch_size")
+        """`losses.dcl` of the two views."""
         settings = self.settings
         return dcl(reps.anchor, reps.positive, temperature=settings.temperature, scaling=settings.scaling)
 
@@ -518,6 +510,7 @@ class WhitenedContrast(Term):
         mask_duplicates: bool = True
 
     settings: Settings
+    cannot = (("training_head", "has a layer of its own after the whitening"),)
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
@@ -531,15 +524,6 @@ class WhitenedContrast(Term):
     @property
     def _draws(self) -> list[Draws]:
         return [Draws(self.settings.copies - 2)] if self.settings.copies > 2 else []
-
-    def check(self, context: Context) -> None:
-        """Refuses a head that is only for training, in whose place the term has its own layer."""
-        encoder = context.encoder
-        if encoder is not None and encoder.projection is not None:
-            raise UserError(
-                f"the {self.kind} term has a layer of its own after the whitening; set it with --set "
-                "encoder.head.kind=none"
-            )
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the layer after the whitening, with BERT's initialisation."""

@@ -16,7 +16,6 @@ from torch.nn import functional
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.context import Context
 from opencse.objective.negatives.stored import VectorQueue
 from opencse.objective.sides.base import SideText
 from opencse.objective.similarity import SimilarityKind, at_least_float32, pairwise_similarity, rowwise_similarity
@@ -529,12 +528,12 @@ class Margin(Term):
         """The vectors of the pairs and of the hard negatives, and the margins."""
         return {Sentences(), HardNegatives(), Margins()}
 
-    def check(self, context: Context) -> None:
+    def check_data(self, source: str, hard: int, only_hard: bool) -> None:
         """Refuses rows with another number of hard negatives than one: a row has one margin."""
-        if context.hard is not None and context.hard != 1:
+        if hard != 1:
             raise UserError(
-                f"{context.source}: the {self.kind} term needs one hard negative in each row, and its rows hold "
-                f"{context.hard}; name three columns of texts, and the margin's last: "
+                f"{source}: the {self.kind} term needs one hard negative in each row, and its rows hold "
+                f"{hard}; name three columns of texts, and the margin's last: "
                 "--columns query,positive,negative,margin"
             )
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn import functional
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.context import Context
 from opencse.objective.similarity import at_least_float32, rowwise_similarity
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.requests import Classes, HardNegatives, Scores, Sentences
@@ -466,6 +465,12 @@ class Triplet(Term):
         margin: FromZero = 1.0
         distance: Distance = "euclidean"
 
+        @model_validator(mode="after")
+        def _margin_can_be_reached(self) -> Self:
+            if self.distance == "cosine" and self.margin > 2:
+                raise ValueError("a margin above 2 is above the largest cosine distance; lower it")
+            return self
+
     settings: Settings
     compares_examples = False
 
@@ -474,15 +479,11 @@ class Triplet(Term):
         """The vectors of the pairs, and the hard negatives."""
         return {Sentences(), HardNegatives()}
 
-    def check(self, context: Context) -> None:
-        """Refuses data without hard negatives, and a margin that no cosine distance reaches."""
-        if self.settings.distance == "cosine" and self.settings.margin > 2:
+    def check_data(self, source: str, hard: int, only_hard: bool) -> None:
+        """Refuses data without hard negatives."""
+        if not hard:
             raise UserError(
-                f"the triplet term's margin {self.settings.margin:g} is above 2, the largest cosine distance; lower it"
-            )
-        if context.hard == 0:
-            raise UserError(
-                f"{context.source}: the triplet term needs a hard negative in each row, and its rows hold none; name a "
+                f"{source}: the triplet term needs a hard negative in each row, and its rows hold none; name a "
                 "third column, or choose a recipe for pairs (simcse-supervised)"
             )
 

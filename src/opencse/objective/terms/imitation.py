@@ -14,16 +14,13 @@ from torch.nn import functional
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.errors import UserError
 from opencse.files import hash_json, writing
 from opencse.kernels.precision import choose_precision
 from opencse.objective.columns import same_text
-from opencse.objective.context import Context
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.teachers.teacher import Teacher, TeacherSettings
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
-from opencse.objective.views.spans import DrawsTexts
 from opencse.progress import Count, Counted, Progress
 from opencse.settings import AboveZero, FromZero, ModelLocation
 from opencse.text.corpus import cache_root, text_key
@@ -154,18 +151,11 @@ class Imitate(Term):
     settings: Settings
     keys: Tensor
     vectors: Tensor
+    cannot = (("drawn_texts", "imitates vectors that are made before training"),)
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.teacher = Teacher(TeacherSettings(model=self.settings.teacher), f"{self.kind} term")
-
-    def check(self, context: Context) -> None:
-        """Refuses texts that are drawn again in each step, which the teacher cannot have read before."""
-        if isinstance(context.objective.view, DrawsTexts):
-            raise UserError(
-                f"the {self.kind} term imitates vectors that are made before training, and the view "
-                f"{context.objective.view.kind} draws its texts in each step; choose another view"
-            )
 
     def study(self, encoder: SentenceEncoder, texts: Iterable[str], progress: Progress) -> None:
         """Has the teacher read the texts, and turns its vectors into the encoder's space."""

@@ -15,7 +15,6 @@ from torch.nn import functional
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import embedding_module, plain_states, trained_states
-from opencse.objective.context import Context
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.terms.base import Term
 from opencse.objective.terms.tokens import masked_lm
@@ -150,6 +149,7 @@ class ConditionalMLM(Term):
     settings: Settings
     reader: _VectorReader
     compares_examples = False
+    cannot = (("no_layers", "needs some that read a text"),)
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
@@ -165,13 +165,12 @@ class ConditionalMLM(Term):
         """The new layers and the head, with the frozen layers below."""
         return (self.reader,)
 
-    def check(self, context: Context) -> None:
+    def check_encoder(self, encoder: SentenceEncoder, model: str) -> None:
         """Refuses an encoder with fewer layers than are read."""
-        context.require_layers(f"the {self.kind} term needs some that read a text")
-        encoder, depth = context.encoder, self.settings.depth
-        if encoder is not None and depth is not None and encoder.depth < depth:
+        depth = self.settings.depth
+        if depth is not None and encoder.depth < depth:
             raise UserError(
-                f"{context.model}: has {encoder.depth} layers, fewer than the {depth} that read the masked text; leave "
+                f"{model}: has {encoder.depth} layers, fewer than the {depth} that read the masked text; leave "
                 f"objective.terms.{self.kind}.depth out"
             )
 
@@ -450,6 +449,10 @@ class Denoising(Term):
     settings: Settings
     decoder: CopiedDecoder | NewDecoder
     compares_examples = False
+    cannot = (
+        ("no_layers", "needs a decoder that reads a text"),
+        ("other_size", "has a decoder that attends to the sentence vector as to a token"),
+    )
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
@@ -465,11 +468,6 @@ class Denoising(Term):
     def networks(self) -> Sequence[nn.Module]:
         """The decoder."""
         return (self.decoder,)
-
-    def check(self, context: Context) -> None:
-        """Refuses an encoder without layers, and vectors of another size than a token's state."""
-        context.require_layers(f"the {self.kind} term needs a decoder that reads a text")
-        context.require_token_size(f"the decoder of the {self.kind} term attends to the sentence vector as to a token")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the decoder."""
@@ -616,6 +614,7 @@ class LocalGlobal(Term):
 
     settings: Settings
     network: _Convolutions
+    cannot = (("no_layers", "needs the states of tokens in their text"),)
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -626,10 +625,6 @@ class LocalGlobal(Term):
     def networks(self) -> Sequence[nn.Module]:
         """The backbone with the convolutions."""
         return (self.network,)
-
-    def check(self, context: Context) -> None:
-        """Refuses an encoder without layers, whose tokens know nothing of each other."""
-        context.require_layers(f"the {self.kind} term needs the states of tokens in their text")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the convolutions."""

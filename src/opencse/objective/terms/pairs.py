@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.objective.similarity import at_least_float32, rowwise_similarity
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.requests import Sentences
@@ -77,14 +76,8 @@ class ContrastiveTension(Term):
     settings: Settings
 
     def pairs(self, reps: Representations) -> tuple[Tensor, Tensor]:
-        """(P,), (P,): the numbers of the anchors and the positives of each pair; the first N are one sentence each.
-
-        Raises:
-            UserError: for a batch of one sentence, which has no second one.
-        """
+        """(P,), (P,): the numbers of the anchors and the positives of each pair; the first N are one sentence each."""
         n, device = len(reps.anchor), reps.anchor.device
-        if n < 2:
-            raise UserError(f"the {self.kind} term needs two sentences in a batch; set a larger training.batch_size")
         count, noise = n * self.settings.negatives, self.noise(reps)
         first = torch.randint(n, (count,), generator=noise, device=device)
         # A shift from 1 to n - 1: never the sentence itself.

@@ -11,11 +11,9 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
 from opencse.kernels.states import Encoded
 from opencse.modules.pooling import Pooling
 from opencse.objective.columns import same_text
-from opencse.objective.context import Context
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.teachers.teacher import START, Teacher, TeacherSettings, TeacherVectors
 from opencse.objective.terms.base import Term
@@ -105,21 +103,14 @@ class NearStart(Term):
         plain = TeacherSettings(model=START)
         self.teacher = Teacher(plain, f"{self.kind} term")
         self.request = TeacherVectors(plain, "views", self.teacher)
+        if self.settings.vectors:
+            self.cannot = (("training_head", "compares vectors with the start's (without vectors=0), which have none"),)
 
     @property
     def reads(self) -> Set[Request[Any]]:
         """The vectors of the views and the start's, and the weights, as far as the settings need them."""
         vectors = {*super().reads, self.request} if self.settings.vectors else set()
         return {*vectors, *([BackboneWeights()] if self.settings.weights else [])}
-
-    def check(self, context: Context) -> None:
-        """Refuses vectors of a training head, which the start's vectors have not gone through."""
-        encoder = context.encoder
-        if self.settings.vectors and encoder is not None and encoder.projection is not None:
-            raise UserError(
-                f"the {self.kind} term compares vectors with the start's, which have no training head; set "
-                "encoder.head.kind=none, or compare the weights alone (vectors=0, weights=0.1)"
-            )
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the start."""
@@ -231,22 +222,24 @@ class SelfGuided(Term):
         dropout: bool = False
         mask_duplicates: bool = True
 
+        @model_validator(mode="after")
+        def _layers_are_pooled_one_by_one(self) -> SelfGuided.Settings:
+            if len(self.pooling.layers(2)) > 1:
+                raise ValueError(
+                    f"layers are pooled one by one, and pooling {self.pooling} averages several; take mean"
+                )
+            return self
+
     settings: Settings
     start: SentenceEncoder
+    cannot = (
+        ("no_layers", "compares vectors with its layers'"),
+        ("other_size", "compares sentence vectors with the layers'"),
+    )
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.projection: nn.Module = nn.Identity()
-
-    def check(self, context: Context) -> None:
-        """Refuses an encoder without layers, vectors of another size, and pooling that joins layers."""
-        if len(self.settings.pooling.layers(2)) > 1:
-            raise UserError(
-                f"the {self.kind} term pools layers one by one, and pooling {self.settings.pooling} averages several; "
-                f"set objective.terms.{self.kind}.pooling=mean"
-            )
-        context.require_layers(f"the {self.kind} term compares vectors with its layers'")
-        context.require_token_size(f"the {self.kind} term compares sentence vectors with the layers'")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the encoder, and makes the projection."""

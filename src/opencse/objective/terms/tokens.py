@@ -17,7 +17,6 @@ from opencse.kernels.packed import why_not_packed
 from opencse.kernels.states import Computation, MaskedTokens, embedding_module, plain_states, trained_states
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import load_masked_lm_head
-from opencse.objective.context import Context
 from opencse.objective.similarity import at_least_float32
 from opencse.objective.teachers.teacher import START
 from opencse.objective.terms.base import Term
@@ -394,6 +393,10 @@ class ReplacedTokens(Term):
     replacer: Replacer
     discriminator: _Discriminator
     compares_examples = False
+    cannot = (
+        ("no_layers", "needs a discriminator that reads a text"),
+        ("other_size", "puts the sentence vector in a token's place"),
+    )
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
@@ -410,15 +413,9 @@ class ReplacedTokens(Term):
         """The discriminator."""
         return (self.discriminator,)
 
-    def check(self, context: Context) -> None:
-        """Refuses an encoder without layers, and vectors of another size than a token's embedding."""
-        context.require_layers(f"the {self.kind} term needs a discriminator that reads a text")
-        if context.encoder is not None:
-            embedding_module(context.encoder.backbone)
-        context.require_token_size(f"the {self.kind} term puts the sentence vector in a token's place")
-
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Opens the generator, and makes the discriminator of a copy of the encoder's weights."""
+        embedding_module(encoder.backbone)  # the vector takes a place in its output
         settings = self.settings
         self.replacer = Replacer.open(
             settings.generator,

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from opencse.errors import UserError
 from opencse.kernels.states import MaskedTokens
 from opencse.text.tokenizer import Tokenizer, Tokens, moved
 
@@ -61,11 +60,8 @@ def mask_tokens(
         rate: share of the tokens to choose.
         random: the generator of all draws.
         masking: what chosen tokens become.
-
-    Raises:
-        UserError: if the tokenizer has no mask token.
     """
-    mask = mask_id(tokenizer)
+    mask = tokenizer.hf.mask_token_id
     special = np.asarray(tokenizer.hf.all_special_ids)
     ids = tokens.input_ids.numpy().copy()
     usable = tokens.attention_mask.numpy().astype(bool) & ~np.isin(ids, special)
@@ -81,18 +77,3 @@ def mask_tokens(
         ids[hidden] = np.where(fate >= 0.9, random.choice(ordinary, len(labels)), replaced)
     masked = MaskedTokens(Tokens(torch.from_numpy(ids), tokens.attention_mask), torch.from_numpy(hidden))
     return MaskedCopy(masked, torch.from_numpy(labels))
-
-
-def mask_id(tokenizer: Tokenizer, reader: str = "mlm term") -> int:
-    """Looks up the id of the mask token, which ``reader`` needs.
-
-    Raises:
-        UserError: if the tokenizer has none.
-    """
-    token_id = tokenizer.hf.mask_token_id
-    if token_id is None:
-        raise UserError(
-            f"{tokenizer.hf.name_or_path}: the tokenizer has no mask token, which the {reader} needs; choose another "
-            "recipe, or a model with one"
-        )
-    return int(token_id)

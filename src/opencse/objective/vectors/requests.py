@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import Encoded
-from opencse.modules.dense import Projection
-from opencse.objective.context import Context, setting_of_two_passes
-from opencse.objective.vectors.masking import MaskedCopy, Masking, mask_id, mask_tokens
+from opencse.objective.vectors.masking import MaskedCopy, Masking, mask_tokens
 from opencse.objective.vectors.step import Forward, Request
 from opencse.text.labels import LabelKind
 from opencse.text.tokenizer import Tokenizer, Tokens
@@ -33,15 +32,6 @@ class AnchorVectors(Request[None]):
     """
 
     reads_positives: ClassVar[bool] = False
-
-    def check(self, context: Context) -> None:
-        """Refuses a second encoder and shared dropout masks, where nobody reads the positives."""
-        setting = setting_of_two_passes(context.objective)
-        if setting is not None and not context.objective.reads_positives:
-            raise UserError(
-                f"{setting} is about the positives, and no part of the objective reads them; leave it out, "
-                "or add a negative source"
-            )
 
 
 @dataclass(frozen=True)
@@ -101,15 +91,9 @@ class Layer(Request[Tensor]):
     positives of the anchors' vectors.
     """
 
+    called = "vectors of intermediate layers"
+    cannot = (("kept_projection", "would change the running means of the projection head"),)
     number: int
-
-    def check(self, context: Context) -> None:
-        """Refuses a projection head that is kept: it learns its running means from the last layer's vectors alone."""
-        if context.encoder is not None and any(isinstance(layer, Projection) for layer in context.encoder.dense):
-            raise UserError(
-                "vectors of intermediate layers would change the running means of the projection head that is kept; "
-                "set encoder.head.keep=false, or encoder.head.kind=mlp"
-            )
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
         """Lets the forward pass pool this layer's states too."""
@@ -150,13 +134,9 @@ class Means(Request[Tensor]):
     Where the view makes the positives of the anchors' vectors, both are the anchors'.
     """
 
+    called = "means over dropout draws"
+    cannot = (("two_passes", "are of one forward pass"), ("changed_inputs", "are of the texts as they are"))
     samples: int
-
-    def check(self, context: Context) -> None:
-        """Refuses a second encoder and shared dropout masks: the draws need one pass with masks of their own."""
-        _require_own_masks(
-            context, "means over dropout draws", "choose another kind than mean for the vectors of the similarity"
-        )
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
         """Encodes the rows of the views K times more."""
@@ -179,24 +159,15 @@ class Means(Request[Tensor]):
 class Draws(Request[Tensor]):
     """(K, N, d): ``samples`` (K) further dropout draws of each anchor."""
 
+    called = "further dropout draws"
+    cannot = (("two_passes", "are of one forward pass"),)
     samples: int
-
-    def check(self, context: Context) -> None:
-        """Refuses a second encoder and shared dropout masks: the draws need one pass with masks of their own."""
-        _require_own_masks(context, "further dropout draws", "drop the part that reads them")
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
         """Encodes the anchors K times more."""
         n = forward.inputs.examples
         rows = forward.again(self.samples, n)
         return lambda encoded: encoded.vectors[rows].reshape(self.samples, n, -1)
-
-
-def _require_own_masks(context: Context, what_is_drawn: str, fix: str) -> None:
-    """Refuses a second encoder and shared dropout masks."""
-    setting = setting_of_two_passes(context.objective)
-    if setting is not None:
-        raise UserError(f"{what_is_drawn} do not go with {setting}; leave it out, or {fix}")
 
 
 @dataclass(frozen=True)
@@ -226,25 +197,28 @@ class Masked(Request[Tensor]):
     """
 
     encodes: ClassVar[bool] = False
+    called = "the mlm term"
+    cannot = (("no_mask_token", "hides tokens"),)
     rate: float
     texts: Literal["views", "anchors"] = "views"
     read: bool = False
 
-    def check(self, context: Context) -> None:
-        """Refuses a second rate (one copy goes through the forward pass) and a tokenizer without a mask token."""
-        rates = sorted(request.rate for request in context.objective.reads if isinstance(request, Masked))
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`
+        """Refuses a second rate: one copy goes through the forward pass."""
+        rates = sorted(request.rate for request in objective.reads if isinstance(request, Masked))
         if len(rates) > 1:
             raise UserError(
                 f"two parts of the objective ask for different masking rates, {rates[0]} and {rates[1]}; "
                 "give both the same"
             )
-        if context.encoder is not None:
-            mask_id(context.encoder.tokenizer)
-            if self.read and context.encoder.tokenizer.template is not None:
-                raise UserError(
-                    "the mlm term's masked_contrast would mask words of the encoder's template too; set it to false, "
-                    "or leave encoder.template out"
-                )
+
+    def check_encoder(self, encoder: SentenceEncoder) -> None:
+        """Refuses to read masked texts that are in a template."""
+        if self.read and encoder.tokenizer.template is not None:
+            raise UserError(
+                "the mlm term's masked_contrast would mask words of the encoder's template too; set it to false, "
+                "or leave encoder.template out"
+            )
 
     @property
     def stream(self) -> tuple[int, ...]:
@@ -285,18 +259,15 @@ class MaskedViews(Request[MaskedCopy]):
     Attributes:
         rate: share of the tokens that are chosen.
         masking: what chosen tokens become.
-        reader: the part, for messages.
+        reader: the part, whose draws are its own.
     """
 
     encodes: ClassVar[bool] = False
+    called = "a masked copy"
+    cannot = (("no_mask_token", "hides tokens"),)
     rate: float
     masking: Masking = "bert"
     reader: str = "part"
-
-    def check(self, context: Context) -> None:
-        """Refuses a tokenizer without a mask token."""
-        if context.encoder is not None:
-            mask_id(context.encoder.tokenizer, self.reader)
 
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> MaskedCopy:
         """Makes the masked copy."""
@@ -315,18 +286,13 @@ class Scores(Request[Tensor]):
     encodes: ClassVar[bool] = False
     label: ClassVar[LabelKind | None] = "score"
 
-    def check(self, context: Context) -> None:
-        """Refuses an objective that reads both scores and classes, and data without them."""
-        both = sorted({str(kind) for kind in (getattr(one, "label", None) for one in context.objective.reads) if kind})
-        if len(both) > 1:
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`
+        """Refuses an objective that reads labels of two kinds."""
+        kinds = sorted({str(request.label) for request in objective.reads if request.label})
+        if len(kinds) > 1:
             raise UserError(
-                f"some terms read the {both[0]} of a row and others its {both[1]}, and a row has one label; use two "
+                f"some terms read the {kinds[0]} of a row and others its {kinds[1]}, and a row has one label; use two "
                 "data sets, each with terms of one kind"
-            )
-        if context.hard is not None and context.label != self.label:
-            raise UserError(
-                f"{context.source}: its rows hold no {self.label}, which the objective reads; name the column of it "
-                "last in --columns, or choose a recipe without labels"
             )
 
     def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:

@@ -13,7 +13,6 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import Encoded
-from opencse.objective.context import Context, setting_of_two_passes
 from opencse.objective.vectors.negation import negated
 from opencse.objective.vectors.step import Forward, Request
 from opencse.text.template import Frame, Template
@@ -50,6 +49,8 @@ class Rewritten(Request[Tensor]):
             no limit.
     """
 
+    called = "negated texts, or texts in another template,"
+    cannot = (("two_passes", "are further rows of one forward pass"),)
     change: Rewriting = "none"
     template: str | None = None
     reader: str = "part"
@@ -60,13 +61,9 @@ class Rewritten(Request[Tensor]):
         """The anchors alone are changed."""
         return True
 
-    def check(self, context: Context) -> None:
-        """Refuses a second encoder, shared dropout masks, and an encoder without a template to replace."""
-        setting = setting_of_two_passes(context.objective)
-        if setting is not None:
-            raise UserError(f"{self.reader} adds rows to one forward pass; leave {setting} out")
-        if context.encoder is not None:
-            require_template(context.encoder, self.template, self.reader)
+    def check_encoder(self, encoder: SentenceEncoder) -> None:
+        """Refuses an encoder without a template to replace."""
+        require_template(encoder, self.template, self.reader)
 
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Tokens:
         """Changes the texts; nothing is drawn."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.states import Encoded
-from opencse.objective.context import Context
+from opencse.objective.context import Cannot
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.streams import seed_of
@@ -150,8 +150,20 @@ class Request(ABC, Generic[T]):
         """Whether `prepare` gets the anchors' rows alone."""
         return False
 
-    def check(self, context: Context) -> None:
-        """Refuses what this request cannot be combined with.
+    called: ClassVar[str] = ""
+    """Its name within a message."""
+    cannot: ClassVar[Cannot] = ()
+    """The features that it cannot be combined with; see `opencse.objective.part.Part`."""
+
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`, which imports this
+        """Refuses other requests that it cannot be combined with.
+
+        Raises:
+            UserError: in one line.
+        """
+
+    def check_encoder(self, encoder: SentenceEncoder) -> None:
+        """Refuses an encoder that it cannot be used with.
 
         Raises:
             UserError: in one line.

@@ -14,10 +14,9 @@ from torch import Tensor
 from opencse.arrays import Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.context import Context
+from opencse.objective.context import Cannot
 from opencse.objective.part import Part
 from opencse.objective.vectors.represent import Passes, RowNoise
-from opencse.objective.vectors.requests import Means
 from opencse.objective.vectors.step import Representations, Request
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText, WordNumbers
@@ -30,6 +29,18 @@ class View(Part, ABC):
     it derives from one of these too: `ChangesTokens`, `ChangesInputs`, `ClimbsInputs`, `DerivesPositives`,
     `ClimbsOutputs`.
     """
+
+    derives_positives = False
+    """Whether it makes the positives' vectors of the anchors'."""
+    changes_inputs = False
+    """Whether it changes the positives' input embeddings."""
+    draws_texts = False
+    """Whether it draws its texts from the corpus in each step."""
+
+    @property
+    def called(self) -> str:
+        """The view, by its kind."""
+        return f"the view {self.kind}"
 
     @property
     def two_passes(self) -> str:
@@ -81,6 +92,13 @@ class View(Part, ABC):
         return passes.forward()
 
 
+_OF_CHANGED_INPUTS: Cannot = (("second_encoder", "changes the input embeddings of one encoder"),)
+_OF_A_GRADIENT: Cannot = (
+    ("no_contrast", "follows the gradient of a contrast"),
+    ("other_positives", "follows the gradient of the positives' vectors"),
+)
+
+
 class ChangesTokens(View):
     """A view that changes the positives' tokens, and the anchors' too if it defines `changed_anchors`."""
 
@@ -95,6 +113,9 @@ class ChangesTokens(View):
 
 class ChangesInputs(View):
     """A view that changes the positives' input embeddings, and the anchors' too if it defines `disturb_anchors`."""
+
+    cannot = _OF_CHANGED_INPUTS
+    changes_inputs = True
 
     @abstractmethod
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
@@ -115,14 +136,12 @@ class ChangesInputs(View):
             change_positives=RowNoise(self.noise(passes.inputs), self.disturb),
         )
 
-    def check(self, context: Context) -> None:
-        """Refuses means over dropout draws, which are of unchanged texts, and a second encoder."""
-        super().check(context)
-        _require_plain_inputs(self, context)
-
 
 class ClimbsInputs(View):
     """A view that moves the positives' input embeddings along the contrastive loss's gradient."""
+
+    cannot = (*_OF_CHANGED_INPUTS, *_OF_A_GRADIENT)
+    changes_inputs = True
 
     @abstractmethod
     def climb_inputs(self, embeddings: Tensor, gradient: Tensor) -> Tensor:
@@ -135,15 +154,12 @@ class ClimbsInputs(View):
             change_positives=lambda words, start: self.climb_inputs(words, gradients.of(n + start, len(words)))
         )
 
-    def check(self, context: Context) -> None:
-        """Refuses what `ChangesInputs` refuses, and an objective without a contrast of the positives."""
-        super().check(context)
-        _require_plain_inputs(self, context)
-        _require_gradient(self, context)
-
 
 class DerivesPositives(View):
     """A view that makes the positives' vectors of the anchors' vectors; only the anchors are encoded."""
+
+    cannot: Cannot = (("second_encoder", "makes the positives' vectors of the anchors'"),)
+    derives_positives = True
 
     @abstractmethod
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
@@ -153,18 +169,11 @@ class DerivesPositives(View):
         """Makes one forward pass of the anchors."""
         return passes.forward(derive=lambda anchors: self.derive(anchors, self.noise(passes.inputs)))
 
-    def check(self, context: Context) -> None:
-        """Refuses a second encoder, which would encode the positives."""
-        super().check(context)
-        if context.objective.dual_encoder:
-            raise UserError(
-                f"a second encoder would have nothing to read: the view {self.kind} makes the positives "
-                "of the anchors' vectors; set objective.dual_encoder to false, or choose another view"
-            )
-
 
 class ClimbsOutputs(View):
     """A view that moves the positives' vectors along the contrastive loss's gradient."""
+
+    cannot = _OF_A_GRADIENT
 
     @abstractmethod
     def climb_outputs(self, positives: Tensor, gradient: Tensor) -> Tensor:
@@ -174,39 +183,6 @@ class ClimbsOutputs(View):
         """Takes the gradient at the positives' vectors, and moves them along it."""
         reps = super().represent(passes)
         return replace(reps, positive=self.climb_outputs(reps.positive, passes.positive_gradient(reps)))
-
-    def check(self, context: Context) -> None:
-        """Refuses an objective without a contrast of the positives."""
-        super().check(context)
-        _require_gradient(self, context)
-
-
-def _require_plain_inputs(view: View, context: Context) -> None:
-    objective = context.objective
-    if any(isinstance(request, Means) for request in objective.reads):
-        raise UserError(
-            f"means over dropout draws are of the texts as they are, and the view {view.kind} changes the "
-            "positives' input embeddings; choose another view, or another kind than mean for the vectors of the "
-            "similarity"
-        )
-    if objective.dual_encoder:
-        raise UserError(
-            f"the view {view.kind} changes the input embeddings of one encoder; set "
-            "objective.dual_encoder to false, or choose another view"
-        )
-
-
-def _require_gradient(view: View, context: Context) -> None:
-    objective = context.objective
-    if not objective.negatives:
-        raise UserError(
-            f"the view {view.kind} follows the gradient of a contrast, and there are no negatives; choose another view"
-        )
-    if not objective.positive.of.of_positives:
-        raise UserError(
-            f"the view {view.kind} follows the gradient of the positives' vectors, and objective.positive.of = "
-            f"{objective.positive.of.kind} compares others; choose another view, or other vectors"
-        )
 
 
 class SentenceView(View):

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.context import Context
 from opencse.objective.similarity import centre_and_spread, standard_normal
 from opencse.objective.views.base import (
     ChangesInputs,
@@ -122,6 +121,7 @@ class OutputFgsm(ClimbsOutputs, DerivesPositives, SentenceView):
         epsilon: FromZero = 0.01
 
     settings: Settings
+    cannot = (*ClimbsOutputs.cannot, *DerivesPositives.cannot)
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """The anchors as they are: where the gradient is taken."""
@@ -292,11 +292,9 @@ class BothSides(ChangesTokens, ChangesInputs, SentenceView):
     settings: Settings
     padding: int
 
-    def check(self, context: Context) -> None:
+    def check_encoder(self, encoder: SentenceEncoder, model: str) -> None:
         """Refuses spans of texts in a template, of which nothing would be left."""
-        super().check(context)
-        templated = context.encoder is not None and context.encoder.tokenizer.template is not None
-        if templated and "span" in (self.settings.anchor, self.settings.positive):
+        if encoder.tokenizer.template is not None and "span" in (self.settings.anchor, self.settings.positive):
             raise UserError(
                 f"the view {self.kind}: a span would leave out the encoder's template, and the mask that is pooled; "
                 "choose another change, or an encoder without a template"

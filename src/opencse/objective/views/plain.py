@@ -11,8 +11,6 @@ from torch import Tensor
 
 from opencse.arrays import Integers
 from opencse.errors import UserError
-from opencse.model_folder.backbone import dropout_rates
-from opencse.objective.context import Context
 from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.step import Representations
 from opencse.objective.views.base import DerivesPositives, SentenceView, View, cells
@@ -59,6 +57,15 @@ class Dropout(SentenceView):
     settings: Settings
     recordable = True
 
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self.cannot = (("no_dropout", "makes two views by dropout"),)
+        if self.settings.rates is not None:
+            self.cannot = (
+                ("no_dropout_rates", "has dropout rates of its own"),
+                ("second_encoder", "has dropout rates of one encoder"),
+            )
+
     @property
     def two_passes(self) -> str:
         """``shared_mask`` or ``rates``, if set."""
@@ -67,23 +74,6 @@ class Dropout(SentenceView):
     def represent(self, passes: Passes) -> Representations:
         """Makes one forward pass, or one of each view under the masks or the rates of the settings."""
         return passes.forward(shared_mask=self.settings.shared_mask, dropout=self.settings.rates)
-
-    def check(self, context: Context) -> None:
-        """Refuses an encoder without dropout, under which both views of a sentence would be equal."""
-        super().check(context)
-        encoder = context.encoder
-        if encoder is not None and self.settings.rates is not None and not dropout_rates(encoder.backbone.config):
-            raise UserError(f"{context.model}: this backbone has no dropout; leave objective.view.rates out")
-        if self.settings.rates is not None and context.objective.dual_encoder:
-            raise UserError("objective.view.rates are of one encoder; set objective.dual_encoder to false")
-        if self.settings.rates is not None and any(self.settings.rates):
-            return
-        if encoder is None or encoder.has_dropout or not context.own_dropout or not context.objective.negatives:
-            return
-        raise UserError(
-            f"{context.model}: this backbone has no dropout, so both views of a sentence would be equal; "
-            "set it with --set encoder.dropout=0.1 (or 0, to train on equal views all the same)"
-        )
 
 
 class Itself(DerivesPositives, SentenceView):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from opencse.arrays import Flags, Integers
 from opencse.errors import UserError
-from opencse.objective.context import Context
 from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.requests import Clean, Draws, LmHead, Masked, Sentences
 from opencse.objective.vectors.step import Representations
@@ -57,6 +56,9 @@ class DrawsTexts(View):
         tensor([[0.5000, 0.5000]])
     """
 
+    cannot = (("prompts", "draws texts from several rows, each of which would begin with a prompt"),)
+    draws_texts = True
+
     @property
     @abstractmethod
     def anchors(self) -> int:
@@ -96,17 +98,11 @@ class DrawsTexts(View):
         """Makes one forward pass, then one vector of each anchor's positives."""
         return passes.forward(merge=self.merge)
 
-    def check(self, context: Context) -> None:
-        """Refuses prompts, and with several positives parts that need a vector of each positive's text."""
-        super().check(context)
-        if context.encoder is not None and any(context.encoder.prompts.columns.of(1)):
-            raise UserError(
-                f"the view {self.kind} draws texts from several rows, each of which would begin with the prompt of "
-                f"{context.model}; choose a model without one, or another recipe"
-            )
+    def check(self, objective: Any) -> None:  # noqa: ANN401 - an `Objective`
+        """Refuses, with several positives, parts that need a vector of each positive's text."""
         if self.positives_per_anchor == 1:
             return
-        for request in sorted(context.objective.reads, key=str):
+        for request in sorted(objective.reads, key=str):
             if not isinstance(request, _KNOWN):
                 raise UserError(
                     f"an anchor has {self.positives_per_anchor} positives in the view {self.kind}, and a part reads "

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.states import MaskedTokens
-from opencse.objective.vectors.masking import mask_id
 from opencse.objective.vectors.requests import LmHead
 from opencse.objective.vectors.step import Request
 from opencse.objective.views.base import ChangesTokens, SentenceView, TokenView, word_numbers
@@ -193,6 +192,7 @@ class MlmSubstitute(ChangesTokens, SentenceView):
         pick: Literal["sample", "best"] = "sample"
 
     settings: Settings
+    cannot = (("no_mask_token", "puts guesses in the place of mask tokens"),)
 
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
@@ -204,12 +204,7 @@ class MlmSubstitute(ChangesTokens, SentenceView):
         return {LmHead(instead="choose another view than mlm_substitute")}
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Copies the backbone and its masked-LM head.
-
-        Raises:
-            UserError: if the tokenizer has no mask token.
-        """
-        mask_id(encoder.tokenizer, f"{self.kind} view")
+        """Copies the backbone and its masked-LM head."""
         assert encoder.lm_head is not None
         self.frozen = encoder.twin().requires_grad_(False).eval()
         self.frozen.projection = None  # sentence vectors are not made
@@ -247,7 +242,7 @@ class MlmSubstitute(ChangesTokens, SentenceView):
     def _guesses(self, frozen: SentenceEncoder, tokens: Tokens, positions: Tensor, seed: int) -> Tensor:
         """(M,) ids, on the CPU, for the M ``positions`` in row-major order."""
         tokenizer = frozen.tokenizer
-        ids = tokens.input_ids.masked_fill(positions, mask_id(tokenizer, f"{self.kind} view"))
+        ids = tokens.input_ids.masked_fill(positions, tokenizer.hf.mask_token_id)
         masked = MaskedTokens(Tokens(ids, tokens.attention_mask).to(frozen.device), positions)
         logits = frozen(None, masked=masked).masked_logits.float()
         logits[:, tokenizer.vocabulary_size :] = -torch.inf  # rows that only round the embedding table up

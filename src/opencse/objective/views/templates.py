@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import AfterValidator
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.context import Context
 from opencse.objective.vectors.rewritten import add_template, moved_to, require_template, valid_template
 from opencse.objective.views.base import ChangesTokens, SentenceView
 from opencse.settings import PartSettings
@@ -46,11 +45,9 @@ class Templates(ChangesTokens, SentenceView):
     settings: Settings
     _other: tuple[Tokenizer, Frame, int]
 
-    def check(self, context: Context) -> None:
+    def check_encoder(self, encoder: SentenceEncoder, model: str) -> None:
         """Refuses an encoder without a template."""
-        super().check(context)
-        if context.encoder is not None:
-            require_template(context.encoder, self.settings.positive, "view templates")
+        require_template(encoder, self.settings.positive, "view templates")
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the ids of the positives' template."""

@@ -14,7 +14,6 @@ from pydantic import Field
 from opencse.arrays import Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.vectors.masking import mask_id
 from opencse.objective.views.base import TokenView, word_numbers
 from opencse.settings import PartSettings, Share
 from opencse.streams import Stream
@@ -484,6 +483,7 @@ class InsertMask(TokenView):
 
     settings: Settings
     mask_id: int
+    cannot = (("no_mask_token", "inserts mask tokens"),)
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Looks up the mask token.
@@ -492,7 +492,7 @@ class InsertMask(TokenView):
             UserError: if the tokenizer has none.
         """
         super().begin(encoder, batch_size=batch_size, seed=seed)
-        self.mask_id = mask_id(encoder.tokenizer, f"{self.kind} view")
+        self.mask_id = encoder.tokenizer.hf.mask_token_id
 
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
         """(length,) -> (length + k,)."""
