@@ -253,7 +253,7 @@ def test_a_reader_can_do_what_a_page_shows(
     if "import mteb" in TEXTS[page]:
         assert names["results"].model.mteb_model_meta.name.endswith("my-encoder")  # type: ignore[attr-defined]
     if page == "README.md":
-        assert "(2, 448)" in everything
+        assert "(2, 256)" in everything
     if page.endswith("questions.md"):
         assert TEMPLATE in TEXTS[page]
 

@@ -130,13 +130,12 @@ def test_adapting_fits_the_weight_of_the_encoder_it_keeps(tmp_path: Path) -> Non
     progress = Heard()
     settings = ["training.max_steps=2"]
     pairs = [(queries[f"q{row}"], TOPICS[row]) for row in range(10)]
-    opencse.adapt(TOPICS, tmp_path / "pairs", dev=folder, pairs=pairs, settings=settings, device="cpu", report=False)
+    how: dict[str, Any] = {"model": "opencse-mini", "dev": folder, "device": "cpu", "report": False}
+    opencse.adapt(TOPICS, tmp_path / "pairs", pairs=pairs, settings=settings, **how)
     weight = Stated(tmp_path / "pairs").hybrid_weight
     assert weight is not None
     assert weight.source == "50 queries of queries", "the ten that are trained on are ignored"
-    opencse.adapt(
-        TOPICS, tmp_path / "out", dev=folder, settings=settings, device="cpu", report=False, progress=progress
-    )
+    opencse.adapt(TOPICS, tmp_path / "out", settings=settings, progress=progress, **how)
     weight = Stated(tmp_path / "out").hybrid_weight
     assert weight is not None
     assert weight.source == "60 queries of queries"
@@ -170,7 +169,8 @@ def test_a_stopped_adapt_run_is_finished_as_one_that_ends_by_itself(tmp_path: Pa
     (queries / "qrels" / "dev.tsv").write_text("".join(f"q{n}\td{n}\t1\n" for n in range(40)))
 
     def adapt(name: str, **options: Any) -> None:
-        opencse.adapt(documents, tmp_path / name, dev=queries, settings=settings, device="cpu", report=False, **options)
+        how: dict[str, Any] = {"model": "opencse-mini", "dev": queries, "settings": settings, "device": "cpu"}
+        opencse.adapt(documents, tmp_path / name, report=False, **how, **options)
 
     adapt("complete")
     assert not (tmp_path / "complete" / QUESTIONS).exists()

@@ -14,6 +14,7 @@ from opencse import SentenceEncoder, adapt
 from opencse.documents.adaptation import Adaptation, AdaptationSources, plan_adaptation
 from opencse.documents.advice import RECIPE
 from opencse.errors import InterruptedRunError
+from opencse.model_folder.locate import BUILTIN
 from opencse.objective.terms import imitation
 from opencse.progress import Silent
 from opencse.recipes.recipe import resolve_recipe
@@ -53,7 +54,7 @@ def folder(text: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
-    result = adapt(folder, tmp_path / "out", settings=[*QUICK, "training.learning_rate=0.05"])
+    result = adapt(folder, tmp_path / "out", model=BUILTIN, settings=[*QUICK, "training.learning_rate=0.05"])
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     found = [line for line in lines if "dev" in line and "average_of_step" not in line]
     assert [line["step"] for line in found] == [0, 3, 6]
@@ -64,10 +65,10 @@ def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
     settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
-    whole = adapt(folder, tmp_path / "whole", settings=settings)
+    whole = adapt(folder, tmp_path / "whole", model=BUILTIN, settings=settings)
     with pytest.raises(InterruptedRunError):
-        adapt(folder, tmp_path / "broken", settings=settings, progress=Broken(5, KeyboardInterrupt()))
-    resumed = adapt(folder, tmp_path / "broken", settings=settings, resume=True)
+        adapt(folder, tmp_path / "broken", model=BUILTIN, settings=settings, progress=Broken(5, KeyboardInterrupt()))
+    resumed = adapt(folder, tmp_path / "broken", model=BUILTIN, settings=settings, resume=True)
     assert resumed.verdict == whole.verdict
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -132,7 +133,7 @@ def test_a_teacher_reads_each_text_once_and_is_imitated_by_a_resumed_run_too(
 @pytest.mark.slow
 def test_the_command(opencse: Run, text: Path, tmp_path: Path) -> None:
     sets = [part for setting in QUICK for part in ("--set", setting)]
-    code, out, err = opencse("adapt", text, "-o", tmp_path / "out", "--no-report", *sets)
+    code, out, err = opencse("adapt", text, "-o", tmp_path / "out", "-m", BUILTIN, "--no-report", *sets)
     assert code == 0, err
     assert out.strip() == str(tmp_path / "out")
     assert "120 documents" in err
@@ -153,7 +154,7 @@ def test_the_command_with_pairs(opencse: Run, text: Path, tmp_path: Path) -> Non
     table.write_text("question,answer\n" + "".join(f"what is {n} made of,it is made of {n} parts\n" for n in range(30)))
     given = ["--pairs", table, "--columns", "question,answer"]
     sets = [part for setting in QUICK for part in ("--set", setting)]
-    code, _, err = opencse("adapt", text, "-o", tmp_path / "out", "--no-report", *given, *sets)
+    code, _, err = opencse("adapt", text, "-o", tmp_path / "out", "-m", BUILTIN, "--no-report", *given, *sets)
     assert code == 0, err
     assert "and 30 given pairs, 30 times each" in err
     code, _, err = opencse("adapt", text, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer")
@@ -192,5 +193,14 @@ def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder:
 
     assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
     assert read(str(tiny_folder), pairs=pairs[:30]) == 64, "few pairs must not make a run several times slower"
-    assert [read("opencse-mini"), read("opencse-mini", pairs=pairs)] == [64, 64]
+    assert [read(BUILTIN), read(BUILTIN, pairs=pairs)] == [64, 64]
     assert read(str(tiny_folder), pairs=pairs, settings=["data.max_length=32"]) == 32
+
+
+@pytest.mark.slow
+def test_a_narrow_network_gets_its_own_rate_whatever_else_suits(text: Path) -> None:
+    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
+    for given in (None, pairs):
+        chosen = planned(text, model="opencse-small", pairs=given).preset
+        recipe = resolve_recipe(RECIPE, preset=chosen, model="opencse-small").recipe
+        assert (recipe.training.learning_rate, recipe.encoder.token_weights) == (3e-4, None)

@@ -124,7 +124,7 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest
     settings = ["training.max_steps=2", "training.evaluate_every=1", "training.batch_size=8"]
     first = written(tmp_path / "first", OLD)
     grown = written(tmp_path / "grown", [*OLD, *NEW])
-    opencse.adapt(first, tmp_path / "a", settings=settings, dev=None, report=False)
+    opencse.adapt(first, tmp_path / "a", model="opencse-mini", settings=settings, dev=None, report=False)
     heard = Heard()
     result = opencse.adapt(
         grown, tmp_path / "b", continue_from=tmp_path / "a", settings=settings, report=False, progress=heard
@@ -148,5 +148,7 @@ def test_an_adapted_model_is_adapted_further(tmp_path: Path, monkeypatch: pytest
             opencse.adapt(first, tmp_path / "b", settings=settings, dev=None, report=False, overwrite=True)
     unchanged = KnownDocuments.of([*OLD, *NEW], with_questions=False)
     assert KnownDocuments.read(tmp_path / "b") == unchanged, "the model there is still the other"
-    opencse.adapt(first, tmp_path / "b", settings=settings, dev=None, report=False, overwrite=True)
+    opencse.adapt(
+        first, tmp_path / "b", model="opencse-mini", settings=settings, dev=None, report=False, overwrite=True
+    )
     assert KnownDocuments.read(tmp_path / "b") == KnownDocuments.of(OLD, with_questions=False)

@@ -351,7 +351,7 @@ def adapt(
             " too; those about held-out documents select."
         ),
     ] = None,
-    model: Annotated[str | Path, Typed(flags=("--model", "-m"))] = "opencse-mini",
+    model: Annotated[str | Path, Typed(flags=("--model", "-m"))] = "opencse-small",
     continue_from: Annotated[
         str | Path | None,
         Typed(
@@ -421,7 +421,7 @@ def adapt(
         columns: The two columns of --pairs: question,answer. [default: anchor,positive]
         questions: questions that a language model wrote: the file of `opencse.questions`, or a list of question, answer
             and name of the document.
-        model: Encoder to adapt: opencse-small, a folder, a Hub id, or a preset's name.
+        model: Encoder to adapt: opencse-mini, a folder, a Hub id, or a preset's name.
         continue_from: a model that `adapt` wrote, to adapt further because the collection has grown: ``corpus`` is all
             of it as it is now.
         recipe: Recipe by name (opencse recipes) or TOML file.
@@ -436,7 +436,7 @@ def adapt(
     from opencse.documents.adaptation import AdaptationSources, FilesOfAdaptation, StartAdvice, plan_adaptation
     from opencse.documents.advice import CHOSEN, RECIPE
     from opencse.documents.hybrid import fit_with_model
-    from opencse.model_folder.locate import BUILTIN, locate
+    from opencse.model_folder.locate import BUILTINS, SMALL, locate
     from opencse.recipes.overrides import as_toml
     from opencse.recipes.recipe import resolve_recipe
     from opencse.runs.finish import after_kill
@@ -450,7 +450,7 @@ def adapt(
     _require_writable(out, resume, overwrite, dev, recipe, corpus, pairs, questions)
     start = str(model)
     if continue_from is not None:
-        if model != BUILTIN:
+        if model != SMALL:
             raise UserError(f"--continue starts from {continue_from}; leave --model out")
         start = str(continue_from)
     of_preset = resolve_recipe(recipe, model=start).model
@@ -485,7 +485,7 @@ def adapt(
     )
     files = FilesOfAdaptation(Path(out), adaptation, keep_identical_ids)
     further: list[Callback] = [files]
-    if isinstance(adaptation.dev, QuestionSelector) and start != BUILTIN and continue_from is None:
+    if isinstance(adaptation.dev, QuestionSelector) and start not in BUILTINS and continue_from is None:
         further.append(StartAdvice(adaptation.dev.questions, progress or Silent()))
     run = Run(
         text=adaptation.text,

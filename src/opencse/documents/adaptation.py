@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,6 +13,8 @@ from opencse.documents.advice import (
     ASKED,
     DOUBLED,
     LOOSE,
+    MOST_OF_NARROW,
+    NARROW,
     RECIPE,
     TAUGHT,
     WHOLE,
@@ -39,7 +42,7 @@ from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.files import is_folder
 from opencse.model_folder.description import describe
-from opencse.model_folder.locate import BUILTIN, BUILTINS
+from opencse.model_folder.locate import BUILTINS, SMALL
 from opencse.numerals import number_of
 from opencse.progress import Counted, Progress, Say
 from opencse.ranking import Measure
@@ -181,7 +184,7 @@ class Adaptation:
 def plan_adaptation(
     sources: AdaptationSources,
     *,
-    model: str = BUILTIN,
+    model: str = SMALL,
     continues: bool = False,
     recipe: str = RECIPE,
     dev: str | Path | None = AUTO,
@@ -275,13 +278,14 @@ def _presets(
     name, *presets_of_user = str(recipe).split(":")
     if name != RECIPE:
         return None
-    loose, layers = material.kind == "sentences", describe(model).has_layers
+    loose, about = material.kind == "sentences", describe(model)
     suits = {
         LOOSE: loose and len(material.rows[0]) == 1,
         DOUBLED: loose and len(material.rows[0]) == 2,
         ASKED: (by_text and material.many_pairs) or by_queries,
-        WHOLE: material.many_pairs and layers,
+        WHOLE: material.many_pairs and about.has_layers,
         TAUGHT: taught,
+        NARROW: about.has_layers and about.config.get("hidden_size", math.inf) <= MOST_OF_NARROW,
     }
     presets = [preset for preset, does in suits.items() if does and preset not in presets_of_user]
     return ":".join(presets) or None

@@ -33,7 +33,7 @@ from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.table import short_names
 from opencse.foreign import code_notice
-from opencse.model_folder.locate import BAG_OF_WORDS, BUILTIN, WORDS
+from opencse.model_folder.locate import BAG_OF_WORDS, SMALL, WORDS
 from opencse.numerals import number_of
 from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
@@ -64,18 +64,18 @@ NextStep = tuple[str, str]
 """What to do, and the command for it (empty where there is none)."""
 
 
-def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MODEL) -> str:
+def adapt(text: str = CORPUS, model: str = SMALL, *options: str, out: str = MODEL) -> str:
     """Returns the command that adapts a model to documents, which are named as in a shell.
 
     Example:
         >>> adapt("'my notes'", "some/model", "--dev queries")
         "opencse adapt 'my notes' --model some/model --dev queries --out my-model"
     """
-    start = [] if model == BUILTIN else ["--model", shlex.quote(model)]
+    start = [] if model == SMALL else ["--model", shlex.quote(model)]
     return " ".join(["opencse adapt", text, *start, *options, "--out", shlex.quote(out)])
 
 
-def check(model: str = BUILTIN, adapted: str = MODEL, text: str = CORPUS) -> NextStep:
+def check(model: str = SMALL, adapted: str = MODEL, text: str = CORPUS) -> NextStep:
     """Returns the step that compares a model with its adapted version, on the user's own queries.
 
     Example:
@@ -105,7 +105,7 @@ def use(model: str = MODEL, text: str = CORPUS) -> NextStep:
     )
 
 
-def with_pairs(text: str = CORPUS, model: str = BUILTIN) -> NextStep:
+def with_pairs(text: str = CORPUS, model: str = SMALL) -> NextStep:
     """Returns the step that also trains on pairs of question and answer."""
     return (
         "Pairs of question and answer can help search more still:",
