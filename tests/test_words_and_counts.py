@@ -66,6 +66,13 @@ def test_secrets_are_masked(given: str, shown: str) -> None:
     assert masked(shown) == shown
 
 
+def test_parts_of_a_secret_in_what_a_driver_says_are_masked() -> None:
+    source = f"postgresql://anna:pa%20ss@{SECRET}@db/texts"
+    said = masked(f"no host {SECRET}@db; password 'pa ss' is wrong", source)
+    assert SECRET not in said
+    assert "pa ss" not in said
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

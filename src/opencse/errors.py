@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import ParamSpec, TypeVar
+from urllib.parse import unquote
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,15 +96,30 @@ def printable(text: str, keep: str = "") -> str:
     return _CONTROLS.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)
 
 
-def masked(text: str) -> str:
+def masked(text: str, *sources: str) -> str:
     """``text`` with passwords, keys and tokens written as ``***``: in URLs, connection strings and query parameters.
 
     Example:
         >>> masked("postgresql://anna:secret@db/texts, host=db password=secret")
         'postgresql://anna:***@db/texts, host=db password=***'
+
+    Args:
+        text: for a message or a record.
+        sources: connection strings or URLs whose secrets are replaced in ``text`` wherever they occur.
     """
+    for source in sources:
+        for secret in _secrets(source):
+            text = text.replace(secret, _MASK)
     text = _IN_URL.sub(lambda part: f"{part['start']}{_MASK}@", text)
     return _NAMED.sub(lambda part: f"{part['start']}{_MASK}", text)
+
+
+def _secrets(source: str) -> list[str]:
+    """The secrets in a connection string, as they are written and decoded, the longest first."""
+    written = [part["secret"] for pattern in (_IN_URL, _NAMED) for part in pattern.finditer(source)]
+    plain = [secret.strip("'") for secret in written]
+    parts = [part for secret in plain for one in (secret, unquote(secret)) for part in (one, *one.split("@"))]
+    return sorted({part for part in parts if len(part) > 2 and part != _MASK}, key=len, reverse=True)
 
 
 def reason(error: BaseException) -> str:

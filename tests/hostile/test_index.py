@@ -27,6 +27,7 @@ READERS = {
     "pairs": "index pairs {index}",
     "duplicates": "index duplicates {index}",
     "negatives": "index negatives {index} good.csv --columns anchor,positive --out new.jsonl",
+    "export": "index export {index} lancedb new",
 }
 NO_INDEX = ("missing", "empty", "file", "file/inside", "tiny", "data", "good.txt", "folder.json")
 FOLDERS = [
@@ -101,6 +102,8 @@ OPTIONS = [
     Case("index negatives ix missing.csv --out new.jsonl", ("missing.csv",)),
     Case("index negatives ix good.csv --columns anchor,positive --out good.csv", ("good.csv",), late=True),
     Case("index negatives ix good.csv --columns anchor,nothing --out new.jsonl", ("nothing",), late=True),
+    Case("index export ix nowhere new", ("nowhere",)),
+    Case("index export ix lancedb ix"),
 ]
 
 

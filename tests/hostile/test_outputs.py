@@ -70,6 +70,7 @@ OUTPUTS: dict[tuple[str, str], Output] = {
     ),
     ("label", "--out"): Output(f"label {IX} --out {{}} --port 0 --no-open", (IX,)),
     ("label", "--json"): Output(f"label {IX} --out new-labels --score --json {{}}", (IX,), file=True),
+    ("index export", "TARGET"): Output(f"index export {IX} lancedb {{}}", (IX,)),
     ("nearest", "--json"): Output(
         f"nearest {MODEL} --query One. --corpus {TEXT} --json {{}}", (MODEL, TEXT), file=True
     ),

@@ -67,6 +67,7 @@ REFUSED = [
     "index query ix cat --model tiny",
     "index query ix cat --where nope=1",
     "index negatives ix text.txt --out new.jsonl",
+    "index export ix lancedb new --name a;b",
     "nearest opencse-mini --query cat --corpus late.jsonl",
     "encode tiny bad.csv --column text --out new",
     "encode tiny late.jsonl --out new.npy",

@@ -84,6 +84,7 @@ EXAMPLES: dict[str, list[str]] = {
         "opencse index negatives my-index pairs.csv --columns question,answer --out triples.jsonl",
         "opencse index negatives my-index pairs.csv --teacher my-cross-encoder --least-margin 0 --out margins.jsonl",
     ],
+    "index export": ["opencse index export my-index lancedb lance-folder --name docs"],
     "label": [
         "opencse label my-index --out queries",
         "opencse label first-index my-index --out queries    # judge the hits of two models, to compare them",
@@ -222,6 +223,7 @@ GROUPS = {
         "pairs": "index_pairs",
         "duplicates": "index_duplicates",
         "negatives": "index_negatives",
+        "export": "export_index",
     },
     "export": {"onnx": "export_onnx", "static": "export_static"},
     "recipes": {"presets": "list_presets", "show": "show_recipe", "diff": "diff_recipes"},

@@ -197,6 +197,16 @@ def index_negatives(
     echo(f"candidates left out: {refused or 'none'}")
 
 
+def export_index(call: Call, folder: str) -> None:
+    """Export INDEX to another store: ids, texts, metadata and vectors."""
+    from opencse.commands.index import index_info
+
+    exported = call()
+    echo(f"{exported.to}: {number_of(exported.rows, 'row')} in {exported.name}; {exported.how}")
+    if prompt := index_info(folder).query_prompt:
+        echo(f"prompts    put {prompt!r} before queries, as encode_query does")
+
+
 def _require_no_columns(columns: str | None) -> None:
     """Refuses --columns, which names the fields of a text in other commands."""
     if columns is not None:

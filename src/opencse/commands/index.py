@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from opencse.search.pairs import Duplicates, SimilarPair
     from opencse.search.result import IndexInfo, Recall, SearchResult
     from opencse.search.rows import RowLike, RowSource
+    from opencse.search.vector_stores import Exported
     from opencse.text.given import Text
     from opencse.text.readers import Source
 
@@ -539,6 +540,37 @@ def index_negatives(
             opened = open_cross_encoder(teacher, progress, device, "float32", trust_remote_code)
             margins = MarginTeacher(opened, least_margin)
         return mine(index, rows, path, how, margins, progress=progress)
+
+
+@command
+def export_index(
+    folder: Folder,
+    to: str,
+    target: str | Path,
+    *,
+    name: str = "opencse",
+) -> Exported:
+    """Exports an index to another store: ids, texts, metadata and vectors.
+
+    Example:
+        >>> import opencse
+        >>> _ = opencse.build_index("exported", "opencse-mini", ["A cat sleeps."], device="cpu")
+        >>> opencse.export_index("exported", "lancedb", "store", name="pets").rows  # doctest: +SKIP
+        1
+
+    Args:
+        to: store: qdrant, lancedb or pgvector.
+        target: folder or URL (Qdrant), folder (LanceDB), or connection string (pgvector).
+        name: Name of the new collection or table.
+
+    Raises:
+        UserError: for an unknown store, a missing client, a store that cannot be reached, or a name that is taken.
+    """
+    from opencse.search.index import Index
+    from opencse.search.vector_stores import export
+
+    with Index.open(folder) as index:
+        return export(index, to, str(target), name)
 
 
 @command
