@@ -225,8 +225,8 @@ def plan_adaptation(
         material = growth.material(new, partial(make, written=of_old), texts.pairs)
         known = known.joined(before)
     progress.say(f"documents  {texts.source}: {material.facts}")
-    if model in BUILTINS and (on_start := advice_for_start(model, language_of_documents(texts.documents))):
-        progress.say(on_start)
+    if model in BUILTINS:
+        progress.say(advice_for_start(model, language_of_documents(texts.documents)))
     selector: DevChoice = dev
     if by_text and material.questions is not None:
         on_words = advice_on_words(material.questions)
