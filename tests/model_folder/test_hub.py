@@ -49,3 +49,28 @@ def test_everything_else_is_refused(tmp_path: Path) -> None:
     number: Any = 3
     with pytest.raises(TypeError, match="not int"):
         locate(number)
+
+
+def test_links_are_refused_but_those_of_the_hub_s_cache(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    secret, blobs = tmp_path / "secret", tmp_path / "models--a--b" / "blobs"
+    secret.write_text("mine")
+    folder = tmp_path / "models--a--b" / "snapshots" / "abc"
+    encoder.save(folder)
+    blobs.mkdir()
+    for name in ("config.json", "model.safetensors"):  # as huggingface_hub keeps them
+        (folder / name).rename(blobs / name)
+        (folder / name).symlink_to(f"../../blobs/{name}")
+    (folder / "notes.md").symlink_to(secret)  # is not sent
+    with pytest.raises(UserError, match="HF_HUB_OFFLINE is set"):
+        upload(folder, "me/model")
+    (blobs / "away").symlink_to(secret)
+    links = {"merges.txt": secret, "vocab.txt": blobs / "away", "README.md": secret, "2_Dense": tmp_path}
+    for name, target in (links | {"vocab.json": Path("gone")}).items():
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(target)
+        with pytest.raises(UserError, match=rf"{name}: is a link to .*, and links are not sent"):
+            upload(folder, "me/model")
+        (folder / name).unlink()

@@ -66,9 +66,9 @@ def advice_for_start(model: str, language: str | None) -> str:
     advice     for queries in your documents' words opencse-small does well
     """
     better = advice_for_language(model, language) or (
-        f"for queries in your documents' words {model} does well; for your users' own words take the largest start that "
-        f"you can afford: before adapting {ENGLISH} (87 MB) has 44.8 of nDCG@10 there, {SMALL} 25.7 and {BUILTIN} 12.4 "
-        "(mean of six collections)"
+        f"for queries in your documents' words {model} does well; for your users' own words take the largest start "
+        f"that you can afford: before adapting {ENGLISH} (87 MB) has 44.8 of nDCG@10 there, {SMALL} 25.7 and "
+        f"{BUILTIN} 12.4 (mean of six collections)"
     )
     return f"advice     {better}"
 
@@ -80,8 +80,7 @@ def advice_on_words(questions: TextQuestions) -> str | None:
         return None
     return (
         f"advice     BM25 alone has {by_words:.1f} on the questions from the text itself ({questions.measure} x 100), "
-        "so they say little about queries in other words, which gained nothing from adapting to two such collections; "
-        "to select by your users' own: --dev FOLDER"
+        "so they say little about queries in other words; to select by your users' own: --dev FOLDER"
     )
 
 

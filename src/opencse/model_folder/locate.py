@@ -167,6 +167,7 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
             f"{folder / ADAPTER_CONFIG}: base_model_name_or_path is a folder of this machine, so these would open "
             "nowhere else; put that model on the Hub and name it there, or merge them (opencse merge)"
         )
+    _require_no_links(folder)
     token, revision, create_pr = options.get("token"), options.get("revision"), options.get("create_pr", False)
     exist_ok = options.get("exist_ok", False) or create_pr or revision is not None
     try:
@@ -187,6 +188,19 @@ def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
     except Exception as error:  # of the library that huggingface_hub asks with, which is not always the same
         raise UserError(f"{repo_id}: {_why_not_sent(error, token)}") from None
     return str(commit.pr_url or commit.commit_url)
+
+
+def _require_no_links(folder: Path) -> None:
+    """Refuses links among what would be sent: they could lead to any file of this machine.
+
+    Those of the Hub's own cache, from ``snapshots/REVISION`` to a file in ``blobs`` next to ``snapshots``, may stay.
+    """
+    blobs = folder.resolve().parent.parent / "blobs"
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        is_sent = _is_uploaded(inside) or inside.name in (_CARD, ADAPTER) or _MODULE.fullmatch(inside.name)
+        if is_sent and path.is_symlink() and not (path.is_file() and path.resolve().parent == blobs):
+            raise UserError(f"{path}: is a link to {path.readlink()}, and links are not sent; put a copy there")
 
 
 def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:

@@ -47,9 +47,7 @@ FORMAT = 1
 """Version of the folder's format."""
 NAMES, LOCK, BUILDING = "index.json", ".lock", "building.json"
 _DIGITS = "[0-9a-f]{12}"
-_OWN = re.compile(
-    rf"rows-{_DIGITS}\.sqlite(-wal|-shm)?|(vectors|engine)-{_DIGITS}\.(f32|faiss)|words-{_DIGITS}-[\w-]+"
-)
+_OWN = re.compile(rf"rows-{_DIGITS}\.sqlite(-wal|-shm)?|(vectors|engine)-{_DIGITS}\.(f32|faiss)|words-{_DIGITS}-[\w-]+")
 
 
 def current_database(folder: Path) -> str:
