@@ -22,7 +22,6 @@ CASES = {
     "add twice": ("index add ix graded.csv --fields sentence1,sentence1", "named twice"),
     "build ids": ("index build new opencse-mini ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
     "add ids": ("index add ix ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
-    "build inf": ("index build new opencse-mini inf.csv --fields text --metadata n", "line 3: column 'n' holds inf"),
     "add inf": ("index add ix inf.csv --fields text --metadata n", "line 3: column 'n' holds 'inf'"),
     "language": ("index build new opencse-mini ids.csv --fields text --language klingon", "no stems for the language"),
     "keep ids": ("evaluate opencse-mini --data . --keep-identical-ids", "is for retrieval"),
