@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,13 @@ def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> N
     ]
     expected = sorted([*encoding, *ground, "processes", "progress", "settings", "version", "workers"])
     assert packages.split() == expected, "nothing of training, objective, evaluation"
+
+
+def test_threads_that_ask_at_once_get_the_same_network() -> None:
+    encoder = SentenceEncoder.load(BUILTIN, device="cpu")
+    with ThreadPoolExecutor(8) as pool:
+        weights = [*pool.map(lambda _: next(iter(encoder.parameters())), range(8))]
+    assert len({id(one) for one in weights}) == 1
 
 
 @pytest.mark.parametrize("name", [BUILTIN, SMALL])

@@ -314,6 +314,12 @@ def test_it_does_not_go_with_truncated_vectors() -> None:
         objective(learned_temperature=True, matryoshka={"dimensions": [2]})
 
 
+def test_a_length_of_the_whole_vector_is_counted_once() -> None:
+    lengths: tuple[list[int], list[int]] = ([2], [2, D])
+    without, named = (float(objective(matryoshka={"dimensions": one})(vectors()).total.detach()) for one in lengths)
+    assert named == without
+
+
 def test_samples_that_climb_the_contrast_need_a_fixed_temperature() -> None:
     with pytest.raises(
         UserError,
@@ -345,9 +351,9 @@ def test_wrong_settings(nested: dict[str, Any], words: str) -> None:
 
 def test_what_it_cannot_be_combined_with(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
-    with pytest.raises(UserError, match="not below the 32 dimensions of this encoder"):
-        build(matryoshka={"dimensions": (8, 32)}).check_encoder(encoder)
-    build(matryoshka={"dimensions": (8, 31)}).check_encoder(encoder)
+    with pytest.raises(UserError, match="33 is above the 32 dimensions of this encoder"):
+        build(matryoshka={"dimensions": (8, 33)}).check_encoder(encoder)
+    build(matryoshka={"dimensions": (8, 32)}).check_encoder(encoder)
     with pytest.raises(UserError, match=r"matryoshka.*no negatives; add the in_batch"):
         build(matryoshka={"dimensions": (8,)}, negatives=[], terms=[{"kind": "mlm"}])
 

@@ -35,7 +35,7 @@ def check(
     model: Annotated[
         str | Path | TextEncoder,
         Typed("Model whose tokenizer reads the text: a folder or a Hub id.", ("--model", "-m")),
-    ] = "opencse-mini",
+    ] = "opencse-small",
     max_length: Annotated[int | None, Typed(least=3, most=1000000)] = None,
     near_duplicates: float | None = None,
     columns: RowColumns = None,

@@ -49,6 +49,8 @@ def seeds_of(text: str, name: str = "--seeds") -> list[int]:
             if end - begin >= MOST_SEEDS:
                 raise UserError(f"{name}: {part!r} is more than {MOST_SEEDS:,} seeds")
             seeds += range(begin, end + 1)
+    if not seeds:
+        raise UserError(f"{name}: no seed is named; one run is made for each")
     return seeds
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -164,6 +165,7 @@ _PACKED_WITH_GAPS = 64
 
 _OF_NETWORK = ("backbone", "tokenizer", "own_dropout", "token_weights")
 """What a model of word vectors has only when its network is built."""
+_BUILDING = threading.RLock()  # two threads that ask for the weights get the same ones
 
 
 @dataclass(frozen=True)
@@ -254,9 +256,10 @@ class EncoderNetwork(TextEncoder, nn.Module):
         self._later = Later(words, network)
 
     def _build(self) -> None:
-        if self._later is not None:
-            self._put_network(self._later.network())
-            self.backbone.train(self.training)
+        with _BUILDING:
+            if self._later is not None:
+                self._put_network(self._later.network())
+                self.backbone.train(self.training)
 
     def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401 - as torch has it
         if name in _OF_NETWORK:  # replaced in the network, not in the table
@@ -264,9 +267,10 @@ class EncoderNetwork(TextEncoder, nn.Module):
         super().__setattr__(name, value)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as torch has it
-        if self._later is not None and name in _OF_NETWORK:
+        if name in _OF_NETWORK:
             self._build()
-            return getattr(self, name)
+            if name in self.__dict__:
+                return self.__dict__[name]
         return super().__getattr__(name)
 
     def named_children(self) -> Iterator[tuple[str, nn.Module]]:

@@ -427,10 +427,10 @@ class Matryoshka:
         Raises:
             UserError: naming them.
         """
-        if max(self.dimensions) >= dimension:
+        if max(self.dimensions) > dimension:
             raise UserError(
-                f"objective.matryoshka.dimensions: {max(self.dimensions)} is not below the {dimension} dimensions of "
-                "this encoder, which are always included; give smaller ones"
+                f"objective.matryoshka.dimensions: {max(self.dimensions)} is above the {dimension} dimensions of this "
+                "encoder; give smaller ones"
             )
 
     def contrast(
@@ -456,8 +456,10 @@ class Matryoshka:
             )
 
         full = truncated(None)
-        nested = [weight * truncated(length).loss for length, weight in zip(self.dimensions, self.weights, strict=True)]
-        return replace(full, loss=torch.stack([full.loss, *nested]).sum() / (1 + sum(self.weights)))
+        weights = dict(zip(self.dimensions, self.weights, strict=True))
+        weights.pop(positive.left.shape[1], None)  # is the full vector
+        nested = [weight * truncated(length).loss for length, weight in weights.items()]
+        return replace(full, loss=torch.stack([full.loss, *nested]).sum() / (1 + sum(weights.values())))
 
 
 def _pairs(pairs: Pairs, length: int | None) -> Pairs:

@@ -109,7 +109,8 @@ class Objective(nn.Module):
 
     Example:
         >>> import torch
-        >>>         >>> from opencse.objective.terms.dimensions import DCL
+        >>> from opencse.objective.negatives.in_batch import InBatch
+        >>> from opencse.objective.terms.dimensions import DCL
         >>> from opencse.objective.views.plain import Dropout
         >>> objective = Objective(Dropout(), negatives=[InBatch()], terms=[DCL()])
         >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])

@@ -189,8 +189,10 @@ def after_holm(differences: Mapping[K, D]) -> dict[K, D]:
     Differences without a p, or with too few seeds to decide, stay as they are and do not count.
 
     Example:
-        >>> from opencse.statistics import williams
-        >>> adjusted = after_holm({"a": williams(0.8, 0.7, 0.9, 100), "b": williams(0.71, 0.7, 0.9, 100)})
+        >>> from opencse.statistics import paired_seeds
+        >>> before = {1: 74.8, 2: 75.3, 3: 75.2}
+        >>> runs = {"a": {1: 76.2, 2: 76.9, 3: 77.4}, "b": {1: 74.9, 2: 75.1, 3: 75.3}}
+        >>> adjusted = after_holm({name: paired_seeds(run, before) for name, run in runs.items()})
         >>> adjusted["a"].holm.comparisons, adjusted["b"].direction()
         (2, None)
     """
@@ -212,9 +214,9 @@ def verdict(difference: Difference) -> str:
         +0.20 (95% interval -3.70 to +4.10) over 3 paired seeds; p = .846: too few to tell at this spread
 
     Example:
-        >>> from opencse.statistics import williams
-        >>> verdict(williams(0.8, 0.7, 0.9, 100))
-        '+10.00 over 100 pairs (Williams test); p < .001: better'
+        >>> from opencse.statistics import paired_seeds
+        >>> verdict(paired_seeds({1: 76.2, 2: 76.9, 3: 77.4}, {1: 74.8, 2: 75.3, 3: 75.2}))
+        '+1.73 (95% interval +0.70 to +2.77) over 3 paired seeds; p = .019: better'
     """
     text = _signed(difference.difference)
     if difference.interval is not None:
