@@ -310,7 +310,13 @@ def numbers(asked: argparse.Namespace) -> None:
     for form in forms:
 
         def written(texts: Sequence[str], form: Form = form) -> NDArray[np.float32]:
-            return form.restored(form.of(known(texts)), encoder.dimension)
+            written = form.of(known(texts))
+            if form.numbers == "binary":  # bits are -1 and 1
+                return (
+                    2 * np.unpackbits(written, axis=1, count=form.kept_dimensions(encoder.dimension)).astype(np.float32)
+                    - 1
+                )
+            return np.asarray(written, dtype=np.float32)
 
         model = EmbeddingModel(asked.model, written)
         size = form.width(encoder.dimension) * form.stored.itemsize
