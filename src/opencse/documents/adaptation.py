@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -42,6 +41,7 @@ from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.files import is_folder
 from opencse.model_folder.description import describe
+from opencse.model_folder.layout import entry
 from opencse.model_folder.locate import BUILTINS, SMALL
 from opencse.numerals import number_of
 from opencse.progress import Counted, Progress, Say
@@ -279,13 +279,14 @@ def _presets(
     if name != RECIPE:
         return None
     loose, about = material.kind == "sentences", describe(model)
+    width = entry(about.transformer / "config.json", about.config, "hidden_size", int, MOST_OF_NARROW + 1)
     suits = {
         LOOSE: loose and len(material.rows[0]) == 1,
         DOUBLED: loose and len(material.rows[0]) == 2,
         ASKED: (by_text and material.many_pairs) or by_queries,
         WHOLE: material.many_pairs and about.has_layers,
         TAUGHT: taught,
-        NARROW: about.has_layers and about.config.get("hidden_size", math.inf) <= MOST_OF_NARROW,
+        NARROW: about.has_layers and width <= MOST_OF_NARROW,
     }
     presets = [preset for preset, does in suits.items() if does and preset not in presets_of_user]
     return ":".join(presets) or None
