@@ -25,7 +25,10 @@ from opencse.errors import InterruptedRunError
 from opencse.evaluation import TASKS, EvaluationRecord
 from opencse.evaluation.embedding import EmbeddingModel, Encode
 from opencse.evaluation.suite import Suite, TaskData
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
 from opencse.progress import Silent
+from opencse.settings import validate
 from opencse.text import sample
 from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, Selector
 
@@ -148,6 +151,11 @@ def record_of(
 ) -> EvaluationRecord:
     """The record of a plain function of texts on a suite's data."""
     return suite(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress)
+
+
+def objective_of(**settings: Any) -> Objective:
+    """The objective of a recipe's tables."""
+    return Objective.from_settings(validate(ObjectiveSettings, settings, "test"))
 
 
 def script(path: Path) -> ModuleType:

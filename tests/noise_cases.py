@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import stdev
 from typing import Any
 
@@ -39,10 +40,9 @@ def anchors_of(n: int = N, d: int = D, seed: int = 0, dtype: torch.dtype = torch
 
 
 def reps_of(anchor: Tensor, noise: int = 0, keys: Sequence[int] | None = None) -> Representations:
-    n, d = anchor.shape
-    own = torch.arange(n) if keys is None else torch.tensor(keys)
+    own = torch.arange(len(anchor)) if keys is None else torch.tensor(keys)
     both = torch.stack([own, own + 1000], dim=1)
-    return Representations(anchor, anchor.detach() + 0.1, anchor.new_zeros(n, 0, d), both, noise_seed=noise)
+    return replace(Representations.of(anchor, anchor.detach() + 0.1), keys=both, noise_seed=noise)
 
 
 def similarity(a: list[float], b: list[float], scoring: Scoring) -> float:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.sides.base import Sides
 from opencse.objective.vectors.requests import Clean, Means
-from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 
 N, D = 4, 6
 SEED = 9
@@ -18,14 +21,9 @@ def representations() -> Representations:
     """Random vectors of N examples, with clean ones and means over three draws."""
     random = torch.Generator().manual_seed(2)
     anchor, positive, clean = (torch.randn(N, D, generator=random, dtype=torch.float64) for _ in range(3))
-    return Representations(
-        anchor,
-        positive,
-        anchor.unsqueeze(1)[:, :0],
-        torch.arange(2 * N).reshape(N, 2),
-        {Clean(): clean, Means(3): torch.randn(2, N, D, generator=random, dtype=torch.float64)},
-        noise_seed=SEED,
-    )
+    answers: dict[Request[Any], Tensor] = {Clean(): clean}
+    answers[Means(3)] = torch.randn(2, N, D, generator=random, dtype=torch.float64)
+    return replace(Representations.of(anchor, positive), answers=answers, noise_seed=SEED)
 
 
 def sides(kind: Sides, reps: Representations) -> tuple[Tensor, Tensor]:

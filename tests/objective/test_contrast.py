@@ -14,20 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from helpers import Heard
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.negatives.stored import MemoryBank, MomentumQueue
-from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.similarity import standard_normal
 from opencse.objective.teachers.teacher import TaughtVectors, TeacherVectors
 from opencse.objective.vectors.requests import Clean, Layer, Scores
 from opencse.objective.vectors.step import Representations
-from opencse.runs.run import Run
-from opencse.settings import validate
-from opencse.text.readers import Source
 
 N, D = 6, 6
 FEW = 4  # examples of the loops
@@ -240,7 +235,7 @@ def test_parts_combined_are_the_loops_of_their_formulas(
     data: dict[str, Any], tile_bytes: int, six: SentenceEncoder
 ) -> None:
     data = {"temperature": 0.5, **data}
-    made = Objective.from_settings(validate(ObjectiveSettings, {**data, "tile_bytes": tile_bytes}, "test"))
+    made = objective_of(**data, tile_bytes=tile_bytes)
     made.begin(six, batch_size=FEW, seed=0)
     made.double()
     random = torch.Generator().manual_seed(4)
@@ -284,39 +279,23 @@ def test_parts_combined_are_the_loops_of_their_formulas(
     assert abs(slope) > 1e-2
 
 
-TAU = 0.2
-
-
-def objective(**settings: Any) -> Objective:
-    made = Objective.from_settings(validate(ObjectiveSettings, {"temperature": TAU, **settings}, "test"))
-    return made.double()
-
-
-def vectors() -> Representations:
-    random = torch.Generator().manual_seed(1)
-    anchor, positive = (torch.randn(N, D, generator=random, dtype=torch.float64).requires_grad_() for _ in range(2))
-    hard = torch.randn(N, 1, D, generator=random, dtype=torch.float64)
-    layer = torch.randn(2 * N, D, generator=random, dtype=torch.float64)
-    keys = Representations.of(anchor, positive, hard).keys
-    return Representations(anchor, positive, hard, keys, {Layer(-2): layer}, noise_seed=0)
-
-
 def test_it_is_trained_and_stored() -> None:
-    made = objective(learned_temperature=True)
+    made = objective_of(learned_temperature=True, temperature=0.2)
     assert "learned_temperature.log_scale" in made.state_dict()
     assert [parameter.numel() for parameter in made.parameters()] == [1]
-    assert math.exp(-float(made.state_dict()["learned_temperature.log_scale"])) == pytest.approx(TAU, rel=1e-6)
-    assert not list(objective().parameters())
+    assert math.exp(-float(made.state_dict()["learned_temperature.log_scale"])) == pytest.approx(0.2, rel=1e-6)
+    assert not list(objective_of().parameters())
 
 
 def test_it_does_not_go_with_truncated_vectors() -> None:
     with pytest.raises(UserError, match=r"objective\.matryoshka .* leave one of them out"):
-        objective(learned_temperature=True, matryoshka={"dimensions": [2]})
+        objective_of(learned_temperature=True, matryoshka={"dimensions": [2]})
 
 
 def test_a_length_of_the_whole_vector_is_counted_once() -> None:
     lengths: tuple[list[int], list[int]] = ([2], [2, D])
-    without, named = (float(objective(matryoshka={"dimensions": one})(vectors()).total.detach()) for one in lengths)
+    reps = Representations.of(*leaves())
+    without, named = (float(objective_of(matryoshka={"dimensions": one})(reps).total.detach()) for one in lengths)
     assert named == without
 
 
@@ -325,11 +304,7 @@ def test_samples_that_climb_the_contrast_need_a_fixed_temperature() -> None:
         UserError,
         match=r"the gaussian negatives follow the contrast at a fixed temperature \(ascend\), and objective\.learned",
     ):
-        objective(learned_temperature=True, negatives=[{"kind": "gaussian", "ascend": {"steps": 1}}])
-
-
-def build(**data: Any) -> Objective:
-    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
+        objective_of(learned_temperature=True, negatives=[{"kind": "gaussian", "ascend": {"steps": 1}}])
 
 
 @pytest.mark.parametrize(
@@ -345,17 +320,21 @@ def build(**data: Any) -> Objective:
 )
 def test_wrong_settings(nested: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
-        build(matryoshka=nested)
+        objective_of(matryoshka=nested)
     assert words in str(caught.value)
 
 
 def test_what_it_cannot_be_combined_with(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
     with pytest.raises(UserError, match="33 is above the 32 dimensions of this encoder"):
-        build(matryoshka={"dimensions": (8, 33)}).check_encoder(encoder)
-    build(matryoshka={"dimensions": (8, 32)}).check_encoder(encoder)
+        objective_of(matryoshka={"dimensions": (8, 33)}).check_encoder(encoder)
+    nested = objective_of(matryoshka={"dimensions": (8, 32)})
+    nested.check_encoder(encoder)
+    encoder.projection = Dense(32, 32)
+    with pytest.raises(UserError, match=r"--set encoder\.head\.kind=none"):
+        nested.check_encoder(encoder)
     with pytest.raises(UserError, match=r"matryoshka.*no negatives; add the in_batch"):
-        build(matryoshka={"dimensions": (8,)}, negatives=[], terms=[{"kind": "mlm"}])
+        objective_of(matryoshka={"dimensions": (8,)}, negatives=[], terms=[{"kind": "mlm"}])
 
 
 @pytest.mark.parametrize(
@@ -370,29 +349,7 @@ def test_what_it_cannot_be_combined_with(tiny_folder: Path) -> None:
 )
 def test_a_source_of_similarities_is_refused_before_anything_is_read(source: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=rf"matryoshka: negatives\.{source['kind']} gives similarities, not vectors"):
-        build(matryoshka={"dimensions": (8,)}, negatives=[{"kind": "memory_bank"}, source])
-
-
-def test_a_head_that_is_dropped_is_refused(
-    tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "cache"))
-    path = tmp_path / "a.txt"
-    path.write_text("\n".join(sentences[:32]))
-    job = Run(
-        text=Source(str(path)),
-        recipe="simcse",
-        model=str(tiny_folder),
-        settings=("objective.matryoshka={dimensions=[4,16]}", "encoder.pooling=cls"),
-        dev=None,
-        device="cpu",
-    )
-    with pytest.raises(UserError, match=r"--set encoder\.head\.kind=none"):
-        job.open(Heard())
-
-
-def directed(**settings: Any) -> Objective:
-    return Objective.from_settings(validate(ObjectiveSettings, {"temperature": TAU, **settings}, "test"))
+        objective_of(matryoshka={"dimensions": (8,)}, negatives=[{"kind": "memory_bank"}, source])
 
 
 LAYERS: dict[str, Any] = {"kind": "layers", "views": "anchor"}
@@ -412,21 +369,16 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("directions", ["columns", "both"])
 @pytest.mark.parametrize("words", REFUSED)
-def test_what_has_no_columns_direction_is_refused(words: str, directions: str) -> None:
-    directed(**REFUSED[words])
+def test_what_has_no_columns_direction_is_refused(words: str) -> None:
+    objective_of(**REFUSED[words])
     with pytest.raises(UserError, match=words) as refused:
-        directed(directions=directions, **REFUSED[words])
-    assert f"objective.directions = {directions}" in str(refused.value)
+        objective_of(directions="both", **REFUSED[words])
+    assert "objective.directions = both" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 PAIRED = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0, 1.0])
-
-
-def made_of(**settings: Any) -> Objective:
-    return Objective.from_settings(validate(ObjectiveSettings, settings, "test"))
 
 
 def leaves() -> tuple[Tensor, Tensor]:
@@ -441,7 +393,7 @@ def step(anchor: Tensor, positive: Tensor, labels: Tensor = PAIRED) -> Represent
 
 def test_pairs_of_a_low_score_have_no_loss_but_their_texts_are_negatives() -> None:
     first, second = leaves()
-    some, every = made_of(positive={"least_score": 0.5}), made_of()
+    some, every = objective_of(positive={"least_score": 0.5}), objective_of()
     assert (some.label, every.label) == ("score", None)
     assert some(step(first, second, torch.ones(N))).total == every(step(first, second)).total
     assert some(step(first, second, torch.zeros(N))).total == 0
@@ -452,15 +404,15 @@ def test_pairs_of_a_low_score_have_no_loss_but_their_texts_are_negatives() -> No
 
 def test_what_cannot_be_combined() -> None:
     with pytest.raises(UserError, match=r"loss = binary is of single probabilities"):
-        made_of(loss="binary", positive={"copies": 2})
+        objective_of(loss="binary", positive={"copies": 2})
     with pytest.raises(UserError, match=r"positive\.least_score is read by a contrast alone"):
-        made_of(negatives=[], terms=[{"kind": "cosent"}], positive={"least_score": 0.5})
+        objective_of(negatives=[], terms=[{"kind": "cosent"}], positive={"least_score": 0.5})
 
 
 @pytest.mark.parametrize("kind", ["anchors", "positives", "clean"])
 @pytest.mark.parametrize("view", ["pair", "next_sentence", "spans"])
 def test_a_text_compared_with_itself_is_refused_where_the_positive_is_another_text(view: str, kind: str) -> None:
     with pytest.raises(UserError, match=rf"positive\.of = {kind} compares a text with itself.*view {view}"):
-        made_of(view={"kind": view}, positive={"of": {"kind": kind}})
-    made_of(view={"kind": "repeat_subwords"}, positive={"of": {"kind": kind}})  # as SSCL-BERT of single sentences
-    made_of(view={"kind": view}, negatives=[], terms=[{"kind": "dcl"}])
+        objective_of(view={"kind": view}, positive={"of": {"kind": kind}})
+    objective_of(view={"kind": "repeat_subwords"}, positive={"of": {"kind": kind}})  # as SSCL-BERT of single sentences
+    objective_of(view={"kind": view}, negatives=[], terms=[{"kind": "dcl"}])

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import objective_of
 from noise_cases import (
     COSINE,
     N,
@@ -27,8 +28,6 @@ from opencse.errors import UserError
 from opencse.objective.columns import Scoring
 from opencse.objective.negatives.derived import Mixed
 from opencse.objective.negatives.generated import Gaussian, NoisyAnchor
-from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 from opencse.streams import seed_of
@@ -98,7 +97,7 @@ def test_wrong_settings_are_reported_in_one_line(tiny_folder: Path) -> None:
 
 def test_samples_climb_the_contrast_of_the_positives_with_them_alone() -> None:
     random = torch.Generator().manual_seed(5)
-    reps = replace(Representations.of(*(torch.randn(6, 4, generator=random, dtype=torch.float64) for _ in range(2))))
+    reps = Representations.of(*(torch.randn(6, 4, generator=random, dtype=torch.float64) for _ in range(2)))
     scoring = Scoring(temperature=0.5)
     plain = gaussian(mean="zero", sd="one").columns(reps, scoring).right
     samples = plain.clone()
@@ -150,8 +149,7 @@ def some_anchors(n: int = N_POOL) -> Tensor:
 
 
 def pooled_reps(anchor: Tensor) -> Representations:
-    keys = torch.arange(2 * len(anchor)).reshape(len(anchor), 2)
-    return Representations(anchor, anchor.detach() + 0.1, anchor.new_zeros(len(anchor), 0, D), keys, noise_seed=3)
+    return replace(Representations.of(anchor, anchor.detach() + 0.1), noise_seed=3)
 
 
 def cosine(a: Tensor, b: Tensor) -> float:
@@ -161,9 +159,9 @@ def cosine(a: Tensor, b: Tensor) -> float:
 
 
 def by_the_objective(source: dict[str, Any], tile_bytes: int = 10**9) -> tuple[float, Tensor]:
-    data = {"negatives": [{"kind": "in_batch"}, source], "temperature": 0.3, "tile_bytes": tile_bytes}
     leaf = some_anchors().requires_grad_()
-    loss = Objective.from_settings(validate(ObjectiveSettings, data, "test"))(pooled_reps(leaf)).total
+    objective = objective_of(negatives=[{"kind": "in_batch"}, source], temperature=0.3, tile_bytes=tile_bytes)
+    loss = objective(pooled_reps(leaf)).total
     return loss.item(), torch.autograd.grad(loss, leaf)[0]
 
 
@@ -231,7 +229,7 @@ def leaves(n: int = N) -> tuple[Tensor, Tensor]:
 def mixed_reps(anchor: Tensor, positive: Tensor, keys: list[int] | None = None) -> Representations:
     texts = torch.arange(len(anchor)) if keys is None else torch.tensor(keys)
     both = torch.stack([texts, texts + 100], dim=1)
-    return Representations(anchor, positive, anchor.new_zeros(len(anchor), 0, D), both, noise_seed=8)
+    return replace(Representations.of(anchor, positive), keys=both, noise_seed=8)
 
 
 def cosine_with_gradient(a: Tensor, b: Tensor) -> Tensor:
@@ -240,8 +238,7 @@ def cosine_with_gradient(a: Tensor, b: Tensor) -> Tensor:
 
 
 def mixed_loss(source: dict[str, Any], tile_bytes: int = 10**9) -> tuple[float, tuple[Tensor, ...]]:
-    data = {"negatives": [{"kind": "in_batch"}, source], "temperature": TAU, "tile_bytes": tile_bytes}
-    objective = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
+    objective = objective_of(negatives=[{"kind": "in_batch"}, source], temperature=TAU, tile_bytes=tile_bytes)
     vectors = leaves()
     loss = objective(mixed_reps(*vectors)).total
     return loss.item(), torch.autograd.grad(loss, vectors)

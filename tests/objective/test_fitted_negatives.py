@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.columns import Scoring
 from opencse.objective.negatives.fitted import (
     AutoEncoder,
-    Distribution,
     Fitted,
     Gmm,
     Mixture,
@@ -25,10 +26,7 @@ from opencse.objective.negatives.fitted import (
     _revive,
     standardised,
 )
-from opencse.objective.registry import build as build_part
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations, StepInputs
-from opencse.settings import validate
 from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens
 
@@ -53,8 +51,7 @@ def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
 
 
 def begun(encoder: SentenceEncoder, data: dict[str, Any], *, batch_size: int = N, seed: int = 0) -> Fitted:
-    settings = validate(ObjectiveSettings, {"negatives": [data]}, "test").negatives[0]
-    source = build_part(settings)
+    (source,) = objective_of(negatives=[data]).negatives
     assert isinstance(source, Fitted)
     source.begin(encoder, batch_size=batch_size, seed=seed)
     return source
@@ -67,9 +64,7 @@ def cloud(step: int, n: int = N, *, dtype: torch.dtype = torch.float32) -> Tenso
 
 
 def reps_of(anchor: Tensor, step: int) -> Representations:
-    n = len(anchor)
-    keys = torch.arange(2 * n).reshape(n, 2)
-    return Representations(anchor, anchor, anchor.new_zeros(n, 0, D), keys, noise_seed=step)
+    return replace(Representations.of(anchor, anchor), noise_seed=step)
 
 
 def no_inputs(n: int) -> StepInputs:
@@ -87,10 +82,6 @@ def one_step(source: Fitted, encoder: SentenceEncoder, step: int, anchor: Tensor
     return logits
 
 
-def distribution_of(source: Fitted) -> Distribution:
-    return source.distribution
-
-
 @BOTH
 def test_columns_are_samples_once_it_is_fitted(encoder: SentenceEncoder, data: dict[str, Any]) -> None:
     source = begun(encoder, {**data, "count": 1.5, "weight": 2.0})
@@ -100,7 +91,7 @@ def test_columns_are_samples_once_it_is_fitted(encoder: SentenceEncoder, data: d
     one_step(source, encoder, 0)
     leaf = cloud(1).requires_grad_()
     columns = source.columns(reps_of(leaf, 1), COSINE).dense()
-    samples = distribution_of(source).sample(9, generator(seed_of(1, data["kind"])))
+    samples = source.distribution.sample(9, generator(seed_of(1, source.name)))
     assert samples.shape == (9, D)
     assert not samples.requires_grad
     torch.testing.assert_close(columns.logits, COSINE.logits(leaf, samples))
@@ -120,7 +111,7 @@ def test_old_steps_are_forgotten(encoder: SentenceEncoder, data: dict[str, Any])
     for step in range(4, 7):
         one_step(source, encoder, step)
     assert len(source.store) == 3 * N
-    samples = distribution_of(source).sample(500, generator())
+    samples = source.distribution.sample(500, generator())
     assert float(samples.abs().max()) < 20
 
 

@@ -14,19 +14,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from helpers import objective_of
 from opencse.arrays import Flags
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import MaskedTokens
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.graded import Cosent, Softmax
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.objective.vectors.requests import Masked, Scores
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.plain import Pair
-from opencse.settings import validate
 from opencse.text.corpus import Corpus, text_key, tokenise
 from opencse.text.given import open_texts, with_labels
 from opencse.text.labels import LabelKind
@@ -62,9 +61,7 @@ def triples(tokenizer: Tokenizer, tmp_path: Path, sentences: list[str]) -> Corpu
 
 
 def builder(corpus: Corpus, tokenizer: Tokenizer, seed: int = 1, **objective: Any) -> InputBuilder:
-    return InputBuilder(
-        corpus, tokenizer, Objective.from_settings(validate(ObjectiveSettings, objective, "test")), seed
-    )
+    return InputBuilder(corpus, tokenizer, objective_of(**objective), seed)
 
 
 def texts(inputs: StepInputs, tokenizer: Tokenizer) -> list[list[int]]:
@@ -209,7 +206,7 @@ def padded(tokenizer: Tokenizer, texts: list[str]) -> Tokens:
     return tokenizer.pad(tokenizer.encode(texts, 24))
 
 
-def draw(tokens: Tokens, tokenizer: Tokenizer, rate: float, seed: int = 0) -> tuple[MaskedTokens, Tensor]:
+def draw(tokens: Tokens, tokenizer: Tokenizer, rate: float, seed: int) -> tuple[MaskedTokens, Tensor]:
     copy = mask_tokens(tokens, tokenizer, rate, np.random.default_rng(seed))
     return copy.masked, copy.labels
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations, StepInputs
-from opencse.settings import validate
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokens
@@ -42,10 +42,6 @@ VIEWS: list[dict[str, Any]] = [
 ]
 
 
-def build(**data: Any) -> Objective:
-    return Objective.from_settings(validate(ObjectiveSettings, data, "test"))
-
-
 @pytest.fixture(scope="module")
 def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
     """The tiny model in evaluation mode."""
@@ -57,9 +53,7 @@ def vectors(step: int, noise_seed: int) -> Representations:
     random = torch.Generator().manual_seed(100 + step)
     anchor = torch.randn(N, D, generator=random)
     positive = anchor + 0.3 * torch.randn(N, D, generator=random)
-    return Representations(
-        anchor, positive, anchor.unsqueeze(1)[:, :0], torch.arange(2 * N).reshape(N, 2), noise_seed=noise_seed
-    )
+    return replace(Representations.of(anchor, positive), noise_seed=noise_seed)
 
 
 def draws(objective: Objective, encoder: SentenceEncoder, seeds: Sequence[int]) -> dict[str, list[Tensor]]:
@@ -89,7 +83,7 @@ def equal(one: list[Tensor], other: list[Tensor]) -> bool:
 
 @pytest.fixture(scope="module")
 def whole(encoder: SentenceEncoder) -> dict[str, list[Tensor]]:
-    objective = build(positive={"of": NOISY}, negatives=NEGATIVES, terms=TERMS)
+    objective = objective_of(positive={"of": NOISY}, negatives=NEGATIVES, terms=TERMS)
     made = draws(objective, encoder, range(STEPS))
     assert list(made) == ["positive", *(f"negatives.{n['kind']}" for n in NEGATIVES), "terms.barlow_twins", "terms.dcl"]
     return made
@@ -99,7 +93,7 @@ def whole(encoder: SentenceEncoder) -> dict[str, list[Tensor]]:
 def test_a_source_alone_draws_as_among_others(
     alone: dict[str, Any], encoder: SentenceEncoder, whole: dict[str, list[Tensor]]
 ) -> None:
-    found = draws(build(negatives=[alone]), encoder, range(STEPS))
+    found = draws(objective_of(negatives=[alone]), encoder, range(STEPS))
     name = f"negatives.{alone['kind']}"
     assert equal(found[name], whole[name])
     assert not equal(found["positive"], whole["positive"]), "those of a positive without noise"
@@ -109,7 +103,7 @@ def test_a_source_alone_draws_as_among_others(
 def test_two_parts_of_one_kind_draw_differently(
     kind: dict[str, Any], encoder: SentenceEncoder, whole: dict[str, list[Tensor]]
 ) -> None:
-    found = draws(build(negatives=[kind, {"kind": "hard"}, kind]), encoder, range(STEPS))
+    found = draws(objective_of(negatives=[kind, {"kind": "hard"}, kind]), encoder, range(STEPS))
     first, second = found[f"negatives.{kind['kind']}"], found[f"negatives.{kind['kind']}#2"]
     assert equal(first, whole[f"negatives.{kind['kind']}"])
     assert first[-1].shape == second[-1].shape == (N, N)
@@ -137,12 +131,14 @@ def positives(
 
 @pytest.mark.parametrize("view", VIEWS, ids=str)
 def test_a_views_noise_is_its_own(view: dict[str, Any], encoder: SentenceEncoder, corpus: Corpus) -> None:
-    alone = positives(encoder, corpus, build(view=view))
-    among = build(view=view, positive={"of": NOISY}, negatives=NEGATIVES[:3], terms=TERMS)
+    alone = positives(encoder, corpus, objective_of(view=view))
+    among = objective_of(view=view, positive={"of": NOISY}, negatives=NEGATIVES[:3], terms=TERMS)
     assert torch.equal(positives(encoder, corpus, among), alone)
     for other in ({"seed": 1}, {"step": 1}):
         assert (
-            not torch.isclose(positives(encoder, corpus, build(view=view), **other), alone, rtol=1e-4).all(dim=1).any()
+            not torch.isclose(positives(encoder, corpus, objective_of(view=view), **other), alone, rtol=1e-4)
+            .all(dim=1)
+            .any()
         )
-    still = positives(encoder, corpus, build())
+    still = positives(encoder, corpus, objective_of())
     assert not torch.isclose(still, alone, rtol=1e-4).all(dim=1).any()

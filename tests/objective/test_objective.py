@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
 
-from helpers import Heard, Stopped
+from helpers import Heard, Stopped, objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.reading import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective, StepLosses
-from opencse.objective.settings import ObjectiveSettings, SavedEncoder
+from opencse.objective.settings import SavedEncoder
 from opencse.objective.vectors.requests import Clean, Layer, Masked
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.progress import Silent
@@ -29,10 +29,6 @@ from opencse.training.selection import DevScore, Selector
 from opencse.training.trainer import Trainer
 
 
-def build(**data: Any) -> Objective:
-    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
-
-
 def example(hard: int = 0) -> Representations:
     random = torch.Generator().manual_seed(3)
     keys = torch.tensor([[1, 2, 20, 21], [3, 4, 2, 22], [1, 6, 23, 24], [7, 8, 25, 7]])[:, : 2 + hard]
@@ -40,23 +36,14 @@ def example(hard: int = 0) -> Representations:
     return Representations(vectors[0], vectors[1], vectors[2:].transpose(0, 1), keys)
 
 
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        ({"terms": [{"kind": "mlm"}, {"kind": "mlm", "weight": 1.0}]}, ["'mlm'", "2 times"]),
-    ],
-    ids=str,
-)
-def test_parts_that_make_no_objective_are_reported_in_one_line(data: dict[str, Any], words: list[str]) -> None:
+def test_parts_that_make_no_objective_are_reported_in_one_line() -> None:
     """Whoever puts the parts together, and where they stand in a recipe, with the recipe's name."""
-    with pytest.raises(UserError) as alone:
-        build(**data)
+    data = {"terms": [{"kind": "mlm"}, {"kind": "mlm", "weight": 1.0}]}
+    with pytest.raises(UserError, match="'mlm' is given 2 times") as alone:
+        objective_of(**data)
     with pytest.raises(UserError) as written:
         validate(Recipe, {"name": "mine", "title": "t", "objective": data}, "test.toml")
     assert str(written.value) == f"test.toml: {alone.value}"
-    assert "\n" not in str(written.value)
-    for word in words:
-        assert word in str(alone.value)
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
@@ -67,7 +54,7 @@ def test_the_report_against_loops(hard: int, columns: str, mask: bool, similarit
     sources: list[dict[str, Any]] = [{"kind": "in_batch", "columns": columns, "weight": 3.0}]
     if hard:
         sources.append({"kind": "hard", "alpha": 2.0})
-    objective = build(negatives=sources, mask_duplicates=mask, similarity=similarity, temperature=0.5)
+    objective = objective_of(negatives=sources, mask_duplicates=mask, similarity=similarity, temperature=0.5)
     reps = example(hard)
     a, b, c, keys = reps.anchor, reps.positive, reps.hard, reps.keys.tolist()
 
@@ -89,8 +76,7 @@ def test_the_report_against_loops(hard: int, columns: str, mask: bool, similarit
                     masked += 1
                 else:
                     negative.append(value)
-    leaf = Representations(a.clone().requires_grad_(), b, c, reps.keys)
-    outcome: StepLosses = objective(leaf)
+    outcome: StepLosses = objective(replace(reps, anchor=a.clone().requires_grad_()))
     assert outcome.total.requires_grad
     report = outcome.report
     assert set(report) == {"positive_similarity", "negative_similarity", "duplicates_masked"}
@@ -105,13 +91,11 @@ def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     random = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(6, 9, generator=random), torch.tensor([0, 3, 8, 3, 2, 1])
     plain = example()
-    reps = Representations(
-        plain.anchor, plain.positive, plain.hard, plain.keys, {Masked(0.15): masked_lm(logits, labels)}
-    )
-    outcome = build(terms=[{"kind": "mlm", "weight": 0.25}])(reps)
+    reps = replace(plain, answers={Masked(0.15): masked_lm(logits, labels)})
+    outcome = objective_of(terms=[{"kind": "mlm", "weight": 0.25}])(reps)
     cross_entropy = torch.nn.functional.cross_entropy(logits, labels).item()
     assert list(outcome.losses) == ["contrast", "mlm"]
-    assert outcome.losses["contrast"].item() == build()(plain).total.item()
+    assert outcome.losses["contrast"].item() == objective_of()(plain).total.item()
     assert outcome.losses["mlm"].item() == pytest.approx(0.25 * cross_entropy, rel=1e-6)
     assert outcome.total.item() == pytest.approx(sum(loss.item() for loss in outcome.losses.values()), rel=1e-6)
 
@@ -139,7 +123,7 @@ def encoder(encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
 
 
 def begun(encoder: SentenceEncoder, **data: Any) -> tuple[Objective, SentenceEncoder]:
-    objective = build(dual_encoder=True, **data)
+    objective = objective_of(dual_encoder=True, **data)
     assert objective.second is None
     objective.begin(encoder, batch_size=N, seed=1)
     assert objective.second is not None
@@ -193,9 +177,9 @@ def test_which_of_the_two_may_be_saved(encoder: SentenceEncoder) -> None:
             assert torch.equal(tensors[WORDS], factor * own[WORDS])
             head = next(name for name in own if name.startswith("lm_head"))
             assert torch.equal(tensors[head], own[head]), "masked copies go through the first"
-    assert build(saved_encoder="first").candidates(own) == [own]
+    assert objective_of(saved_encoder="first").candidates(own) == [own]
     with pytest.raises(UserError, match=r"saved_encoder = second needs objective\.dual_encoder = true"):
-        build(saved_encoder="second")
+        objective_of(saved_encoder="second")
 
 
 # Runs

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
@@ -439,10 +440,10 @@ TERM_ALONE = {"negatives": [], "terms": [{"kind": "cosent"}]}
 )
 def test_wrong_settings_are_reported_in_one_line(data: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
-        Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
+        objective_of(**data)
     message = str(caught.value)
     assert "\n" not in message
-    assert message.startswith("test.toml: ")
+    assert message.startswith("test: ")
     for word in words:
         assert word in message
 
@@ -451,10 +452,6 @@ def test_wrong_settings_are_reported_in_one_line(data: dict[str, Any], words: li
 def test_an_unknown_similarity_is_not_taken_for_the_dot_product(function: Callable[..., Any]) -> None:
     with pytest.raises(ValueError, match="unknown similarity 'euclidean'; known: cosine, dot"):
         function(torch.eye(2), torch.eye(2), "euclidean")
-
-
-def made_of(**data: Any) -> Objective:
-    return Objective.from_settings(objective(**data))
 
 
 NO_LAYERS = ("conditional_mlm", "denoising", "local_global", "replaced_tokens", "self_guided")
@@ -480,7 +477,7 @@ def test_what_a_part_cannot_be_combined_with_is_named_with_the_way_out(encoder: 
         ),
     ):
         for kind in kinds:
-            made = made_of(negatives=[{"kind": "in_batch"}], terms=[{"kind": kind}])
+            made = objective_of(negatives=[{"kind": "in_batch"}], terms=[{"kind": kind}])
             made.check_encoder(encoder, "m")
             with pytest.raises(UserError, match=f"^the {kind} term .*, {words}") as caught:
                 made.check_encoder(refused, "m")
@@ -497,4 +494,4 @@ def test_what_a_part_cannot_be_combined_with_is_named_with_the_way_out(encoder: 
         ),
     ):
         with pytest.raises(UserError, match=words):
-            made_of(**data)
+            objective_of(**data)

@@ -13,17 +13,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fuzzing import examples
-from opencse.encoder.average import MovingAverage
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.negatives.stored import MomentumQueue, VectorQueue
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.requests import Layer
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import DerivesPositives
-from opencse.settings import validate
 from opencse.training.optimizer import build_optimizer
 from opencse.training.settings import TrainingSettings
 
@@ -42,21 +40,13 @@ def headed(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
 
 def build(*, others: tuple[dict[str, Any], ...] = ({"kind": "in_batch"},), **queue: Any) -> Objective:
     negatives = [*others, {"kind": "momentum_queue", "momentum": MOMENTUM, "size": 6, **queue}]
-    return Objective.from_settings(validate(ObjectiveSettings, {"negatives": negatives}, "test.toml"))
+    return objective_of(negatives=negatives)
 
 
 def source(objective: Objective) -> MomentumQueue:
     found = objective.negatives[-1]
     assert isinstance(found, MomentumQueue)
     return found
-
-
-def queue_of(objective: Objective) -> VectorQueue:
-    return source(objective).queue
-
-
-def average_of(objective: Objective) -> MovingAverage:
-    return source(objective).average
 
 
 def step_inputs(encoder: SentenceEncoder, texts: list[str], keys: list[int]) -> StepInputs:
@@ -80,7 +70,7 @@ def steps(
         encoder.train()
         objective.train()
         seen.append(weights(encoder))
-        queued.append((queue_of(objective).vectors.clone(), queue_of(objective).keys.clone()))
+        queued.append((source(objective).queue.vectors.clone(), source(objective).queue.keys.clone()))
         reps = objective.represent(encoder, inputs)
         torch.autograd.backward(objective(reps).total)
         objective.after_backward(encoder, [inputs], [reps.detached()])
@@ -104,7 +94,7 @@ def begun(encoder: SentenceEncoder, *, batch_size: int = N, seed: int = 5, **que
 def test_each_step_is_the_papers(headed: SentenceEncoder, sentences: list[str]) -> None:
     """Queue and loss of every step, from the weights of every step alone: eq. 6 unrolled, eq. 7 in loops."""
     objective = begun(headed)
-    start = weights(average_of(objective).encoder)
+    start = weights(source(objective).average.encoder)
     sizes = (4, 4, 3, 4, 7, 2, 4)
     data = batches(headed, sentences, sizes)
     seen, queued = steps(headed, objective, data)
@@ -127,7 +117,7 @@ def test_each_step_is_the_papers(headed: SentenceEncoder, sentences: list[str]) 
             new = other.eval()(inputs.anchors).sentence
         list_of_vectors = [*list_of_vectors, *new][-6:]
         list_of_keys = [*list_of_keys, *inputs.keys[:, 0].tolist()][-6:]
-    for name, p in average_of(objective).encoder.named_parameters():
+    for name, p in source(objective).average.encoder.named_parameters():
         assert torch.allclose(p, other.get_parameter(name), atol=1e-6)
         gap = (p - headed.get_parameter(name)).abs().max()
         assert gap > 1e-4 or "key.bias" in name, f"{name} did not move, so nothing was tested"
@@ -136,7 +126,7 @@ def test_each_step_is_the_papers(headed: SentenceEncoder, sentences: list[str]) 
 
 def test_random_weights_come_from_the_seed(headed: SentenceEncoder) -> None:
     state, own = torch.get_rng_state(), weights(headed)
-    one, same, other = (weights(average_of(begun(headed, init="random", seed=seed)).encoder) for seed in (5, 5, 6))
+    one, same, other = (weights(source(begun(headed, init="random", seed=seed)).average.encoder) for seed in (5, 5, 6))
     assert torch.equal(torch.get_rng_state(), state)
     for name, p in one.items():
         assert torch.equal(same[name], p)
@@ -147,19 +137,10 @@ def test_random_weights_come_from_the_seed(headed: SentenceEncoder) -> None:
             assert not torch.equal(other[name], p)
 
 
-def settings(**queue: Any) -> ObjectiveSettings:
-    return validate(ObjectiveSettings, {"negatives": [{"kind": "momentum_queue", **queue}]}, "test.toml")
-
-
-def queued_objective(**queue: Any) -> Objective:
-    negatives = [{"kind": "in_batch"}, {"kind": "momentum_queue", **queue}]
-    return Objective.from_settings(validate(ObjectiveSettings, {"negatives": negatives}, "test.toml"))
-
-
 @pytest.mark.parametrize("size", [0, True, "0x"])
 def test_a_wrong_size_is_reported_in_plain_words(size: Any) -> None:
     with pytest.raises(UserError, match=r"size is a number of sentences \(160\) or a multiple of the batch") as caught:
-        settings(size=size)
+        build(size=size)
     assert "\n" not in str(caught.value)
 
 
@@ -169,21 +150,21 @@ def test_a_size_is_a_number_or_a_multiple_of_the_batch(encoder: SentenceEncoder)
         ("2.5x", 64, 160),
         ("2.4x", 7, 17),
     ):
-        objective = queued_objective(size=size)
+        objective = build(size=size)
         assert objective.negatives_per_anchor(batch_size, 0) == expected + batch_size - 1
         objective.begin(encoder, batch_size=batch_size, seed=1)
-        assert isinstance(source := objective.negatives[-1], MomentumQueue)
-        assert source.queue.size == len(source.queue.stored) == expected
+        queue = source(objective).queue
+        assert queue.size == len(queue.stored) == expected
         assert objective.negatives_per_anchor(2, 3) == expected + 1  # a queue keeps the size it has
     with pytest.raises(UserError, match=r"size 0\.1x is no sentence at a batch of 4; raise it"):
-        queued_objective(size="0.1x").begin(encoder, batch_size=4, seed=1)
+        build(size="0.1x").begin(encoder, batch_size=4, seed=1)
 
 
 def test_random_weights_are_no_start_for_adapters(encoder: SentenceEncoder) -> None:
     encoder.adapted = True
-    queued_objective(size=4).begin(encoder, batch_size=4, seed=0)
+    build(size=4).begin(encoder, batch_size=4, seed=0)
     with pytest.raises(UserError, match='LoRA trains none of them; set init = "pretrained"'):
-        queued_objective(size=4, init="random").begin(encoder, batch_size=4, seed=0)
+        build(size=4, init="random").begin(encoder, batch_size=4, seed=0)
 
 
 D = 3
@@ -217,19 +198,11 @@ DISTINCT = [[10 * i, 10 * i + 1] for i in range(N)]
 
 def layered(
     *others: dict[str, Any],
-    similarity: str = "cosine",
-    mask: bool = True,
     view: dict[str, Any] | None = None,
     **layers: Any,
 ) -> Objective:
-    data = {
-        "view": view or {"kind": "dropout"},
-        "negatives": [*others, {"kind": "layers", **layers}],
-        "temperature": TAU,
-        "similarity": similarity,
-        "mask_duplicates": mask,
-    }
-    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
+    negatives = [*others, {"kind": "layers", **layers}]
+    return objective_of(view=view or {"kind": "dropout"}, negatives=negatives, temperature=TAU)
 
 
 def example(keys: list[list[int]] = DISTINCT, rows: int = 2 * N) -> Representations:

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 from torch import Tensor, nn
 from transformers import BertModel
 
-from helpers import write_tiny_bert
+from helpers import objective_of, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.backbone import load_pooler
@@ -22,7 +22,6 @@ from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Prompts
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.teachers.teacher import (
     Panel,
     TaughtVectors,
@@ -229,12 +228,6 @@ def same_with_gradients(ours: Tensor, theirs: Tensor, leaves: list[Tensor]) -> N
 G, D, T, TAU = 8, 5, 6, 0.3
 
 
-def objective_of(*negatives: dict[str, Any]) -> Objective:
-    return Objective.from_settings(
-        validate(ObjectiveSettings, {"negatives": list(negatives), "temperature": TAU}, "test")
-    )
-
-
 def vectors(seed: int = 0) -> tuple[Representations, TaughtVectors]:
     random = torch.Generator().manual_seed(seed)
 
@@ -267,7 +260,7 @@ def test_the_loss_of_sentence_transformers(strategy: str, margin: float, hard: b
         {"kind": "in_batch", "of": {"kind": "positives"}, "guide": guide},
         *([{"kind": "hard", "guide": guide}] if hard else []),
     ]
-    loss = losses(objective_of(*negatives), reps, taught)
+    loss = losses(objective_of(negatives=negatives, temperature=TAU), reps, taught)
     theirs = gist_embed.GISTEmbedLoss.__new__(gist_embed.GISTEmbedLoss)
     torch.nn.Module.__init__(theirs)
     columns = [reps.anchor, reps.positive, *([reps.hard[:, 0]] if hard else [])]
@@ -296,18 +289,18 @@ def test_the_loss_of_sentence_transformers(strategy: str, margin: float, hard: b
 @pytest.mark.parametrize("guide", [{"strategy": "fixed", "margin": 0.1}, {"limit": 0.5}])
 def test_a_number_without_effect_is_refused(guide: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="has no effect with strategy"):
-        objective_of({"kind": "in_batch", "guide": guide})
+        objective_of(negatives=[{"kind": "in_batch", "guide": guide}])
 
 
 def test_in_the_other_direction_the_positives_are_the_anchors() -> None:
     reps, taught = vectors()
     negatives = [{"kind": "in_batch", "guide": {"margin": 0.3}}]
-    data = {"negatives": negatives, "temperature": TAU, "directions": "columns"}
-    columns = losses(Objective.from_settings(validate(ObjectiveSettings, data, "test")), reps, taught)
+    guided = objective_of(negatives=negatives, temperature=TAU)
+    columns = losses(objective_of(negatives=negatives, temperature=TAU, directions="columns"), reps, taught)
     swapped = Representations.of(reps.positive, reps.anchor)
     exchanged = TaughtVectors(taught.positive, taught.anchor, taught.hard)
-    torch.testing.assert_close(columns, losses(objective_of(*negatives), swapped, exchanged))
-    assert abs(float(columns.detach() - losses(objective_of(*negatives), reps, taught).detach())) > 1e-6
+    torch.testing.assert_close(columns, losses(guided, swapped, exchanged))
+    assert abs(float(columns.detach() - losses(guided, reps, taught).detach())) > 1e-6
 
 
 E, W = 6, 4

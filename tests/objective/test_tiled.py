@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.dense import Dense
 from opencse.objective.negatives import generated
 from opencse.objective.negatives.stored import MomentumQueue
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.teachers.teacher import TaughtVectors, Teacher, TeacherSettings, TeacherVectors
 from opencse.objective.vectors.requests import Clean, Layer, Means, Scores
 from opencse.objective.vectors.step import Representations, Request
-from opencse.settings import validate
 
 N, D, H = 12, 6, 2
 IN_BATCH: dict[str, Any] = {"kind": "in_batch"}
@@ -70,9 +69,9 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
-def objective_of(data: Mapping[str, Any], encoder: SentenceEncoder, tile_bytes: int) -> Objective:
+def begun(data: Mapping[str, Any], encoder: SentenceEncoder, tile_bytes: int) -> Objective:
     """Begun, in float64, with sources that have seen a step."""
-    objective = Objective.from_settings(validate(ObjectiveSettings, {**data, "tile_bytes": tile_bytes}, "test"))
+    objective = objective_of(**data, tile_bytes=tile_bytes)
     objective.begin(encoder, batch_size=N, seed=0)
     earlier = replace(representations(seed=9, dtype=torch.float32), noise_seed=4).detached()
     for source in objective.negatives:
@@ -152,9 +151,9 @@ def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
 def test_tiles_give_the_dense_loss_and_gradients(
     data: dict[str, Any], choices: dict[str, Any], encoder: SentenceEncoder
 ) -> None:
-    dense, dense_gradients = figures(objective_of({**data, **choices}, encoder, 10**9), representations())
+    dense, dense_gradients = figures(begun({**data, **choices}, encoder, 10**9), representations())
     for tile_bytes in (1, 8 * N * 5):  # one anchor in a tile; a few, and fewer in the last
-        tiled, gradients = figures(objective_of({**data, **choices}, encoder, tile_bytes), representations())
+        tiled, gradients = figures(begun({**data, **choices}, encoder, tile_bytes), representations())
         assert list(tiled) == list(dense)
         for name, wanted in dense.items():
             tolerance = 1e-10 if wanted.dtype == torch.float64 else 1e-5  # dense sums of figures are in float32
@@ -171,7 +170,7 @@ def test_rows_in_which_nothing_counts(encoder: SentenceEncoder) -> None:
         reps = representations()
         alike = replace(reps, keys=torch.ones_like(reps.keys), positive=(-10 * reps.anchor.detach()).requires_grad_())
         for tile_bytes in (1, 10**9):
-            outcome = objective_of(data, encoder, tile_bytes)(alike)
+            outcome = begun(data, encoder, tile_bytes)(alike)
             assert outcome.total.item() == pytest.approx(0.0, abs=1e-12)
             assert outcome.report["negative_similarity"] == 0
             assert outcome.report["duplicates_masked"] == N * (N - 1)
@@ -184,7 +183,7 @@ def test_half_precision_is_raised_and_autocast_lowers_nothing(encoder: SentenceE
     data = {**OBJECTIVES["everything"], "temperature": 0.4}
     found = {}
     for tile_bytes in (64, 10**9):
-        objective = objective_of(data, encoder, tile_bytes).float()
+        objective = begun(data, encoder, tile_bytes).float()
         found[tile_bytes] = figures(objective, representations(dtype=dtype), autocast=True)
     (tiled, gradients), (dense, wanted) = found.values()
     for name, value in dense.items():
@@ -198,7 +197,7 @@ def test_half_precision_is_raised_and_autocast_lowers_nothing(encoder: SentenceE
 
 def test_the_gradient_can_be_taken_twice_but_not_differentiated(encoder: SentenceEncoder) -> None:
     reps = representations()
-    total = objective_of(OBJECTIVES["others by nearness"], encoder, 1)(reps).total
+    total = begun(OBJECTIVES["others by nearness"], encoder, 1)(reps).total
     for factor in (1, 3):  # by 1 the gradients that were made with the loss are given as they are
         first = torch.autograd.grad(factor * total, reps.anchor, retain_graph=True)[0]
         before = first.clone()
@@ -226,7 +225,7 @@ class _Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEncoder) -> int:
     """The most numbers in any tensor of a step's loss, its report, and its backward pass, at ``n`` examples."""
-    objective = Objective.from_settings(validate(ObjectiveSettings, {**data, "tile_bytes": tile_bytes}, "test"))
+    objective = objective_of(**data, tile_bytes=tile_bytes)
     objective.begin(encoder, batch_size=n, seed=0)
     random = torch.Generator().manual_seed(0)
 

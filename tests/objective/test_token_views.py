@@ -17,13 +17,13 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from fuzzing import examples
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.reading import load_masked_lm_head
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.registry import build as build_part
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.views.base import (
     ChangesTokens,
     View,
@@ -38,7 +38,6 @@ from opencse.objective.views.words import (
     RepeatSubwords,
     RepeatWords,
 )
-from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer
@@ -117,7 +116,7 @@ def begun(encoder: SentenceEncoder, wordnet: Path) -> Begin:
 
 def objective(settings: dict[str, Any], wordnet: Path) -> Objective:
     view = settings | ({"wordnet": str(wordnet)} if settings["kind"] == "synonym" else {})
-    return Objective.from_settings(validate(ObjectiveSettings, {"view": view}, "test"))
+    return objective_of(view=view)
 
 
 def changed(view: View, texts: list[TokenisedText], seed: int) -> Sequence[Ids]:

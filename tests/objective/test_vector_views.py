@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.negatives.generated import Gaussian
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.perturbation import (
     BothSides,
@@ -37,21 +37,11 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "input_bernoulli", "rate": 0.1, "features": True},
     {"kind": "input_fgsm", "epsilon": 0.1},
 ]
-NOTHING: list[dict[str, Any]] = [
-    {"kind": "input_gaussian", "sd": 0.0},
-    {"kind": "input_gaussian_dropout", "sd": 0.0},
-    {"kind": "input_bernoulli", "rate": 0.0},
-    {"kind": "input_fgsm", "epsilon": 0.0},
-]
 
 
-def build(view: dict[str, Any], **more: Any) -> Objective:
-    return Objective.from_settings(validate(ObjectiveSettings, {"view": view, **more}, "test"))
-
-
-def step(encoder: SentenceEncoder, sentences: list[str], seed: int = 5) -> StepInputs:
+def step(encoder: SentenceEncoder, sentences: list[str]) -> StepInputs:
     tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N] * 2))
-    return StepInputs(tokens, N, torch.arange(N).unsqueeze(1).repeat(1, 2), noise_seed=seed)
+    return StepInputs(tokens, N, torch.arange(N).unsqueeze(1).repeat(1, 2), noise_seed=5)
 
 
 def embeddings() -> Tensor:
@@ -83,8 +73,8 @@ def test_bernoulli_drops_numbers_or_dimensions(features: bool) -> None:
 def test_only_the_positives_are_disturbed(view: dict[str, Any], encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.eval()
     inputs = step(encoder, sentences)
-    plain = build({"kind": "dropout"}).represent(encoder, inputs)
-    reps = build(view).represent(encoder, inputs)
+    plain = objective_of(view={"kind": "dropout"}).represent(encoder, inputs)
+    reps = objective_of(view=view).represent(encoder, inputs)
     assert torch.equal(reps.anchor, plain.anchor)
     changed = (reps.positive - plain.positive).abs().amax(dim=1)
     assert (changed > 1e-4).all()
@@ -95,7 +85,10 @@ def test_fgsm_steps_up_the_contrastive_loss(encoder: SentenceEncoder, sentences:
     encoder.eval()
     epsilon = 1e-3
     inputs = step(encoder, sentences)
-    objective, plain = build({"kind": "input_fgsm", "epsilon": epsilon}), build({"kind": "dropout"})
+    objective, plain = (
+        objective_of(view={"kind": "input_fgsm", "epsilon": epsilon}),
+        objective_of(view={"kind": "dropout"}),
+    )
     seen: list[Tensor] = []
     encoder.backbone.register_forward_pre_hook(
         lambda module, args, kwargs: seen.append(kwargs["inputs_embeds"].detach()), with_kwargs=True
@@ -151,10 +144,10 @@ def test_any_family_reads_embeddings_as_it_reads_ids(
     other = SentenceEncoder.load(tmp_path, pooling="mean", device="cpu").eval()
     inputs = step(other, sentences)
     assert not inputs.tokens.attention_mask.all(), "there is padding"
-    plain = build({"kind": "dropout"}).represent(other, inputs)
-    reps = build(NOTHING[0]).represent(other, inputs)
+    plain = objective_of(view={"kind": "dropout"}).represent(other, inputs)
+    reps = objective_of(view={"kind": "input_gaussian", "sd": 0.0}).represent(other, inputs)
     assert torch.allclose(reps.positive, plain.positive, atol=1e-6)
-    moved = build({"kind": "input_gaussian", "sd": 0.5}).represent(other, inputs)
+    moved = objective_of(view={"kind": "input_gaussian", "sd": 0.5}).represent(other, inputs)
     assert (moved.positive - plain.positive).abs().max() > 1e-3
 
 
@@ -165,7 +158,7 @@ def test_means_of_texts_as_they_are_do_not_go_with_changed_ones(view: str) -> No
         {"negatives": [{"kind": "in_batch", "of": {"kind": "mean"}}]},
     ):
         with pytest.raises(UserError, match=f"means over dropout draws .* the view {view} changes"):
-            build({"kind": view}, **means)
+            objective_of(view={"kind": view}, **means)
 
 
 SIX, D = 6, 40
@@ -178,18 +171,18 @@ KINDS_OUTPUT: list[dict[str, Any]] = [
 ]
 
 
-def anchors(n: int = SIX, d: int = D) -> Tensor:
-    scale = torch.linspace(0.1, 5.0, d, dtype=torch.float64)
-    return scale * torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 2.0
+def anchors() -> Tensor:
+    scale = torch.linspace(0.1, 5.0, D, dtype=torch.float64)
+    return scale * torch.randn(SIX, D, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) + 2.0
 
 
-def generator(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
 
 
-def anchors_alone(encoder: SentenceEncoder, sentences: list[str], n: int = SIX, seed: int = 5) -> StepInputs:
-    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:n]))
-    return StepInputs(tokens, n, torch.arange(n).unsqueeze(1).repeat(1, 2), noise_seed=seed)
+def anchors_alone(encoder: SentenceEncoder, sentences: list[str]) -> StepInputs:
+    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:SIX]))
+    return StepInputs(tokens, SIX, torch.arange(SIX).unsqueeze(1).repeat(1, 2), noise_seed=5)
 
 
 def test_gaussian_noise_has_the_batch_s_spread() -> None:
@@ -208,7 +201,7 @@ def test_one_forward_of_the_anchors_and_gradient_through_both_sides(
     encoder.backbone.register_forward_pre_hook(
         lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
     )
-    objective = build(view)
+    objective = objective_of(view=view)
     reps = objective.represent(encoder, anchors_alone(encoder, sentences))
     assert rows == [SIX]
     assert reps.positive.shape == reps.anchor.shape == (SIX, 32)
@@ -226,7 +219,7 @@ def test_fgsm_steps_along_the_sign_of_the_contrastive_gradient(encoder: Sentence
     """Against InfoNCE written as loops, its gradient by central differences."""
     tau, epsilon = 0.05, 0.01
     negatives: list[dict[str, Any]] = [{"kind": "in_batch"}, {"kind": "gaussian"}]
-    objective = build({"kind": "output_fgsm", "epsilon": epsilon}, temperature=tau, negatives=negatives)
+    objective = objective_of(view={"kind": "output_fgsm", "epsilon": epsilon}, temperature=tau, negatives=negatives)
     inputs = anchors_alone(encoder, sentences)
     reps = objective.represent(encoder, inputs)
     a = reps.anchor.detach().double()
@@ -261,11 +254,11 @@ def test_fgsm_steps_along_the_sign_of_the_contrastive_gradient(encoder: Sentence
 @pytest.mark.parametrize("view", ["input_fgsm", "output_fgsm"])
 def test_a_gradient_needs_a_contrast_of_the_positives(view: str) -> None:
     with pytest.raises(UserError, match=f"the view {view} follows the gradient of a contrast, and there are no neg"):
-        build({"kind": view}, negatives=[], terms=[{"kind": "dcl"}])
+        objective_of(view={"kind": view}, negatives=[], terms=[{"kind": "dcl"}])
     for other in ("clean", "anchors"):
         with pytest.raises(UserError, match=rf"follows .* the positives' vectors, and objective.positive.of = {other}"):
-            build({"kind": view}, positive={"of": {"kind": other}})
-    assert build({"kind": view}, positive={"of": {"kind": "noisy"}}).reads
+            objective_of(view={"kind": view}, positive={"of": {"kind": other}})
+    assert objective_of(view={"kind": view}, positive={"of": {"kind": "noisy"}}).reads
 
 
 def test_what_cannot_go_together_is_refused() -> None:
@@ -273,7 +266,7 @@ def test_what_cannot_go_together_is_refused() -> None:
         UserError,
         match=r"the view output_gaussian makes the positives' vectors of the anchors', and objective\.dual_encoder has",
     ):
-        build({"kind": "output_gaussian"}, dual_encoder=True)
+        objective_of(view={"kind": "output_gaussian"}, dual_encoder=True)
     with pytest.raises(UserError, match="scale: input should be greater than or equal to 0"):
         validate(OutputGaussian.Settings, {"scale": -1.0}, "test")
 
@@ -339,8 +332,7 @@ def test_each_side_has_its_own_change(
     change: SideChange, side: str, encoder: SentenceEncoder, sentences: list[str]
 ) -> None:
     encoder.eval()
-    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N] * 2))
-    inputs = StepInputs(tokens, N, torch.arange(N).unsqueeze(1).repeat(1, 2), noise_seed=5)
+    inputs = step(encoder, sentences)
 
     def vectors(anchor: SideChange, positive: SideChange) -> dict[str, torch.Tensor]:
         reps = Objective(view(anchor, positive), negatives=[InBatch()]).represent(encoder, inputs)

@@ -9,13 +9,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from helpers import objective_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.precision import choose_precision
-from opencse.objective.objective import Objective
-from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
 from opencse.runs.run import Run
-from opencse.settings import validate
 from opencse.text.readers import Source
 from opencse.training.settings import Awp, FgsmInputs, Sam
 from opencse.training.step import DisturbBatch, Step, WorstCase
@@ -97,7 +95,7 @@ def batches(encoder: SentenceEncoder, sentences: list[str]) -> list[StepInputs]:
 
 
 def accumulated_step(encoder: SentenceEncoder, worst: Sam | Awp | None = None, precision: str = "float32") -> Step:
-    objective = Objective.from_settings(validate(ObjectiveSettings, {}, "test"))
+    objective = objective_of()
     passes = None if worst is None else WorstCase(worst, list(encoder.parameters()))
     chosen = choose_precision("bf16" if precision == "bf16" else "float32", encoder.device)
     return Step(encoder, objective, chosen, worst_case=passes)
