@@ -462,7 +462,7 @@ def test_what_is_no_decoder_is_refused(encoder: SentenceEncoder, tiny_folder: Pa
         vocab_size=60, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2
     )
     model, other = MPNetForMaskedLM(config), encoder.twin()
-    other.backbone, other.lm_head = model.mpnet, MaskedLMHead(model, model.get_input_embeddings())
+    other.backbone, other.lm_head = model.mpnet, MaskedLMHead(model, model.get_input_embeddings())  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"a mpnet backbone cannot be a decoder .*decoder\.kind=new"):
         CopiedDecoder(other, 0, tied=True, reader="denoising term")
     NewDecoder(other, 0, New(layers=1, heads=2), reader="denoising term")
