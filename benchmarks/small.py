@@ -139,9 +139,10 @@ def train(out: Path, texts: list[str], options: argparse.Namespace) -> None:
     encoder = SentenceEncoder(str(out / "start"), pooling="mean", device="cpu")
     taught = np.concatenate([np.load(file) for file in sorted((out / "teacher").glob("????.npy"))])
     assert len(taught) == len(texts)
-    projected = torch.from_numpy(taught @ principal(taught, encoder.dimension).astype(np.float16))
-    del taught
-    targets = nn.functional.normalize(projected.float(), dim=-1).half()
+    directions = torch.from_numpy(principal(taught, encoder.dimension))
+    some = torch.split(torch.from_numpy(taught), BLOCK)
+    targets = torch.cat([nn.functional.normalize(block.float() @ directions, dim=-1).half() for block in some])
+    del taught, some
     groups = groups_of(targets, options.seed)
     hf = Tokenizer.from_file(str(out / "start" / "tokenizer.json"))
     hf.no_padding()

@@ -82,8 +82,9 @@ class GivenTexts(TextRows):
             digest.update(f"{self.label} {self.scale} {self.labels!r}\n".encode())
         return digest.hexdigest()
 
-    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:  # noqa: D102 - see TextRows
-        return zip(self.documents or repeat(0), self.rows, strict=False)
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:  # noqa: D102 - see TextRows
+        for number, (document, texts) in enumerate(zip(self.documents or repeat(0), self.rows, strict=False), 1):
+            yield RawRow(number, document, (), texts), texts
 
     def row_labels(self) -> RowLabels | None:  # noqa: D102 - see TextRows
         if self.labels is None or self.label is None:

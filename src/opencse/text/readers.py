@@ -11,6 +11,7 @@ import glob
 import hashlib
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,7 +68,7 @@ class Texts:
         return len(self.rows[0])
 
 
-class TextRows:
+class TextRows(ABC):
     """Rows of texts that are read as often as needed: of files, of documents, in memory, or with labels.
 
     Attributes:
@@ -79,30 +80,30 @@ class TextRows:
     is_running = False
 
     @property
+    @abstractmethod
     def name(self) -> str:
         """The name for messages."""
-        raise NotImplementedError
 
     @property
     def left_out_rows(self) -> str:
         """A line about rows that are left out because a cell is empty; empty where there are none."""
         return ""
 
+    @abstractmethod
     def fingerprint(self) -> str:
         """A hash of the content and of how it is read; equal fingerprints give equal rows.
 
         Raises:
             UserError: if there is nothing to read.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
         """Yields the rows, each with the record that it is from; at least one.
 
         Raises:
             UserError: naming the file, the line and the fix.
         """
-        raise NotImplementedError
 
     def row_labels(self) -> RowLabels | None:
         """The labels of all rows as numbers; None without labels."""

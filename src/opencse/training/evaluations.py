@@ -251,7 +251,7 @@ class Evaluations:
                 continue
             if self.history.add(step, score):
                 self.best = averaged
-                self.progress.say(f"average    {score.named(step)} is better: dev {score.value:.2f}")
+                self.progress.say(f"average    {score.named(step)} gives more: dev {score.value:.2f}")
         self.encoder.load_state_dict(last_weights)
 
     def _weights(self) -> dict[str, Tensor]:
