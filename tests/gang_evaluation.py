@@ -17,7 +17,7 @@ import torch
 import transformers.models.bert.modeling_bert  # noqa: F401  # once, before the processes are forked
 
 from joined import in_processes
-from opencse.documents.dev_choice import load_selector
+from opencse.documents.dev_choice import Dev
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.network import evaluate_together
 from opencse.processes import joined
@@ -45,7 +45,7 @@ def evaluate(model: str, out: Path) -> None:
     found = {}
     with joined("cpu") as world:
         for dev in ("sample", "text"):
-            chooser = load_selector(dev, source)
+            chooser = Dev.of(dev).open(source)
             assert chooser is not None
             counts.clear()
             score = evaluate_together(encoder, world, partial(both, chooser))

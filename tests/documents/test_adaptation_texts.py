@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from opencse.documents.adaptation import AdaptationSources, read_pairs
+from opencse.documents.dev_choice import Dev
 from opencse.errors import UserError
 
 
@@ -32,12 +33,12 @@ def test_pairs_of_a_folder_are_its_train_judgements(folder: Path) -> None:
 
 def test_a_folder_of_pairs_selects_only_where_it_has_other_judgements(folder: Path) -> None:
     sources = AdaptationSources(corpus=folder, pairs=folder)
-    sources.require_apart_from(None)
-    sources.require_apart_from("auto")
+    sources.require_apart_from(Dev.of(None))
+    sources.require_apart_from(Dev.of("auto"))
     with pytest.raises(UserError, match=r"no judgements called dev .*its train judgements are the pairs"):
-        sources.require_apart_from(folder / "qrels" / "..")
+        sources.require_apart_from(Dev.of(folder / "qrels" / ".."))
     (folder / "qrels" / "dev.tsv").write_text("q2\t1\t1\n")
-    sources.require_apart_from(folder)
+    sources.require_apart_from(Dev.of(folder))
 
 
 def test_columns_without_pairs_are_refused_before_anything_is_read(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from helpers import Heard
 from opencse import InterruptedRunError, UserError
 from opencse.documents.adaptation import AdaptationSources, plan_adaptation, written_about
 from opencse.documents.continuing import Growth, KnownDocuments
+from opencse.documents.dev_choice import Dev
 from opencse.documents.material import material_of
 from opencse.documents.questions import TextQuestions
 from opencse.progress import Silent
 from opencse.text.documents import Document
 from opencse.text.scripts import normalised
-from opencse.training.questions import QuestionSelector
 
 
 def documents(topic: str, count: int) -> list[Document]:
@@ -95,11 +95,12 @@ def test_written_questions_without_ids_stay_with_their_documents(tmp_path: Path,
         AdaptationSources(corpus=[("", one.body) for one in everything], questions=rows),
         model=str(tmp_path / "model"),
         continues=True,
+        dev=Dev.of("auto"),
+        folder=tmp_path,
         progress=Silent(),
     )
-    assert isinstance(adaptation.dev, QuestionSelector)
-    assert isinstance(adaptation.dev.questions, TextQuestions)
-    sets = {one.kind: one for one in adaptation.dev.questions.sets}
+    assert isinstance(adaptation.dev.source, TextQuestions)
+    sets = {one.kind: one for one in adaptation.dev.source.sets}
     for topic, kind in (("lantern", "new written"), ("kettle", "old written")):
         assert len(sets[kind]) >= 30
         assert all(topic in query for query in sets[kind].queries)

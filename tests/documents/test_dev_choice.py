@@ -8,35 +8,35 @@ import pytest
 
 import opencse
 from opencse import UserError
-from opencse.documents.dev_choice import load_selector
+from opencse.documents.dev_choice import Dev
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.questions import QuestionSelector
+from opencse.training.questions import Questions
 from opencse.training.selection import GradedPairSelector
 
 
 def test_a_small_text_allows_no_questions(tmp_path: Path) -> None:
     few = tmp_path / "few.txt"
     few.write_text("".join(f"Sentence number {n} of a small text says little.\n" for n in range(90)))
-    assert isinstance(load_selector("auto", Source(str(few))), GradedPairSelector)
+    assert isinstance(Dev.of("auto").open(Source(str(few))), GradedPairSelector)
     with pytest.raises(UserError, match=r"few.txt: too small to hold a share out.*--dev"):
-        load_selector("text", Source(str(few)))
+        Dev.of("text").open(Source(str(few)))
 
 
 def test_what_dev_says(tmp_path: Path) -> None:
     text = Source(str(sample.TRAIN))
-    assert load_selector(None, text) is None
-    assert load_selector("none", text) is None
-    chosen = load_selector("auto", text, "mrr@5")
-    assert isinstance(chosen, QuestionSelector)
+    assert Dev.of(None).open(text) is None
+    assert Dev.of("none").open(text) is None
+    chosen = Dev.of("auto", "mrr@5").open(text)
+    assert isinstance(chosen, Questions)
     assert chosen.measure == "MRR@5 x 100"
     assert chosen.left_out is not None
     assert chosen.guard is not None
-    graded = load_selector(sample.DEV, text)
+    graded = Dev.of(sample.DEV).open(text)
     assert isinstance(graded, GradedPairSelector)
     assert graded.left_out is None
     with pytest.raises(UserError, match="not graded pairs"):
-        load_selector("sample", text, "ndcg@10")
+        Dev.of("sample", "ndcg@10").open(text)
 
 
 def test_missing_dev_data_is_refused_before_the_text_is_read(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder
-from opencse.documents.dev_choice import load_selector
+from opencse.documents.dev_choice import Dev
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.questions import OF_OWN_WORDS, TOLERANCE, Guard, QuestionSelector
+from opencse.training.questions import OF_OWN_WORDS, TOLERANCE, Guard, Questions
 
 
 def test_what_is_lost_beyond_noise_is_refused_and_some_is_tolerated_for_what_people_ask() -> None:
@@ -31,8 +31,8 @@ def test_what_is_lost_beyond_noise_is_refused_and_some_is_tolerated_for_what_peo
 @pytest.mark.every_general_question
 @pytest.mark.slow
 def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:
-    chosen = load_selector("text", Source(str(sample.TRAIN)))
-    assert isinstance(chosen, QuestionSelector)
+    chosen = Dev.of("text").open(Source(str(sample.TRAIN)))
+    assert isinstance(chosen, Questions)
     assert chosen.guard is not None
     assert len(chosen.guard) == 1560
     encoder = SentenceEncoder.load(device="cpu")

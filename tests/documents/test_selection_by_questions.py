@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -11,36 +11,29 @@ import pytest
 
 from opencse import SentenceEncoder
 from opencse.arrays import Floats, Integers
-from opencse.training.questions import Guard, QuestionSelector
-from opencse.training.selection import DevScore, History, TrainedTexts
+from opencse.training.questions import Guard, Questions
+from opencse.training.selection import DevScore, History
 
 
-@dataclass(frozen=True)
-class Fixed:
+@dataclass(eq=False)
+class Fixed(Questions):
     """Questions whose values are told beforehand: a fake encoder is its values."""
 
-    name: str = "made-up questions"
-    source: str = "nowhere"
-    measure: str = "nDCG@10"
-    size: str = "4 questions"
-    units: Integers = field(default_factory=lambda: np.arange(4))
-    kinds: Integers = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
-    left_out: None = None
+    name = "made-up questions"
+    source = "nowhere"
+    count = "4 questions"
     own_words: bool = False
-    unknown: str = "nothing is known"
+    unknown = "nothing is known"
+
+    @property
+    def units(self) -> Integers:
+        return np.arange(4)
 
     def held_out(self) -> list[str]:
         return []
 
-    def forbidden_texts(self) -> list[str]:
-        return []
-
-    def without(self, trained: TrainedTexts) -> tuple[Fixed, list[str]]:
-        del trained
-        return self, []
-
-    def fingerprint(self) -> str:
-        return self.name
+    def content(self) -> list[object]:
+        return [self.name]
 
     def values(self, encoder: SentenceEncoder) -> Floats:
         return np.array(cast("Sequence[float]", encoder), dtype=np.float64)
@@ -57,12 +50,12 @@ def never() -> bool:
     raise AssertionError("asked although the scores tell")
 
 
-def verdict_of(chooser: QuestionSelector, history: History) -> str:
+def verdict_of(chooser: Questions, history: History) -> str:
     return chooser.choose(history, 20, None, never).verdict
 
 
 def test_a_gain_has_the_error_of_its_questions() -> None:
-    chooser = QuestionSelector(Fixed())
+    chooser = Fixed()
     first = chooser.begin(as_encoder(10, 20, 30, 40))
     assert (first.value, first.error, first.forgets) == (25.0, 0.0, False)
     found = chooser.score(as_encoder(20, 20, 30, 50))
@@ -72,7 +65,7 @@ def test_a_gain_has_the_error_of_its_questions() -> None:
 
 
 def test_noise_does_not_go_to_the_start_and_is_told() -> None:
-    chooser = QuestionSelector(Fixed())
+    chooser = Fixed()
     history = History()
     history.add(0, chooser.begin(as_encoder(10, 20, 30, 40)))
     history.add(5, chooser.score(as_encoder(40, 0, 30, 34)))
@@ -89,7 +82,7 @@ def test_noise_does_not_go_to_the_start_and_is_told() -> None:
 
 
 def test_the_start_is_kept_where_it_answers_best() -> None:
-    chooser = QuestionSelector(Fixed())
+    chooser = Fixed()
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(9, 20, 30, 40))})
     assert verdict_of(chooser, history) == (
         "the start is kept unchanged: no trained encoder answers better (nDCG@10 of 4 questions from nowhere: "
@@ -98,7 +91,7 @@ def test_the_start_is_kept_where_it_answers_best() -> None:
 
 
 def test_what_loses_in_other_words_is_not_kept_however_much_it_gained() -> None:
-    chooser = QuestionSelector(Fixed())
+    chooser = Fixed()
     history = History({0: DevScore(50.0, guard=60.0)})
     assert not history.add(5, DevScore(90.0, guard=20.0, guard_error=1.0, forgets=True))
     assert chooser.choose(history, 5, None, never).kept == "start"
@@ -115,7 +108,7 @@ def test_a_text_that_asks_about_itself_is_not_believed_alone(monkeypatch: pytest
     monkeypatch.setattr(Guard, "values", lambda guard, encoder: general + float(encoder[1]))
     for own_words, change, kept in ((True, -2, "start"), (True, -0.5, "best"), (True, 1, "best"), (False, -2, "best")):
         for guard in (watch, None):
-            chooser = QuestionSelector(Fixed(own_words=own_words), guard)
+            chooser = Fixed(own_words=own_words, guard=guard)
             history = History({0: chooser.begin(as_encoder(10, 20, 30, 40))})
             history.add(5, chooser.score(as_encoder(40, 20 + change, 30, 40)))
             choice = chooser.choose(history, 5, None, never)

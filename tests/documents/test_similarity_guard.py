@@ -10,11 +10,11 @@ import torch
 from scipy.stats import spearmanr
 
 from opencse import SentenceEncoder
-from opencse.documents.dev_choice import load_selector
+from opencse.documents.dev_choice import Dev
 from opencse.text import sample
 from opencse.text.given import open_texts
 from opencse.training.questions import FEWEST_TEXTS as FEWEST
-from opencse.training.questions import LEAST, TEXTS, QuestionSelector, SimilarityGuard
+from opencse.training.questions import LEAST, TEXTS, Questions, SimilarityGuard
 from opencse.training.selection import History
 
 THINGS = ["Kessel", "Hund", "Garten", "Zug", "Brief", "Topf", "Vogel", "Baum", "Tisch", "Regen", "Schnee", "Hof"]
@@ -61,13 +61,13 @@ def disturbed(encoder: SentenceEncoder, size: float) -> SentenceEncoder:
 @pytest.mark.slow
 def test_a_small_change_passes_and_one_without_agreement_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [f"Nummer {number} {text} Teil {number}." for text in GERMAN for number in range(5)]
-    loaded = load_selector("text", open_texts(rows))
-    assert isinstance(loaded, QuestionSelector)
+    loaded = Dev.of("text").open(open_texts(rows))
+    assert isinstance(loaded, Questions)
     assert loaded.language_guard is not None
     name = loaded.language_guard.name
-    selector = QuestionSelector(loaded.questions, None, loaded.language_guard)
+    selector = replace(loaded, guard=None)
     assert selector.size.endswith(f"; {name} guard against forgetting")
-    assert selector.fingerprint() != QuestionSelector(loaded.questions).fingerprint()
+    assert selector.fingerprint() != replace(loaded, guard=None, language_guard=None).fingerprint()
     monkeypatch.setattr(SimilarityGuard, "known_by", lambda guard, encoder: True)
     start = selector.begin(SentenceEncoder.load(device="cpu"))
     assert start.agreement == 100

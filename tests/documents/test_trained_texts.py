@@ -8,13 +8,13 @@ import pytest
 
 from helpers import Heard, write_collection
 from opencse import UserError
-from opencse.documents.dev_choice import UserQueries, load_selector, without_trained
+from opencse.documents.dev_choice import Dev, UserQueries, without_trained
 from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.given import GivenTexts
 from opencse.text.readers import Source
 from opencse.text.scripts import normalised
-from opencse.training.questions import Guard, QuestionSelector
+from opencse.training.questions import Guard, Questions
 from opencse.training.selection import GradedPairSelector, TrainedTexts
 
 pytestmark = pytest.mark.every_general_question
@@ -30,13 +30,13 @@ def test_letter_case_and_punctuation_do_not_count() -> None:
     assert [pairs.pair("b", "A"), pairs.pair("C", "b"), pairs.pair("a", "d")] == [True, True, False]
 
 
-def prepared(text: GivenTexts | Source, model: Path) -> tuple[Run, QuestionSelector, list[str]]:
+def prepared(text: GivenTexts | Source, model: Path) -> tuple[Run, Questions, list[str]]:
     """A run chosen by questions from its text."""
     lines = Heard()
     settings = ("training.max_steps=1", "training.batch_size=4", "training.precision=float32")
     recipe = "simcse-supervised" if text.read().width > 1 else "simcse"
     made = Run(text=text, recipe=recipe, model=str(model), settings=settings, dev="text").open(lines)
-    assert isinstance(made.selector, QuestionSelector)
+    assert isinstance(made.selector, Questions)
     return made, made.selector, lines.said
 
 
@@ -48,7 +48,7 @@ def test_a_few_general_questions_that_are_trained_on_are_not_asked(tiny_folder: 
     assert len(Guard.built_in()) == len(PAIRS)
     assert 0 < len(PAIRS) - len(selector.guard) < 40
     trained = {normalised(text) for row in shared for text in row}
-    assert not trained & {normalised(text) for text in selector.guard.forbidden_texts()}
+    assert not trained & {normalised(text) for text in selector.guard.questions.texts()}
     assert [line for line in lines if "general questions are also in the training text and are ignored" in line]
 
 
@@ -58,7 +58,7 @@ def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: 
     made, selector, _ = prepared(Source(str(file)), tiny_folder)
     rows = Source(str(file)).read().rows
     trained = {normalised(text) for row in set(made.inputs.cells[:, :, 0].ravel().tolist()) for text in rows[row]}
-    asked = {normalised(text) for text in selector.questions.held_out()}
+    asked = {normalised(text) for text in selector.held_out()}
     assert len(trained) > 500
     assert len(asked) > 100
     assert trained & asked == set()
@@ -72,22 +72,19 @@ def beir(folder: Path, queries: list[str]) -> Path:
 
 def test_queries_that_are_trained_on_do_not_choose(tmp_path: Path) -> None:
     queries = UserQueries.read(beir(tmp_path / "beir", ["How hot?", "How cold?", "How wet?"]))
-    selector, lines = without_trained(
-        QuestionSelector(queries), [("how cold", "Quite."), ("Document number 0 tells of things.", "x")]
-    )
-    assert isinstance(selector, QuestionSelector)
-    left = selector.questions
+    rows = [("how cold", "Quite."), ("Document number 0 tells of things.", "x")]
+    left, lines = without_trained(queries, rows)
     assert isinstance(left, UserQueries)
     assert left.task.queries == ["How hot?", "How wet?"]
     assert left.task.judged == [{0: 1}, {2: 1}]
     assert left.fingerprint() != queries.fingerprint()
     assert lines == ["queries    1 of 3 queries are also in the training text and are ignored"]
     with pytest.raises(UserError, match="all 3 queries are also in the training text"):
-        without_trained(QuestionSelector(queries), [(query,) for query in queries.task.queries])
+        without_trained(queries, [(query,) for query in queries.task.queries])
 
 
 def test_graded_pairs_that_are_trained_on_as_pairs_do_not_choose() -> None:
-    dev = load_selector("sample", GivenTexts((("a",), ("b",))))
+    dev = Dev.of("sample").open(GivenTexts((("a",), ("b",))))
     assert isinstance(dev, GradedPairSelector)
     first, second = dev.pairs.first, dev.pairs.second
     assert without_trained(dev, [(first[0],), (second[0],)]) == (dev, [])

@@ -8,14 +8,14 @@ import pytest
 
 from helpers import write_collection
 from opencse import SentenceEncoder
-from opencse.documents.dev_choice import UserQueries, load_selector
+from opencse.documents.dev_choice import Dev, UserQueries
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.ranking import Measure
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.questions import QuestionSelector
+from opencse.training.questions import Questions
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
         assert len(values) == 40
         assert values.mean() == pytest.approx(wanted)
         assert 0 < wanted < 100
-    chooser = load_selector(beir, Source(str(sample.TRAIN)))
-    assert isinstance(chooser, QuestionSelector)
+    chooser = Dev.of(beir).open(Source(str(sample.TRAIN)))
+    assert isinstance(chooser, Questions)
     assert chooser.left_out is None
     first = chooser.begin(encoder)
     assert first.value == pytest.approx(record[record.tasks[0], "ndcg_at_10"].value)

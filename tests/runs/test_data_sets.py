@@ -11,7 +11,7 @@ from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.run import Run
-from opencse.runs.setup import further_sets, with_given_sets
+from opencse.runs.setup import texts_of, with_given_sets
 from opencse.text.given import LabelledTexts, open_texts
 
 SENTENCES = open_texts(["One is here.", "Two are there."])
@@ -21,7 +21,7 @@ def test_further_texts_have_the_objective_of_their_recipe_or_that_of_the_run() -
     pairs = open_texts([("a", "b", 1.0), ("c", "d", 0.0)], labels=True)
     given = [(SENTENCES, "simcse"), (pairs, "cosent"), (SENTENCES, None)]
     recipe, texts = with_given_sets(load_recipe("simcse"), given)
-    made = further_sets(recipe, texts)
+    made = texts_of(recipe, SENTENCES, texts)[1:]
     assert [one.objective.view.kind for one in made] == ["dropout", "pair", "dropout"]
     assert len({one.settings.name for one in made}) == 3
     assert with_given_sets(load_recipe("simcse"), [])[0].datasets is None
@@ -32,7 +32,7 @@ def test_a_text_named_in_the_recipe(tmp_path: Path) -> None:
     objective = '{view={kind="pair"}, negatives=[], terms=[{kind="cosent"}]}'
     sets = f'datasets=[{{name="graded", data="{tmp_path}/sts.tsv", scale=5, objective={objective}}}]'
     recipe, texts = with_given_sets(load_recipe("simcse", overrides=[sets]), [])
-    (one,) = further_sets(recipe, texts)
+    _, one = texts_of(recipe, SENTENCES, texts)
     assert isinstance(one.text, LabelledTexts)
     assert one.text.row_labels().values.tolist() == [0.8, 0.0]
 
@@ -55,7 +55,7 @@ def test_a_text_named_in_the_recipe(tmp_path: Path) -> None:
 def test_what_cannot_be_mixed(recipe: str, settings: tuple[str, ...], given: list[object], message: str) -> None:
     def opened() -> None:
         made, texts = with_given_sets(load_recipe(recipe, overrides=settings), given)  # type: ignore[arg-type]
-        further_sets(made, texts)
+        texts_of(made, SENTENCES, texts)
 
     with pytest.raises(UserError, match=message) as caught:
         opened()

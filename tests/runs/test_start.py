@@ -17,7 +17,7 @@ from opencse.modules.pooling import Pooling
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.run import Run as TrainRun
-from opencse.runs.start import build_encoder, weigh_tokens
+from opencse.runs.start import Start, weigh_tokens
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
@@ -173,9 +173,9 @@ def test_frozen_embeddings_stay_and_layers_move(tiny_folder: Path, tmp_path: Pat
     )
     made = job.open(Silent())
     assert any(not weights.requires_grad for weights in made.encoder.parameters())
-    start = build_encoder(load_recipe("simcse"), str(tiny_folder), "cpu")
+    start = Start(str(tiny_folder), load_recipe("simcse"), device="cpu").for_training()
     job.train(tmp_path / "out")
-    trained = build_encoder(load_recipe("simcse"), str(tmp_path / "out"), "cpu")
+    trained = Start(str(tmp_path / "out"), load_recipe("simcse"), device="cpu").for_training()
     moved = {
         name: not torch.equal(weights, dict(trained.backbone.named_parameters())[name])
         for name, weights in start.backbone.named_parameters()

@@ -10,7 +10,7 @@ from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
 from opencse.text.scripts import normalised
-from opencse.training.questions import QuestionSelector
+from opencse.training.questions import Questions
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,7 @@ SETTINGS = (
 def test_nothing_held_out_is_in_any_batch(recipe: str, source: Source) -> None:
     prepared = Run(text=source, recipe=recipe, settings=SETTINGS).open(Silent())
     chooser = prepared.selector
-    assert isinstance(chooser, QuestionSelector)
+    assert isinstance(chooser, Questions)
     texts = source.read()
     out = chooser.left_out
     assert out is not None

@@ -365,13 +365,13 @@ def reproduce(
 
 def _require_apart(study: Study, recipes: Sequence[str]) -> None:
     """Refuses an ``out`` that is, or would replace, what the study reads, or that holds anything but a comparison."""
-    from opencse.documents.dev_choice import dev_path
+    from opencse.documents.dev_choice import Dev
     from opencse.outputs import paths_of, require_apart
     from opencse.studies.running import require_study
     from opencse.studies.tables import WRITTEN
 
     files = [recipe for recipe in recipes if recipe.endswith(".toml")]
-    read = paths_of(study.text, dev_path(study.dev), *files, *(suite.folder for suite in study.suites))
+    read = paths_of(study.text, Dev.of(study.dev).source, *files, *(suite.folder for suite in study.suites))
     require_apart(study.out, read=read, models=paths_of(*study.starts), replaces=False)
     for name in WRITTEN:
         require_apart(study.out / name, read=read)

@@ -32,7 +32,7 @@ from opencse.processes import started
 from opencse.progress import Progress, Silent
 
 if TYPE_CHECKING:
-    from opencse.documents.dev_choice import DevChoice
+    from opencse.documents.dev_choice import Dev, DevChoice
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.making.backbone import Shape
     from opencse.recipes.recipe import Recipe
@@ -157,6 +157,7 @@ def train(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
+    from opencse.documents.dev_choice import Dev
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.runs.folder import RunFolder
     from opencse.runs.run import Run
@@ -164,7 +165,8 @@ def train(
     from opencse.runs.start import GivenEncoder
     from opencse.text.given import open_texts
 
-    _require_writable(out, resume, overwrite, dev, recipe, text)
+    chosen = Dev.of(dev, metric, keep_identical_ids=keep_identical_ids)
+    _require_writable(out, resume, overwrite, chosen, recipe, text)
     encoder = GivenEncoder(model) if isinstance(model, SentenceEncoder) else None
     start = RunFolder.at(out).start if isinstance(model, SentenceEncoder) else model
     changes = tuple(settings)
@@ -187,12 +189,10 @@ def train(
         ),
         recipe=resolved,
         model=str(start),
-        dev=dev,
+        dev=chosen,
         device=device,
         trust_remote_code=trust_remote_code,
         begin=encoder,
-        metric=metric,
-        keep_identical_ids=keep_identical_ids,
         also=tuple(_open_further(one) for one in also),
         callbacks=tuple(callbacks),
         track=track,
@@ -267,6 +267,7 @@ def pretrain(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
+    from opencse.documents.dev_choice import Dev
     from opencse.making.backbone import Shape
     from opencse.model_folder.locate import locate
     from opencse.model_folder.reading import open_masked_lm
@@ -276,7 +277,8 @@ def pretrain(
     from opencse.runs.start import NewBackbone, RenewedBackbone
     from opencse.text.given import open_texts
 
-    _require_writable(out, resume, overwrite, dev, recipe, text)
+    chosen = Dev.of(dev)
+    _require_writable(out, resume, overwrite, chosen, recipe, text)
     if model is not None and (shape is not None or vocabulary != VOCABULARY):
         raise UserError(f"shape and vocabulary are for a new backbone; leave them out with --model {model}")
     shape = shape or Shape()
@@ -306,7 +308,7 @@ def pretrain(
         ),
         recipe=resolved,
         model=start,
-        dev=dev,
+        dev=chosen,
         device=device,
         trust_remote_code=trust_remote_code,
         begin=begin,
@@ -433,21 +435,22 @@ def adapt(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
-    from opencse.documents.adaptation import AdaptationSources, FilesOfAdaptation, StartAdvice, plan_adaptation
+    from opencse.documents.adaptation import AdaptationSources, plan_adaptation
     from opencse.documents.advice import CHOSEN, RECIPE
+    from opencse.documents.dev_choice import Dev
     from opencse.documents.hybrid import fit_with_model
-    from opencse.model_folder.locate import BUILTINS, SMALL, locate
+    from opencse.model_folder.locate import SMALL, locate
     from opencse.recipes.overrides import as_toml
     from opencse.recipes.recipe import resolve_recipe
     from opencse.runs.finish import after_kill
     from opencse.runs.folder import RunFolder
     from opencse.runs.run import Run
     from opencse.text.values import rows_of
-    from opencse.training.questions import QuestionSelector
 
     if not isinstance(corpus, str | Path):
         corpus = rows_of(corpus, "corpus is a path, or a list of texts or of (title, text)")
-    _require_writable(out, resume, overwrite, dev, recipe, corpus, pairs, questions)
+    chosen = Dev.of(dev, metric, keep_identical_ids=keep_identical_ids)
+    _require_writable(out, resume, overwrite, chosen, recipe, corpus, pairs, questions)
     start = str(model)
     if continue_from is not None:
         if model != SMALL:
@@ -478,15 +481,11 @@ def adapt(
         model=start,
         continues=continue_from is not None,
         recipe=recipe,
-        dev=dev,
-        metric=metric,
+        dev=chosen,
+        folder=Path(out),
         taught=teacher is not None,
         progress=progress or Silent(),
     )
-    files = FilesOfAdaptation(Path(out), adaptation, keep_identical_ids)
-    further: list[Callback] = [files]
-    if isinstance(adaptation.dev, QuestionSelector) and start not in BUILTINS and continue_from is None:
-        further.append(StartAdvice(adaptation.dev.questions, progress or Silent()))
     run = Run(
         text=adaptation.text,
         recipe=recipe,
@@ -494,11 +493,9 @@ def adapt(
         preset=adaptation.preset,
         settings=changes,
         dev=adaptation.dev,
-        metric=adaptation.metric,
-        keep_identical_ids=keep_identical_ids,
         device=device,
         trust_remote_code=trust_remote_code,
-        callbacks=(*further, *callbacks),
+        callbacks=(adaptation, *callbacks),
         track=track,
     )
     result = _run_or_plan(run, out, resume, overwrite, dry_run, report, progress)
@@ -506,7 +503,7 @@ def adapt(
         try:
             fit_with_model(
                 result.folder,
-                files.queries,
+                adaptation.queries,
                 device=device,
                 trust_remote_code=trust_remote_code,
                 progress=progress or Silent(),
@@ -563,18 +560,17 @@ def _run_or_plan(
 
 
 def _require_writable(
-    out: str | Path, resume: bool, overwrite: bool, dev: DevChoice, recipe: str | Recipe, *inputs: object
+    out: str | Path, resume: bool, overwrite: bool, dev: Dev, recipe: str | Recipe, *inputs: object
 ) -> None:
     """Refuses a folder that the run may not be written to, and missing dev data, before anything is read."""
-    from opencse.documents.dev_choice import dev_path, require_dev
     from opencse.outputs import paths_of
     from opencse.runs.folder import RunFolder
 
     if not started().first:
         return
-    require_dev(dev)
+    dev.require()
     recipe_file = recipe if isinstance(recipe, str) and recipe.endswith(".toml") else None
-    read = paths_of(dev_path(dev), recipe_file, *inputs)
+    read = paths_of(dev.source, recipe_file, *inputs)
     RunFolder.at(out).require(resume=resume, overwrite=overwrite, start=None, read=read)
 
 

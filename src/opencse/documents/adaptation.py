@@ -24,14 +24,12 @@ from opencse.documents.advice import (
 )
 from opencse.documents.continuing import Growth, KnownDocuments
 from opencse.documents.dev_choice import (
-    AUTO,
+    QUERIES,
     SAMPLE,
     TEXT,
-    DevChoice,
+    Dev,
     SavedQuestions,
     UserQueries,
-    guarded,
-    load_selector,
     require_split,
 )
 from opencse.documents.given import WrittenRow, numbers_of_documents, read_written
@@ -44,36 +42,14 @@ from opencse.model_folder.description import describe
 from opencse.model_folder.layout import entry
 from opencse.model_folder.locate import BUILTINS, SMALL
 from opencse.numerals import number_of
+from opencse.outputs import is_same
 from opencse.progress import Counted, Progress, Say
-from opencse.ranking import Measure
 from opencse.text.documents import Document, GivenDocument, documents_of
 from opencse.text.files.kinds import Reading
 from opencse.text.given import GivenTexts, Text, open_texts, say_left_out_rows
 from opencse.training.callbacks import Callback, Record
-from opencse.training.questions import FEWEST, Questions
-from opencse.training.selection import GradedPairSelector, Selector, TrainedTexts
-
-
-@dataclass(frozen=True)
-class AdaptationTexts:
-    """The texts of an adaptation, read.
-
-    Attributes:
-        documents: the collection; each has a name where there are written questions.
-        source: names the collection in messages.
-        pairs: the user's, a question and a text that answers it.
-        written: questions of a language model.
-    """
-
-    documents: list[Document]
-    source: str
-    pairs: Sequence[tuple[str, str]] = ()
-    written: Sequence[WrittenRow] = ()
-
-    @property
-    def added(self) -> str:
-        """What is trained on in addition to the documents, for messages."""
-        return ", written questions" * bool(self.written) + " and given pairs" * bool(self.pairs)
+from opencse.training.questions import FEWEST
+from opencse.training.selection import GradedPairSelector, TrainedTexts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +64,9 @@ class AdaptationSources(Reading):
         questions: that a language model wrote about the documents.
 
     Example:
-        >>> texts = AdaptationSources(corpus=["A text.", "Another."], pairs=[("What?", "That.")]).read(print)
-        >>> len(texts.documents), texts.pairs
+        >>> sources = AdaptationSources(corpus=["A text.", "Another."], pairs=[("What?", "That.")])
+        >>> documents, source, pairs, written = sources.read(print)
+        >>> len(documents), pairs
         (2, [('What?', 'That.')])
     """
 
@@ -99,20 +76,24 @@ class AdaptationSources(Reading):
     columns: Sequence[str] | None = None
     questions: Text | None = None
 
-    def require_apart_from(self, dev: str | Path | None) -> None:
+    def require_apart_from(self, dev: Dev) -> None:
         """Refuses to select by the pairs that are trained on.
 
         Raises:
             UserError: where ``dev`` is the folder of ``pairs`` and has no judgements of its own to select by.
         """
-        if is_folder(self.pairs) and is_folder(dev) and Path(str(dev)).resolve() == Path(str(self.pairs)).resolve():
-            require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
+        if isinstance(dev.source, Path) and is_folder(self.pairs) and is_same(dev.source, Path(str(self.pairs))):
+            require_split(dev.source, "dev", "its train judgements are the pairs that are trained on")
 
-    def read(self, say: Say) -> AdaptationTexts:
+    def read(self, say: Say) -> tuple[list[Document], str, Sequence[tuple[str, str]], list[WrittenRow]]:
         """Reads all of it.
 
         Args:
             say: called with what was read and what was left out.
+
+        Returns:
+            The documents, each with a name where there are written questions; the name of the collection; the user's
+            pairs, a question and a text that answers it; and questions of a language model.
 
         Raises:
             UserError: for bad input, in one line.
@@ -125,7 +106,7 @@ class AdaptationSources(Reading):
         if written:  # among all documents, not among the new or the known ones alone
             references = references_of(documents)
             documents = [replace(one, name=name) for one, name in zip(documents, references, strict=True)]
-        return AdaptationTexts(documents, source, pairs, written)
+        return documents, source, pairs, written
 
 
 def read_pairs(
@@ -162,23 +143,49 @@ def read_pairs(
     return [(first, second) for first, second in texts.rows]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adaptation:
+@dataclass(kw_only=True)
+class Adaptation(Callback):
     """The decisions for a run of `opencse.adapt`: training rows, presets and how a checkpoint is selected.
+
+    When training begins it writes what `opencse.finish` needs, documents and queries, next to the model. As soon as the
+    questions from the text show that the start is weak, it advises another one.
 
     Attributes:
         text: the rows to train on.
         preset: presets of the recipe that suit the documents, joined by colons; None if there are none.
-        dev: how the encoder to keep is selected; see `opencse.documents.dev_choice.load_selector`.
-        metric: by which answers are scored, where ``dev`` is still to be opened; None otherwise.
+        dev: how the encoder to keep is selected.
         known: the documents that the model will have been adapted to.
+        folder: of the run.
+        advises: whether another start is advised.
+        progress: receives the advice.
+        queries: of the user that select; None before training begins, and where there are none.
     """
 
     text: GivenTexts
     preset: str | None
-    dev: DevChoice
-    metric: str | None
+    dev: Dev
     known: KnownDocuments
+    folder: Path
+    advises: bool
+    progress: Progress
+    queries: UserQueries | None = None
+
+    def on_begin(self, step: int) -> None:
+        """Writes ``documents.json`` and ``questions.json``."""
+        del step
+        self.known.write(self.folder)
+        if self.dev.kind == QUERIES:
+            # Questions that the text asks fit no weight: they share its words, and people use others.
+            queries = self.dev.queries()
+            self.queries, _ = queries.without(TrainedTexts.among(self.text.rows, queries.forbidden_texts()))
+            SavedQuestions.of(self.queries, Path(str(self.dev.source))).write(self.folder)
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        """Compares the start with the built-in encoder."""
+        if step == 0 and self.advises and isinstance(self.dev.source, TextQuestions):
+            line = advice_for(self.dev.source, float(record["dev"]))
+            if line is not None:
+                self.progress.say(line)
 
 
 def plan_adaptation(
@@ -187,8 +194,8 @@ def plan_adaptation(
     model: str = SMALL,
     continues: bool = False,
     recipe: str = RECIPE,
-    dev: str | Path | None = AUTO,
-    metric: str | None = None,
+    dev: Dev,
+    folder: Path,
     taught: bool = False,
     progress: Progress,
 ) -> Adaptation:
@@ -200,7 +207,7 @@ def plan_adaptation(
         continues: whether ``model`` was adapted to a part of the documents before.
         recipe: by name, with the presets that the user chose.
         dev: data that the encoder to keep is selected by.
-        metric: by which answers are scored; nDCG@10 by default.
+        folder: of the run.
         taught: whether a stronger encoder is imitated.
         progress: receives what was read and decided.
 
@@ -208,50 +215,51 @@ def plan_adaptation(
         UserError: for bad input, in one line.
     """
     sources.require_apart_from(dev)
-    measure = None if metric is None else Measure.parse(metric)
     before = KnownDocuments.read(Path(model)) if continues else None
-    texts = sources.read(progress.say)
-    by_text = dev is not None and str(dev) in (AUTO, TEXT)  # else nothing would ask about what is held out
-    known = KnownDocuments.of(texts.documents, with_questions=by_text)
-    make = partial(material_of, metric=measure, count=Counted(progress, "shared words"), asks=by_text)
+    documents, source, pairs, written = sources.read(progress.say)
+    by_text = dev.asks_text  # else nothing would ask about what is held out
+    known = KnownDocuments.of(documents, with_questions=by_text)
+    make = partial(material_of, metric=dev.measure, count=Counted(progress, "shared words"), asks=by_text)
     if before is None:
-        material = make(texts.documents, pairs=texts.pairs, written=texts.written)
+        material = make(documents, pairs=pairs, written=written)
     else:
-        growth = Growth.of(texts.documents, before, model)
+        growth = Growth.of(documents, before, model)
         for line in growth.lines(model):
             progress.say(line)
-        of_new, of_old = written_about(texts.written, texts.documents, growth)
-        new = make(growth.new, pairs=texts.pairs, written=of_new)
-        material = growth.material(new, partial(make, written=of_old), texts.pairs)
+        of_new, of_old = written_about(written, documents, growth)
+        new = make(growth.new, pairs=pairs, written=of_new)
+        material = growth.material(new, partial(make, written=of_old), pairs)
         known = known.joined(before)
-    progress.say(f"documents  {texts.source}: {material.facts}")
+    progress.say(f"documents  {source}: {material.facts}")
     if model in BUILTINS:
-        progress.say(advice_for_start(model, language_of_documents(texts.documents)))
-    selector: DevChoice = dev
+        progress.say(advice_for_start(model, language_of_documents(documents)))
+    selected_by = dev
     if by_text and material.questions is not None:
         on_words = advice_on_words(material.questions)
         if on_words is not None:
             progress.say(on_words)
-        selector = guarded(material.questions)
+        selected_by = Dev.of(material.questions.guarded())
     elif by_text:
-        _require_graded(texts.source, str(dev), metric)
-        clause = _of_other_language(texts.documents)
+        _require_graded(source, dev)
+        clause = _of_other_language(documents)
         progress.say(
             f"selection  by 150 general English pairs{clause}, because the documents are too few for {FEWEST} "
             "questions; if you have queries with their relevant documents, select by them with --dev FOLDER"
         )
-        selector = SAMPLE
-    text = GivenTexts(tuple(material.rows), f"{texts.source}, {material.kind}{texts.added}")
-    if not (isinstance(selector, Selector) or is_folder(selector)):
-        selector = load_selector(selector, text, metric)
-    if isinstance(selector, GradedPairSelector):
-        selector = replace(selector, strict=True)
+        selected_by = Dev.of(SAMPLE)
+    added = ", written questions" * bool(written) + " and given pairs" * bool(pairs)
+    text = GivenTexts(tuple(material.rows), f"{source}, {material.kind}{added}")
+    if selected_by.kind != QUERIES:
+        selector = selected_by.open(text)
+        selected_by = Dev.of(replace(selector, strict=True) if isinstance(selector, GradedPairSelector) else selector)
     return Adaptation(
         text=text,
-        preset=_presets(recipe, model, material, by_text=by_text, by_queries=is_folder(dev), taught=taught),
-        dev=selector,
-        metric=metric if selector == dev else None,
+        preset=_presets(recipe, model, material, by_text=by_text, by_queries=dev.kind == QUERIES, taught=taught),
+        dev=selected_by,
         known=known,
+        folder=folder,
+        advises=not continues and model not in BUILTINS,
+        progress=progress,
     )
 
 
@@ -292,76 +300,19 @@ def _presets(
     return ":".join(presets) or None
 
 
-def _require_graded(source: str, dev: str, metric: str | None) -> None:
+def _require_graded(source: str, dev: Dev) -> None:
     """Refuses to select by graded pairs, the only data left, where the user requested something else.
 
     Raises:
         UserError: naming the fix.
     """
-    if dev == TEXT:
+    if dev.kind == TEXT:
         raise UserError(
             f"{source}: too small to hold documents out and ask {FEWEST} questions about them; select by "
             "something else: --dev with graded pairs, or with a folder of queries and documents"
         )
-    if metric is not None:
+    if dev.measure is not None:
         raise UserError(
             f"{source}: too small to hold documents out, so graded pairs select, and --metric does not apply to "
             "them; leave it out, or select by a folder of queries and documents (--dev)"
         )
-
-
-class FilesOfAdaptation(Callback):
-    """Writes what `opencse.finish` needs of a run of `opencse.adapt` when training begins: documents and queries.
-
-    Args:
-        folder: of the run.
-        adaptation: its decisions.
-        keep_identical_ids: see `opencse.adapt`.
-
-    Attributes:
-        queries: of the user that select; None before training begins, and where there are none.
-    """
-
-    def __init__(self, folder: Path, adaptation: Adaptation, keep_identical_ids: bool) -> None:
-        self._folder, self._adaptation, self._keep_identical_ids = folder, adaptation, keep_identical_ids
-        self.queries: UserQueries | None = None
-
-    def on_begin(self, step: int) -> None:
-        """Writes ``documents.json`` and ``questions.json``."""
-        del step
-        self._adaptation.known.write(self._folder)
-        self.queries = queries_to_fit(self._adaptation, self._keep_identical_ids)
-        if self.queries is not None:
-            SavedQuestions.of(self.queries, Path(str(self._adaptation.dev))).write(self._folder)
-
-
-class StartAdvice(Callback):
-    """Advises another start, as soon as the questions from the text show that the chosen one is weak.
-
-    Args:
-        questions: that select.
-        progress: receives the line.
-    """
-
-    def __init__(self, questions: Questions, progress: Progress) -> None:
-        self._questions, self._progress = questions, progress
-
-    def on_evaluate(self, step: int, record: Record) -> None:
-        """Compares the start with the built-in encoder."""
-        if step == 0 and isinstance(self._questions, TextQuestions):
-            line = advice_for(self._questions, float(record["dev"]))
-            if line is not None:
-                self._progress.say(line)
-
-
-def queries_to_fit(adaptation: Adaptation, keep_identical_ids: bool) -> UserQueries | None:
-    """The user's queries that select the encoder, without those that are also in the training text, or None.
-
-    Questions that the text asks fit no weight: they share its words, and people use others.
-    """
-    dev = adaptation.dev
-    if not is_folder(dev):
-        return None
-    measure = None if adaptation.metric is None else Measure.parse(adaptation.metric)
-    queries = UserQueries.read(Path(str(dev)), measure, keep_identical_ids)
-    return queries.without(TrainedTexts.among(adaptation.text.rows, queries.forbidden_texts()))[0]

@@ -79,7 +79,7 @@ def advice_on_words(questions: TextQuestions) -> str | None:
     if by_words < NEARLY_ALL:
         return None
     return (
-        f"advice     BM25 alone has {by_words:.1f} on the questions from the text itself ({questions.measure} x 100), "
+        f"advice     BM25 alone has {by_words:.1f} on the questions from the text itself ({questions.measure}), "
         "so they say little about queries in other words; to select by your users' own: --dev FOLDER"
     )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import Field
@@ -20,45 +20,39 @@ from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.evaluation.retrieval.data import RetrievalTask, complete_labels, load_retrieval
 from opencse.evaluation.retrieval.rankers import rankings
-from opencse.evaluation.transfer import require_tasks
-from opencse.files import hash_json, is_folder
+from opencse.evaluation.transfer import Transfer, require_tasks
+from opencse.files import is_folder
 from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.records import JsonRecord, read_record, save_json
 from opencse.text import sample
 from opencse.text.files.lines import require_file
 from opencse.text.given import TextSource
-from opencse.training.questions import FEWEST, Guard, Questions, QuestionSelector, SimilarityGuard
+from opencse.training.questions import FEWEST, Questions
 from opencse.training.selection import (
     GradedPairSelector,
     Selector,
     TrainedTexts,
     TransferSelector,
-    is_transfer,
-    transfer_folder,
 )
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 
-@dataclass(frozen=True)
-class UserQueries:
+@dataclass(eq=False)
+class UserQueries(Questions):
     """Queries whose relevant documents are known.
 
     Attributes:
         task: queries, documents and judgements.
-        metric: scores a ranking.
         keep_identical_ids: rank a document that is the query, by id and text, also where it is not judged relevant.
     """
 
     task: RetrievalTask
-    metric: Measure = field(default_factory=Measure)
     keep_identical_ids: bool = False
-    # The queries are no part of the text, and people asked them.
-    left_out: ClassVar[None] = None
-    own_words: ClassVar[bool] = False
-    unknown: ClassVar[str] = "the model was selected by these same queries, so other queries may gain a little less"
+    own_words = False  # people asked them
+    unknown = "the model was selected by these same queries, so other queries may gain a little less"
 
     @classmethod
     def read(cls, folder: Path, measure: Measure | None = None, keep_identical_ids: bool = False) -> UserQueries:
@@ -72,7 +66,7 @@ class UserQueries:
         tasks = load_retrieval(folder, split=split).tasks
         if len(tasks) != 1:
             raise UserError(f"{folder}: holds {len(tasks)} data sets; name the folder of one to select by")
-        return cls(next(iter(tasks.values())), measure or Measure(), keep_identical_ids)
+        return cls(next(iter(tasks.values())), keep_identical_ids, metric=measure or Measure())
 
     @property
     def name(self) -> str:
@@ -85,12 +79,7 @@ class UserQueries:
         return self.task.name
 
     @property
-    def measure(self) -> str:
-        """The measure that scores a ranking."""
-        return str(self.metric)
-
-    @property
-    def size(self) -> str:
+    def count(self) -> str:
         """How many queries and documents there are."""
         return f"{number_of(len(self.task.queries), 'query')} among {self.task.described(self.keep_identical_ids)}"
 
@@ -99,42 +88,37 @@ class UserQueries:
         """A group for each query: they are independent."""
         return np.arange(len(self.task.queries), dtype=np.int64)
 
-    @property
-    def kinds(self) -> Integers:
-        """One kind."""
-        return np.zeros(len(self.task.queries), dtype=np.int64)
-
     def held_out(self) -> list[str]:
         """The queries."""
         return self.task.queries
 
     def forbidden_texts(self) -> list[str]:
         """The queries; the documents are searched in the end, and may be trained on."""
-        return self.task.queries
+        return [*self.task.queries, *super().forbidden_texts()]
 
-    def without(self, trained: TrainedTexts) -> tuple[UserQueries, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[Self, list[str]]:
         """Drops the queries that also occur in the training text.
 
         Raises:
             UserError: where none is left.
         """
         task = self.task
+        kept, notes = super().without(trained)
         remaining = [row for row, query in enumerate(task.queries) if query not in trained]
         dropped = len(task.queries) - len(remaining)
         if not dropped:
-            return self, []
+            return kept, notes
         if not remaining:
             raise UserError(
                 f"{task.name}: all {dropped:,} queries are also in the training text, so they cannot select; select by "
                 "other queries (--dev), or leave these out of the text"
             )
         note = f"{dropped:,} of {len(task.queries):,} queries are also in the training text and are ignored"
-        return replace(self, task=task.of_queries(remaining)), [f"queries    {note}"]
+        return replace(kept, task=task.of_queries(remaining)), [f"queries    {note}", *notes]
 
-    def fingerprint(self) -> str:
+    def content(self) -> list[object]:
         """A hash of queries, documents and judgements, and the measure."""
-        parts = [str(self.metric), self.task.sha256()]
-        return hash_json([*parts, "identical ids kept"] if self.keep_identical_ids else parts)
+        return [str(self.metric), self.task.sha256(), *["identical ids kept"] * self.keep_identical_ids]
 
     def values(self, encoder: SentenceEncoder) -> Floats:
         """(n,) the measure of each query's ranking of the documents."""
@@ -142,11 +126,6 @@ class UserQueries:
         embedded = embed_for_search(open_model(encoder), [(task.queries, task.documents)])
         ranked = rankings(task, embedded, k, task.left_out(self.keep_identical_ids))
         return np.array([self.metric.of_ranking(one.levels, one.judged) for one in ranked])
-
-    def parts(self, values: Floats) -> dict[str, float]:
-        """None: there is one kind of query."""
-        del values
-        return {}
 
 
 def has_split(folder: Path, split: str) -> bool:
@@ -239,109 +218,143 @@ def remove_questions(folder: Path) -> None:
     files.remove(folder / QUESTIONS_FILE)
 
 
-DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
-"""The data that the encoder to keep is selected by; see `load_selector`."""
 AUTO, TEXT, SAMPLE, NONE = "auto", "text", "sample", "none"
+QUERIES, PAIRS, TRANSFER, SELECTOR = "queries", "pairs", Transfer.name, "selector"
 
 
-def load_selector(
-    dev: DevChoice, text: TextSource, metric: str | None = None, *, keep_identical_ids: bool = False
-) -> Selector | None:
-    """Opens the data that the encoder to keep is selected by; None keeps the last encoder.
+@dataclass(frozen=True)
+class Dev:
+    """What ``--dev`` names, by which the encoder to keep is selected.
 
-    Args:
-        dev: ``text`` (questions from a held-out share of the text), ``auto`` (the same where the text is large enough,
-            else ``sample``; of rows with labels always ``sample``), ``sample`` (the built-in graded pairs), a file of
-            graded pairs, a folder in BEIR's layout (queries with relevant documents), ``transfer:FOLDER`` (the mean dev
-            accuracy of the transfer tasks there), rows of (score, sentence, sentence), ``none`` or None; or a selector,
-            which is returned unchanged.
-        text: what is trained on.
-        metric: by which answers are scored, ``ndcg@10`` by default; not for graded pairs.
-        keep_identical_ids: of a folder of queries: rank a document that is the query also where it is not judged
-            relevant.
-
-    Raises:
-        UserError: for a text too small, a metric without questions, ``keep_identical_ids`` without a folder of queries,
-            or bad input.
-
-    Example:
-        >>> from opencse.text.given import open_texts
-        >>> selector = load_selector("sample", open_texts(["One.", "Two."]))
-        >>> selector.name, selector.size
-        ("the built-in sample's dev pairs", '150 pairs')
+    Attributes:
+        kind: ``text`` (questions from a held-out share of the text), ``auto`` (the same where the text is large enough,
+            else ``sample``; of rows with labels always ``sample``), ``sample`` (the built-in graded pairs), ``pairs``
+            (graded pairs), ``queries`` (a folder of queries with relevant documents in BEIR's layout), ``transfer``
+            (the mean dev accuracy of the transfer tasks in a folder), ``none`` (keep the last encoder), or
+            ``selector``, which is used as it is.
+        source: the file, folder, pairs or selector; None where ``kind`` says it all.
+        measure: by which answers are scored, nDCG@10 by default; None for graded pairs.
+        keep_identical_ids: of queries; see `UserQueries`.
     """
-    if keep_identical_ids and not is_folder(dev):
-        raise UserError(
-            "--keep-identical-ids is for a folder of queries with relevant documents (--dev FOLDER); leave it out"
-        )
-    measure = None if metric is None else Measure.parse(metric)
-    if dev is None or str(dev) == NONE:
-        return None
-    if isinstance(dev, Selector):
-        return dev
-    if not isinstance(dev, str | Path):
-        pairs = dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev")
-        return GradedPairSelector(f"{number_of(len(pairs), 'given pair')}, {pairs.fingerprint()[:8]}", pairs)
-    if str(dev) in (AUTO, TEXT):
-        if str(dev) == TEXT and text.label:
+
+    kind: str
+    source: Path | ScoredPairs | Selector | None = None
+    measure: Measure | None = None
+    keep_identical_ids: bool = False
+
+    @classmethod
+    def of(cls, dev: DevChoice, metric: str | None = None, *, keep_identical_ids: bool = False) -> Dev:
+        """What a user names with ``dev``; nothing is read.
+
+        Example:
+            >>> Dev.of("transfer:senteval").kind, Dev.of("pairs.tsv").source, Dev.of(None).kind
+            ('transfer', PosixPath('pairs.tsv'), 'none')
+
+        Args:
+            dev: a word, the path of a file or folder, ``transfer:FOLDER``, rows of (score, sentence, sentence), a
+                selector, or None; what is named already is returned unchanged.
+            metric: see ``measure``.
+            keep_identical_ids: rank a document that is the query also where it is not judged relevant.
+
+        Raises:
+            UserError: for an unknown metric, ``keep_identical_ids`` without a folder of queries, or other rows.
+        """
+        if isinstance(dev, Dev):
+            return dev
+        dev = NONE if dev is None else dev
+        is_word = str(dev) in (AUTO, TEXT, SAMPLE, NONE)
+        if keep_identical_ids and (is_word or not is_folder(dev)):
             raise UserError(
-                f"{text.name}: no questions are made of rows with a score or class; select by something else: --dev "
-                "with graded pairs, or with a folder of queries and documents"
+                "--keep-identical-ids is for a folder of queries with relevant documents (--dev FOLDER); leave it out"
             )
-        questions = None if text.label else text_questions(text.read(), measure)
-        if questions is not None:
-            return guarded(questions)
-        if str(dev) == TEXT:
+        measure = None if metric is None else Measure.parse(metric)
+        if is_word:
+            return cls(str(dev), measure=measure)
+        if isinstance(dev, Selector):
+            return cls(SELECTOR, dev)
+        if not isinstance(dev, str | Path):
+            return cls(PAIRS, dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev"), measure)
+        word, _, folder = str(dev).partition(":")
+        if isinstance(dev, str) and word == TRANSFER:
+            if not folder:
+                raise UserError("--dev transfer needs the folder of the tasks: --dev transfer:FOLDER")
+            return cls(TRANSFER, Path(folder), measure)
+        return cls(QUERIES if is_folder(dev) else PAIRS, Path(dev), measure, keep_identical_ids)
+
+    @property
+    def asks_text(self) -> bool:
+        """Whether the text is asked about itself, if it is large enough."""
+        return self.kind in (AUTO, TEXT)
+
+    def require(self) -> None:
+        """Refuses a file or folder that does not exist; it is read after the text, which may take long.
+
+        Raises:
+            UserError: naming it.
+        """
+        if isinstance(self.source, Path) and self.kind == TRANSFER:
+            require_tasks(self.source)
+        elif isinstance(self.source, Path) and self.kind == PAIRS:
+            require_file(self.source)
+
+    def queries(self) -> UserQueries:
+        """Reads the folder of queries.
+
+        Raises:
+            UserError: see `UserQueries.read`.
+        """
+        return UserQueries.read(Path(str(self.source)), self.measure, self.keep_identical_ids)
+
+    def open(self, text: TextSource) -> Selector | None:
+        """Reads what selects the encoder to keep; None keeps the last encoder.
+
+        Args:
+            text: what is trained on.
+
+        Raises:
+            UserError: for a text too small, a metric without questions, or bad input.
+
+        Example:
+            >>> from opencse.text.given import open_texts
+            >>> selector = Dev.of("sample").open(open_texts(["One.", "Two."]))
+            >>> selector.name, selector.size
+            ("the built-in sample's dev pairs", '150 pairs')
+        """
+        source = self.source
+        if self.kind == NONE or isinstance(source, Selector):
+            return source if isinstance(source, Selector) else None
+        if self.kind == QUERIES:
+            return self.queries().guarded()
+        if self.asks_text:
+            if self.kind == TEXT and text.label:
+                raise UserError(
+                    f"{text.name}: no questions are made of rows with a score or class; select by something else: "
+                    "--dev with graded pairs, or with a folder of queries and documents"
+                )
+            questions = None if text.label else text_questions(text.read(), self.measure)
+            if questions is not None:
+                return questions.guarded()
+            if self.kind == TEXT:
+                raise UserError(
+                    f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; select by "
+                    "something else: --dev with graded pairs, or with a folder of queries and documents"
+                )
+        if self.measure is not None:
             raise UserError(
-                f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; select by something "
-                "else: --dev with graded pairs, or with a folder of queries and documents"
+                f"--metric {self.measure} needs questions (--dev text, or --dev with a folder of queries), not graded "
+                "pairs"
             )
-    elif is_folder(dev):
-        return guarded(UserQueries.read(Path(dev), measure, keep_identical_ids))
-    if measure is not None:
-        raise UserError(
-            f"--metric {metric} needs questions (--dev text, or --dev with a folder of queries), not graded pairs"
-        )
-    if is_transfer(dev):
-        folder = transfer_folder(str(dev))
-        if folder is None:
-            raise UserError("--dev transfer needs the folder of the tasks: --dev transfer:FOLDER")
-        return TransferSelector.read(folder)
-    if str(dev) in (AUTO, SAMPLE):
-        return GradedPairSelector("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
-    return GradedPairSelector(str(dev), read_scored_pairs(Path(dev)))
+        if isinstance(source, ScoredPairs):
+            return GradedPairSelector(f"{number_of(len(source), 'given pair')}, {source.fingerprint()[:8]}", source)
+        if source is None:
+            return GradedPairSelector("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
+        if self.kind == TRANSFER:
+            return TransferSelector.read(source)
+        return GradedPairSelector(str(source), read_scored_pairs(source))
 
 
-def dev_path(dev: DevChoice) -> object:
-    """The file or folder that ``dev`` names, or the data itself; None for a word such as ``auto``.
-
-    Example:
-        >>> dev_path("transfer:senteval"), dev_path("pairs.tsv"), dev_path("auto")
-        (PosixPath('senteval'), 'pairs.tsv', None)
-    """
-    if isinstance(dev, str) and is_transfer(dev):
-        return transfer_folder(dev)
-    return None if isinstance(dev, str) and dev in (AUTO, TEXT, SAMPLE, NONE) else dev
-
-
-def require_dev(dev: DevChoice) -> None:
-    """Refuses a file or folder that does not exist; it is read after the text, which may take long.
-
-    Raises:
-        UserError: naming it.
-    """
-    path = dev_path(dev)
-    if not isinstance(path, str | Path) or is_folder(path):
-        return
-    if is_transfer(dev):
-        require_tasks(path)
-    else:
-        require_file(Path(path))
-
-
-def guarded(questions: Questions) -> QuestionSelector:
-    """Selects by ``questions``, with guards against forgetting: general English ones, and of the text's language."""
-    return QuestionSelector(questions, Guard.built_in(), SimilarityGuard.of(questions.held_out()))
+DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | Dev | None
+"""What a user may name; see `Dev.of`."""
 
 
 def without_trained(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selector, list[str]]:

@@ -85,7 +85,7 @@ class UserPairs:
         if not asks:
             return cls(tuple(pairs), None, many=True)
         rows = tuple(pair for pair, out in zip(pairs, held.left_out.tolist(), strict=True) if not out)
-        return cls(rows, TextQuestions((one,), held, metric or Measure(), from_pairs=True), many=True)
+        return cls(rows, TextQuestions((one,), held, from_pairs=True, metric=metric or Measure()), many=True)
 
     @property
     def _enough(self) -> bool:
@@ -280,7 +280,7 @@ def add_written(
         added = replace(one, units=one.units + first)
         questions = replace(questions, sets=(*questions.sets, added))
     elif questions is None and len(one) >= least:
-        questions = TextQuestions((one,), HeldOut(numbers, out, _repeated(written, out)), metric or Measure())
+        questions = TextQuestions((one,), HeldOut(numbers, out, _repeated(written, out)), metric=metric or Measure())
     elif questions is None:
         out = np.zeros(len(written), dtype=bool)  # too few to select by: all are trained on
     trained = ~(out | _repeated(written, out))

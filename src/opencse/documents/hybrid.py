@@ -268,5 +268,5 @@ def fit_with_model(
     fitted = fit_to_queries(encoder, queries)
     if fitted is not None:
         write_hybrid_weight(folder, fitted.weight)
-        progress.say(fitted.line(queries.measure))
+        progress.say(fitted.line(str(queries.metric)))
     remove_questions(folder)

@@ -459,7 +459,7 @@ def _of_documents(
             f", {number_of(len(by_sentences), 'sentence')} and {number_of(len(by_rare_words), 'short query')} with "
             f"their passages, and {number_of(len(by_words), 'pair')} by shared words"
         )
-    questions = TextQuestions(sets, split.held, metric or Measure()) if sets else None
+    questions = TextQuestions(sets, split.held, metric=metric or Measure()) if sets else None
     return TrainingMaterial(kind, rows, questions, facts)
 
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opencse.arrays import Flags, Floats, Integers
-from opencse.files import hash_json
 from opencse.numerals import number_of
 from opencse.ranking import Measure
 from opencse.text.readers import Texts
 from opencse.text.scripts import first_words, joined, normalised, pieces_of, search_words
-from opencse.training.questions import FEWEST, QuestionSet, answered, fraction
-from opencse.training.selection import TrainedTexts
+from opencse.training.questions import FEWEST, Questions, QuestionSet, answered, fraction
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -308,8 +306,8 @@ def _has_words(text: str) -> bool:
 QuestionMaker = Callable[[Texts, HeldOut], QuestionSet]
 
 
-@dataclass(frozen=True)
-class TextQuestions:
+@dataclass(eq=False)
+class TextQuestions(Questions):
     """Questions from a held-out share of a text; an encoder answers with the nearest candidate.
 
     The score is the mean of the kinds' means, weighted by ``weights``, however many questions each kind has.
@@ -317,7 +315,6 @@ class TextQuestions:
     Attributes:
         sets: the questions, one set per kind.
         held: the rows that are held out.
-        metric: scores the rank of an answer.
         left_out: (M,) rows of the training text that must not be trained on; None where no held-out row is in it.
         from_pairs: whether held-out pairs of the user are asked about, alone or with the order of the text.
         weights: of the kinds, with a sum of 1; empty where they count equally.
@@ -325,7 +322,6 @@ class TextQuestions:
 
     sets: tuple[QuestionSet, ...]
     held: HeldOut
-    metric: Measure = field(default_factory=Measure)
     left_out: Flags | None = None
     from_pairs: bool = False
     weights: tuple[float, ...] = ()
@@ -343,12 +339,7 @@ class TextQuestions:
         return "held-out text"
 
     @property
-    def measure(self) -> str:
-        """The measure that scores the rank of an answer."""
-        return str(self.metric)
-
-    @property
-    def size(self) -> str:
+    def count(self) -> str:
         """How many questions and candidates there are, and how many rows are held out for them."""
         counts = " and ".join(
             f"{len(one):,} {one.label} over {number_of(len(one.candidates), 'candidate')}" for one in self.sets
@@ -385,19 +376,10 @@ class TextQuestions:
         texts = ([*one.queries, *(one.candidates[row] for row in one.answers)] for one in self.sets)
         return list(dict.fromkeys(text for texts_of_set in texts for text in texts_of_set))
 
-    def forbidden_texts(self) -> list[str]:
-        """None: the rows of these questions are held out of the training text already."""
-        return []
-
-    def without(self, trained: TrainedTexts) -> tuple[TextQuestions, list[str]]:
-        """The same questions; see `forbidden_texts`."""
-        del trained
-        return self, []
-
-    def fingerprint(self) -> str:
-        """A hash of the questions, their candidates and answers, and the measure."""
+    def content(self) -> list[object]:
+        """The questions, their candidates and answers, and the measure."""
         contents = [[one.kind, list(one.queries), list(one.candidates), one.answers.tolist()] for one in self.sets]
-        return hash_json([str(self.metric), *contents, *([list(self.weights)] if self.weights else [])])
+        return [str(self.metric), *contents, *([list(self.weights)] if self.weights else [])]
 
     def values(self, encoder: SentenceEncoder) -> Floats:
         """(n,) the measure of each question, kind after kind, scaled so that their mean is that of the kinds."""
@@ -426,7 +408,7 @@ class TextQuestions:
         sets = (*self.sets, *(replace(one, units=one.units + first) for one in other.sets))
         from_pairs = self.from_pairs or other.from_pairs
         return TextQuestions(
-            sets, HeldOut(units, held, repeated), self.metric, from_pairs=from_pairs, weights=tuple(weights)
+            sets, HeldOut(units, held, repeated), metric=self.metric, from_pairs=from_pairs, weights=tuple(weights)
         )
 
     def _scaled(self, by_kind: Sequence[Floats]) -> Floats:
@@ -454,7 +436,9 @@ def text_questions(texts: Texts, metric: Measure | None = None, documents: Itera
     """
     held = hold_out(texts)
     sets = question_sets(texts, held, documents)
-    return TextQuestions(sets, held, metric or Measure(), held.left_out, from_pairs=texts.width > 1) if sets else None
+    if not sets:
+        return None
+    return TextQuestions(sets, held, held.left_out, from_pairs=texts.width > 1, metric=metric or Measure())
 
 
 def question_sets(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> tuple[QuestionSet, ...]:

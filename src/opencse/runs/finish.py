@@ -24,8 +24,7 @@ from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
 from opencse.runs.record import Outcome, RunRecord, now
 from opencse.runs.setup import RunSetup
-from opencse.runs.start import add_masked_lm_head, build_encoder, load_start, load_with_own_pooling, put_weights
-from opencse.settings import validate
+from opencse.runs.start import Start, put_weights
 from opencse.training.checkpoint import Checkpoint, load_checkpoint
 from opencse.training.selection import Choice, DevScore, History, OwnPoolingScore, Selector, start_kept
 from opencse.training.trainer import Trainer
@@ -150,8 +149,7 @@ class TrainResult:
 def start_score(run: RunSetup, record: RunRecord, folder: RunFolder) -> DevScore | None:
     """Evaluates the start; also with its own pooling where that is another one, which goes into the record.
 
-    The start is evaluated again when a run is resumed, since others are compared with it. See `load_start` and
-    `load_with_own_pooling`.
+    The start is evaluated again when a run is resumed, since others are compared with it.
 
     Returns:
         The score in the first process, for which all processes encode; None in the others, and without dev data.
@@ -159,9 +157,9 @@ def start_score(run: RunSetup, record: RunRecord, folder: RunFolder) -> DevScore
     selector, world = run.selector, run.world
     if selector is None:
         return None
-    start = evaluate_together(_untrained(run, "start"), world, selector.begin)
+    start = evaluate_together(run.start.untrained(), world, selector.begin)
     if record.start is None:
-        encoder = _with_own_pooling(run)
+        encoder = run.start.with_own_pooling()
         if encoder is not None:
             value = evaluate_together(encoder, world, selector.score).value
             record.given = OwnPoolingScore(str(encoder.pooling), value)
@@ -196,9 +194,7 @@ def write_outcome(trainer: Trainer, run: RunSetup, folder: RunFolder, record: Ru
     if which == "best":
         encoder.load_state_dict(trainer.evaluations.best)
     elif which != "last":
-        kept_encoder = _untrained(run, which)
-        if keeps_head(objective):
-            add_masked_lm_head(kept_encoder, run.start_model, [LmHead()], trust_remote_code=run.trust_remote_code)
+        kept_encoder = _untrained(run.start, which, objective)
     save_model(folder, kept_encoder, objective, card(kept_encoder, which=which))
     last = trainer.last_step
     step = {"best": history.best_step, "last": last, "start": 0}.get(which)
@@ -240,7 +236,7 @@ def _choose(trainer: Trainer, dev: Selector, run: RunSetup, own_pooling: OwnPool
     def is_worse() -> bool:
         encoder = trainer.encoder
         own_is_better = own_pooling is not None and own_pooling.value > history.scores[0]
-        start = dev.score(_untrained(run, "given" if own_is_better else "start"))
+        start = dev.score(_untrained(run.start, "given" if own_is_better else "start"))
         last = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
         encoder.load_state_dict(trainer.evaluations.best)
         trained = dev.score(encoder)
@@ -250,15 +246,12 @@ def _choose(trainer: Trainer, dev: Selector, run: RunSetup, own_pooling: OwnPool
     return dev.choose(history, trainer.steps, own_pooling, is_worse)
 
 
-def _untrained(run: RunSetup, which: str) -> SentenceEncoder:
-    """The start as training uses it, or (``given``) with its own pooling."""
-    encoder = _with_own_pooling(run) if which == "given" else None
-    return encoder or load_start(run.start.recipe, run.start_model, str(run.encoder.device), run.trust_remote_code)
-
-
-def _with_own_pooling(run: RunSetup) -> SentenceEncoder | None:
-    device = str(run.encoder.device)
-    return load_with_own_pooling(run.start.recipe, run.start_model, device, run.trust_remote_code)
+def _untrained(start: Start, which: str, objective: Objective | None = None) -> SentenceEncoder:
+    """The start as training uses it, or (``given``) with its own pooling; with the head that ``objective`` keeps."""
+    encoder = (start.with_own_pooling() if which == "given" else None) or start.untrained()
+    if objective is not None and keeps_head(objective):
+        start.add_masked_lm_head(encoder, [LmHead()])
+    return encoder
 
 
 def keeps_head(objective: Objective) -> bool:
@@ -341,19 +334,21 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
     Raises:
         UserError: if there is no checkpoint, the start has changed, or the model cannot be written.
     """
-    stopped = _StoppedRun.read(run, trust_remote_code)
-    values = stopped.checkpoint.values
-    best = choose_so_far(stopped.record, History.read(values["history"]), int(values["step"]))
-    stopped = replace(stopped, model=start_of(run, stopped.record))
+    record, checkpoint = _read(run)
+    best = choose_so_far(record, History.read(checkpoint.values["history"]), int(checkpoint.values["step"]))
+    start = Start(start_of(run, record), run.recipe(record), device="cpu", trust_remote_code=trust_remote_code)
+    objective = Objective.from_settings(start.recipe.objective)
+
+    def save(encoder: SentenceEncoder, which: str, *, last: bool = False) -> None:
+        card = model_card(start.recipe, record, encoder, which=which, verdict=best.verdict, scores=best.scores)
+        save_model(run, encoder, objective, card, last=last)
+
     if last:
-        stopped.save(stopped.trained("encoder"), best, "last", last=True)
-    if best.kept == "best":
-        encoder = stopped.trained("best")
-    elif best.kept == "last":
-        encoder = stopped.trained("encoder")
+        save(_trained(run, start, checkpoint, "encoder"), "last", last=True)
+    if best.kept in ("best", "last"):
+        save(_trained(run, start, checkpoint, "best" if best.kept == "best" else "encoder"), best.kept)
     else:
-        encoder = stopped.untrained(best.kept)
-    stopped.save(encoder, best, best.kept)
+        save(_untrained(start, best.kept, objective), best.kept)
     return best
 
 
@@ -399,7 +394,9 @@ def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: 
         UserError: if there is no run, or no checkpoint yet.
     """
     run = RunFolder(folder)
-    return _StoppedRun.read(run, trust_remote_code).trained("encoder", device)
+    record, checkpoint = _read(run)
+    start = Start(record.identity.model, run.recipe(record), device=device, trust_remote_code=trust_remote_code)
+    return _trained(run, start, checkpoint, "encoder")
 
 
 def start_of(run: RunFolder, record: RunRecord) -> str:
@@ -426,73 +423,38 @@ def start_of(run: RunFolder, record: RunRecord) -> str:
     return identity.model
 
 
-@dataclass(frozen=True)
-class _StoppedRun:
-    """What the files of a run say at its newest checkpoint.
+def _read(run: RunFolder) -> tuple[RunRecord, Checkpoint]:
+    """The record of a run and its newest checkpoint.
 
-    Attributes:
-        folder: of the run.
-        record: of the run.
-        checkpoint: the newest.
-        recipe: of the record.
-        model: where the start is.
-        trust_remote_code: run the code of the start's folder.
+    Raises:
+        UserError: if there is no run, or no checkpoint yet.
     """
+    record = run.record() if run.record_file.is_file() else None
+    checkpoint = load_checkpoint(run.checkpoint)
+    if record is None or checkpoint is None:
+        raise UserError(f"{run.path}: holds no checkpoint of a run; give the folder of a run that has reached one")
+    return record, checkpoint
 
-    folder: RunFolder
-    record: RunRecord
-    checkpoint: Checkpoint
-    recipe: Recipe
-    model: str
-    trust_remote_code: bool
 
-    @classmethod
-    def read(cls, run: RunFolder, trust_remote_code: bool) -> _StoppedRun:
-        """Reads the files; the start is where it was when the run began.
-
-        Raises:
-            UserError: if there is no run, or no checkpoint yet.
-        """
-        record = run.record() if run.record_file.is_file() else None
-        checkpoint = load_checkpoint(run.checkpoint)
-        if record is None or checkpoint is None:
-            raise UserError(f"{run.path}: holds no checkpoint of a run; give the folder of a run that has reached one")
-        recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
-        return cls(run, record, checkpoint, recipe, record.identity.model, trust_remote_code)
-
-    def trained(self, weights: Weights, device: str | None = "cpu") -> SentenceEncoder:
-        """Opens the encoder with weights of the checkpoint, without the head that only training uses."""
-        encoder = build_encoder(self.recipe, self.model, device, self.trust_remote_code)
-        objective = Objective.from_settings(self.recipe.objective)
-        if keeps_head(objective):
-            add_masked_lm_head(encoder, self.model, objective.reads, trust_remote_code=self.trust_remote_code)
-        tensors = self.checkpoint.of(weights)
-        second = objective.saved_encoder == "second" or self.checkpoint.values.get("better_encoder") == 1
-        if weights == "encoder" and second:
-            tensors |= self.checkpoint.of("objective.second")
-        token_weights = self.checkpoint.of("encoder").get("token_weights.weights")
-        put_weights(encoder, None if token_weights is None else TokenWeights(token_weights))
-        names = encoder.state_dict().keys()
-        try:
-            encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in names})
-        except RuntimeError as error:
-            raise UserError(
-                f"{self.folder.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put the "
-                "run's original back"
-            ) from None
-        encoder.projection = None
-        return encoder.eval()
-
-    def untrained(self, which: str) -> SentenceEncoder:
-        """Opens the start as training uses it, or (``given``) with its own pooling."""
-        recipe, model, trust = self.recipe, self.model, self.trust_remote_code
-        encoder = load_with_own_pooling(recipe, model, "cpu", trust) if which == "given" else None
-        encoder = encoder or load_start(recipe, model, "cpu", trust)
-        if keeps_head(Objective.from_settings(recipe.objective)):
-            add_masked_lm_head(encoder, model, [LmHead()], trust_remote_code=trust)
-        return encoder
-
-    def save(self, encoder: SentenceEncoder, best: Outcome, which: str, *, last: bool = False) -> None:
-        """Saves an encoder of the run with its card; see `save_model`."""
-        card = model_card(self.recipe, self.record, encoder, which=which, verdict=best.verdict, scores=best.scores)
-        save_model(self.folder, encoder, Objective.from_settings(self.recipe.objective), card, last=last)
+def _trained(run: RunFolder, start: Start, checkpoint: Checkpoint, weights: Weights) -> SentenceEncoder:
+    """Opens the encoder of a run with weights of its checkpoint, without the head that only training uses."""
+    encoder = start.for_training()
+    objective = Objective.from_settings(start.recipe.objective)
+    if keeps_head(objective):
+        start.add_masked_lm_head(encoder, objective.reads)
+    tensors = checkpoint.of(weights)
+    second = objective.saved_encoder == "second" or checkpoint.values.get("better_encoder") == 1
+    if weights == "encoder" and second:
+        tensors |= checkpoint.of("objective.second")
+    token_weights = checkpoint.of("encoder").get("token_weights.weights")
+    put_weights(encoder, None if token_weights is None else TokenWeights(token_weights))
+    names = encoder.state_dict().keys()
+    try:
+        encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in names})
+    except RuntimeError as error:
+        raise UserError(
+            f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put the run's original "
+            "back"
+        ) from None
+    encoder.projection = None
+    return encoder.eval()

@@ -24,7 +24,9 @@ from opencse.model_folder.layout import ADAPTER, CALIBRATION
 from opencse.model_folder.writing import OPENING, RUN, is_ours
 from opencse.outputs import LOCK, foreign_files_message, names_in, require_apart
 from opencse.progress import Progress
+from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord
+from opencse.settings import validate
 from opencse.training.callbacks import METRICS, TRACKED
 from opencse.training.checkpoint import CHECKPOINT
 
@@ -239,6 +241,14 @@ class RunFolder:
             UserError: if there is no run, or its record is damaged.
         """
         return RunRecord.read(self.record_file)
+
+    def recipe(self, record: RunRecord) -> Recipe:
+        """The recipe of the run, with pooling and head decided.
+
+        Raises:
+            UserError: for one that this version cannot read.
+        """
+        return validate(Recipe, record.identity.recipe, f"{self.record_file}: recipe")
 
     def is_unfinished(self) -> bool:
         """Whether it holds a run that has not written an encoder yet."""

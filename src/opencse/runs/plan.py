@@ -12,7 +12,7 @@ from opencse.numerals import number_of
 from opencse.objective.vectors.requests import HardNegatives
 from opencse.runs.setup import RunSetup
 from opencse.text.corpus import CorpusFacts
-from opencse.training.questions import QuestionSelector
+from opencse.training.questions import Questions
 from opencse.training.schedule import DataSet
 from opencse.training.step import why_not_recorded
 
@@ -114,7 +114,7 @@ def _data_sets(run: RunSetup) -> list[str]:
     if run.mixture is None:
         return []
     lines = []
-    for one, further, steps in zip(run.sets[1:], run.further, run.mixture.steps[1:], strict=True):
+    for one, further, steps in zip(run.sets[1:], run.texts[1:], run.mixture.steps[1:], strict=True):
         lines.append(f"also       {_data_set(one, steps)}")
         lines += _labels(one.inputs.corpus.facts, further.settings.scale)
     turns = "in turns" if run.mixture.rule == "round_robin" else "by proportion, in an order drawn every epoch"
@@ -143,7 +143,7 @@ def _prompts(run: RunSetup) -> list[str]:
     if len(set(quoted)) > 1:
         line = f"before the first text of a row: {quoted[0]}; before the others: {quoted[1]}"
     in_search = prompts.of(Role.QUERY), prompts.of(Role.DOCUMENT)
-    if isinstance(run.selector, QuestionSelector) and before[:2] != in_search:
+    if isinstance(run.selector, Questions) and before[:2] != in_search:
         line += f"; selection uses {prompts.line(Role.QUERY, Role.DOCUMENT)}"
     return [f"prompts    {line}{prompts.note}"]
 

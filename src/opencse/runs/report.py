@@ -43,8 +43,6 @@ from opencse.runs.finish import TrainResult, open_checkpoint
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
 from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.run import Run
-from opencse.runs.start import load_start
-from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.files.kinds import typed
 from opencse.text.files.lines import name_in_command, suffix_of
@@ -52,7 +50,7 @@ from opencse.text.given import DocumentTexts, some_texts
 from opencse.text.readers import Source
 from opencse.training.batches import BatchPlan
 from opencse.training.callbacks import AVERAGE_OF, MetricsLog
-from opencse.training.questions import QuestionSelector
+from opencse.training.questions import Questions
 from opencse.training.selection import GradedPairSelector, TrainedTexts
 from opencse.training.settings import TrainingSettings
 
@@ -188,7 +186,7 @@ def write_run_report(run: Run, result: TrainResult, progress: Progress) -> Path:
     record = folder.record()
     trained = folder.path if result.kept in ("best", "last") else folder.last
     subjects = [
-        subject("start", load_start(recipe, run.start_model, run.device, run.trust_remote_code)),
+        subject("start", run.start.untrained()),
         subject("trained", SentenceEncoder.load(trained, device=run.device, trust_remote_code=run.trust_remote_code)),
     ]
     material = _material(run)
@@ -229,7 +227,7 @@ def _material(run: Run) -> AnalysisTexts:
         trained = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
         if any(trained.pair(*pair) for pair in zip(pairs.first, pairs.second, strict=True)):
             pairs = None
-    held_out = dev.questions.held_out() if isinstance(dev, QuestionSelector) else []
+    held_out = dev.held_out() if isinstance(dev, Questions) else []
     if len(held_out) >= FEWEST_TEXTS:
         return AnalysisTexts(pairs=pairs, texts=held_out, source=f"{run.text.name}, the held-out part")
     return AnalysisTexts(
@@ -244,7 +242,7 @@ def write_curves_report(run: RunFolder, outcome: Outcome) -> Path:
         UserError: if it cannot be written.
     """
     record = run.record()
-    recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
+    recipe = run.recipe(record)
     log = MetricsLog(run.metrics_file).read()
     page = run.path / REPORT
     folder, start = shlex.quote(str(run.path)), shlex.quote(record.identity.model)
@@ -272,7 +270,7 @@ def opening(run: Run, result: TrainResult, findings: Findings) -> Markup:
     if result.kept not in ("best", "last"):
         note = "The start was kept; the encoder shown as trained is that of the last step."
     verdict = f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}"
-    if isinstance(run.selector, QuestionSelector):
+    if isinstance(run.selector, Questions):
         return paragraph(verdict, "verdict") + aside(findings)
     caution = " The step was selected by these same pairs, so its score on them is optimistic."
     return lead(findings) + paragraph(verdict + ("" if result.kept == "last" else caution))

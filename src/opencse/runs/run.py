@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -157,7 +158,9 @@ class Run(RunSetup):
     def _begin_or_continue(self, folder: RunFolder, record: RunRecord | None) -> RunRecord:
         """Writes the record of a new run, or checks that the run in the folder is the same and can continue."""
         if record is None:
-            return self.world.share(folder.begin(self.record) if self.world.first else None)
+            record = self.world.share(folder.begin(self.record) if self.world.first else None)
+            self.start = replace(self.start, model=self.start_model)  # a new one has moved to its place
+            return record
         identity = self.identity()
         folder.require_same(record, identity)
         record.identity = identity

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
-from typing import Any, Self
+from typing import Self
 
 from opencse.arrays import Flags
-from opencse.documents.dev_choice import AUTO, DevChoice, load_selector, without_trained
+from opencse.documents.dev_choice import AUTO, Dev, DevChoice, without_trained
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.network import default_device, usable_device
@@ -41,8 +41,6 @@ from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.runs.start import (
     NewStart,
     Start,
-    add_masked_lm_head,
-    build_encoder,
     choose_forward,
     put_weights,
     settle,
@@ -57,7 +55,6 @@ from opencse.training.callbacks import Callback
 from opencse.training.evaluations import probes_of, require_known, require_sound
 from opencse.training.schedule import FIRST, DataSet, MixingPlan, choose_chunks, mean_seconds_per_step, plan_batches
 from opencse.training.selection import Selector
-from opencse.training.settings import TrainingSettings
 
 AUTO_LENGTH = 256
 """Most ids of a text that ``data.max_length=auto`` reads."""
@@ -66,8 +63,8 @@ GivenSet = tuple[TextSource, str | None]
 
 
 @dataclass(frozen=True)
-class FurtherSet:
-    """A further data set of a run: its settings, its loss, and its text, with labels where the loss reads them."""
+class RunText:
+    """A text of a run: its settings, its loss, and the text itself, with labels where the loss reads them."""
 
     settings: DataSetSettings
     objective: Objective
@@ -105,10 +102,8 @@ class RunSetup:
     device: str | None = None
     trust_remote_code: bool = False
     begin: NewStart | None = None
-    metric: str | None = None
     callbacks: tuple[Callback, ...] = ()
     track: str | None = None
-    keep_identical_ids: bool = False
     also: tuple[GivenSet, ...] = ()
 
     location: str | None = field(default=None, init=False)
@@ -157,39 +152,37 @@ class RunSetup:
         Raises:
             UserError: for a fault in the recipe or a setting, or if there is no such model.
         """
-        return settle(self.resolved.recipe, self.location or self.start_model, self.resolved.explicit)
+        return settle(
+            self.resolved.recipe,
+            self.location or self.start_model,
+            self.resolved.explicit,
+            device=device_of_process(self.device),
+            trust_remote_code=self.trust_remote_code,
+        )
 
     @cached_property
-    def objective(self) -> Objective:
-        """The objective of the text; each further data set has one of its own."""
-        return Objective.from_settings(self.resolved.recipe.objective)
-
-    @cached_property
-    def further(self) -> list[FurtherSet]:
-        """The further data sets of the run.
+    def texts(self) -> list[RunText]:
+        """The texts of all data sets, each with an objective of its own; that of ``text`` first.
 
         Raises:
-            UserError: for one that cannot be opened, or has no labels where its objective reads them.
+            UserError: for a fault in the recipe, or a text that cannot be opened or lacks the labels that it needs.
         """
-        resolved, texts = self._with_sets
-        return further_sets(resolved.recipe, texts)
+        resolved, further = self._with_sets
+        return texts_of(resolved.recipe, self.text, further)
 
-    @cached_property
+    @property
+    def objective(self) -> Objective:
+        """The objective of the text."""
+        return self.texts[0].objective
+
+    @property
     def training_text(self) -> TextSource:
         """The text, with the last column of each row as its label where the recipe learns from labels, or as documents.
 
         Raises:
-            UserError: for a fault in the recipe, or a text without the labels that it needs.
+            UserError: see `texts`.
         """
-        scale = self.resolved.recipe.data.scale
-        if self.objective.label != "score" and scale is not None:
-            raise UserError("data.scale is the largest possible score, and this recipe reads no scores; leave it out")
-        return _text_for(self.objective, self.text, scale)
-
-    @property
-    def texts(self) -> list[TextSource]:
-        """The texts of all data sets."""
-        return [self.training_text, *(one.text for one in self.further)]
+        return self.texts[0].text
 
     @property
     def inputs(self) -> InputBuilder:
@@ -239,23 +232,22 @@ class RunSetup:
             UserError: for settings that cannot work with this model or this text.
         """
         if "sets" in vars(self):  # opened before: the objectives have the state of that run
-            for name in ("objective", "further", "training_text"):
-                vars(self).pop(name, None)
+            del self.texts
         self.progress, self.world = progress, world
         start, recipe = self.start, self.start.recipe
         self.selector = self._opened_selector()
         progress.say(f"loading    {self.start_model}")
-        encoder = build_encoder(recipe, start.model, device_of_process(self.device), self.trust_remote_code)
+        encoder = start.for_training()
         self.encoder, self.max_length = encoder, longest_text(encoder, recipe, self.start_model)
-        objectives = [self.objective, *(one.objective for one in self.further)]
+        objectives = [one.objective for one in self.texts]
         for one in objectives:
             one.to(encoder.device)
             one.check_encoder(encoder, start.model, own_dropout=recipe.encoder.dropout is None)
         reads = [request for one in objectives for request in one.reads]
-        add_masked_lm_head(encoder, start.model, reads, trust_remote_code=self.trust_remote_code)
+        start.add_masked_lm_head(encoder, reads)
         self.attention = choose_forward(encoder, recipe.training.packed)
         self._require_selector(self.selector)
-        self.sets = (self._first_set(), *map(self._further_set, self.further))
+        self.sets = tuple(map(self._data_set, self.texts))
         if not any(isinstance(request, Masked) for request in reads):
             encoder.lm_head = None  # a part that uses the head for other texts has made a copy of it when it began
         self.mixture = self._mixed()
@@ -307,10 +299,10 @@ class RunSetup:
         )
 
     def _opened_selector(self) -> Selector | None:
-        selector = load_selector(self.dev, self.training_text, self.metric, keep_identical_ids=self.keep_identical_ids)
+        selector = Dev.of(self.dev).open(self.training_text)
         if selector is None:
             return None
-        rows = (row for one in self.texts for _, row in one.rows_with_documents())
+        rows = (row for one in self.texts for _, row in one.text.rows_with_documents())
         selector, notes = without_trained(selector, rows)
         for line in notes:
             self.progress.say(line)
@@ -323,49 +315,52 @@ class RunSetup:
                 "objective.saved_encoder = better needs dev data to choose by; add --dev, or set first or second"
             )
 
-    def _first_set(self) -> DataSet:
-        """Makes a data set of the run's text, and checks that the encoder reads it."""
-        recipe, encoder, text = self.start.recipe, self.encoder, self.training_text
-        corpus = self._tokenised(text, self.objective)
-        if recipe.encoder.token_weights is not None:
+    def _data_set(self, one: RunText) -> DataSet:
+        """Makes a data set and begins its objective; the draws of a further one have a seed of their own."""
+        recipe, encoder, text, objective = self.start.recipe, self.encoder, one.text, one.objective
+        name, training, where = one.settings.name, recipe.training, text.location
+        is_first = name == FIRST
+        if not is_first:
+            where = f"data set {name}: {where}"
+            seeds = {"seed": training.seed, "data_seed": training.data_seed}
+            update = {key: None if seed is None else seed_of(seed, f"data set {name}") for key, seed in seeds.items()}
+            update["batch_size"] = one.settings.batch_size or training.batch_size
+            training = training.model_copy(update=update)
+        corpus = self._tokenised(text, objective)
+        if is_first and recipe.encoder.token_weights is not None:
             explicit = "encoder.token_weights" in self.resolved.explicit
             weights = weigh_tokens(encoder, corpus.every_text(), explicit=explicit)
             self.weighs = weights is not None
             put_weights(encoder, weights)
         require_known(encoder, corpus, self.start_model)
-        fix = "choose another pooling, for instance with --set encoder.pooling=mean"
-        require_sound(encoder, probes_of(corpus), f"{self.start_model}, untrained", fix)
+        if is_first:
+            fix = "choose another pooling, for instance with --set encoder.pooling=mean"
+            require_sound(encoder, probes_of(corpus), f"{self.start_model}, untrained", fix)
         near = self._near_duplicates(text)
-        held_out = None if self.selector is None else self.selector.left_out
+        held_out = self.selector.left_out if is_first and self.selector is not None else None
         left_out = near if held_out is None else held_out if near is None else near | held_out
-        inputs = InputBuilder(corpus, encoder.tokenizer, self.objective, recipe.training.seed, left_out)
-        data, rows = recipe.data, inputs.anchor_rows
-        drawn = sample_rows(rows, count=data.rows, share=data.share, seed=data.sample_seed, source=text.location)
-        self.sample = None if drawn is None else (len(drawn), len(rows))
-        if drawn is not None:
-            inputs.keep_rows(drawn)
+        inputs = InputBuilder(corpus, encoder.tokenizer, objective, training.seed, left_out)
+        if is_first:
+            self.sample = self._sampled(inputs, text)
         if len(inputs) < 2:
-            documents = isinstance(self.objective.view, DrawsTexts)
+            documents = isinstance(objective.view, DrawsTexts)
             fix = " documents (a blank line ends one in a text file; elsewhere each record is one)" * documents
-            raise UserError(f"{text.location}: only one example; contrast needs at least two{fix}")
-        self._study(text, self.objective)
-        return self._begun(FIRST, self.objective, inputs, recipe.training, near)
+            raise UserError(f"{where}: only one example; contrast needs at least two{fix}")
+        with self.world.first_alone():  # the first of several processes fills the cache
+            for part in objective.all_parts:
+                part.study(encoder, (cell for _, row in text.rows_with_documents() for cell in row), self.progress)
+        batches, classes = plan_batches(inputs, training), len(corpus.facts.classes)
+        objective.begin(encoder, batch_size=batches.batch_size, seed=training.seed, classes=classes)
+        return DataSet(name, objective, inputs, batches, None if near is None else int(near.sum()))
 
-    def _further_set(self, further: FurtherSet) -> DataSet:
-        """Makes a data set, whose draws have a seed of their own."""
-        name, training = further.settings.name, self.start.recipe.training
-        seed = seed_of(training.seed, f"data set {name}")
-        corpus = self._tokenised(further.text, further.objective)
-        require_known(self.encoder, corpus, self.start_model)
-        near = self._near_duplicates(further.text)
-        inputs = InputBuilder(corpus, self.encoder.tokenizer, further.objective, seed, near)
-        if len(inputs) < 2:
-            raise UserError(f"data set {name}: {further.text.location}: only one example; at least two are needed")
-        update: dict[str, Any] = {"batch_size": further.settings.batch_size or training.batch_size, "seed": seed}
-        if training.data_seed is not None:
-            update["data_seed"] = seed_of(training.data_seed, f"data set {name}")
-        self._study(further.text, further.objective)
-        return self._begun(name, further.objective, inputs, training.model_copy(update=update), near)
+    def _sampled(self, inputs: InputBuilder, text: TextSource) -> tuple[int, int] | None:
+        """Keeps the share of the rows that ``data.rows`` or ``data.share`` says; (rows drawn, rows to draw from)."""
+        data, rows = self.start.recipe.data, inputs.anchor_rows
+        drawn = sample_rows(rows, count=data.rows, share=data.share, seed=data.sample_seed, source=text.location)
+        if drawn is None:
+            return None
+        inputs.keep_rows(drawn)
+        return len(drawn), len(rows)
 
     def _tokenised(self, text: TextSource, objective: Objective) -> Corpus:
         """The text as ids, from the token cache if possible; the first of several processes fills the cache."""
@@ -393,31 +388,14 @@ class RunSetup:
         self.progress.say("looking for near duplicates")
         return find_near_duplicates((row for _, row in text.rows_with_documents()), threshold).rows
 
-    def _study(self, text: TextSource, objective: Objective) -> None:
-        """Lets the parts of an objective read all texts; the first of several processes fills the cache."""
-        with self.world.first_alone():
-            for part in objective.all_parts:
-                texts = (one for _, row in text.rows_with_documents() for one in row)
-                part.study(self.encoder, texts, self.progress)
-
-    def _begun(
-        self, name: str, objective: Objective, inputs: InputBuilder, training: TrainingSettings, near: Flags | None
-    ) -> DataSet:
-        """Plans the batches of a data set, and begins its objective."""
-        batches = plan_batches(inputs, training)
-        classes = len(inputs.corpus.facts.classes)
-        objective.begin(self.encoder, batch_size=batches.batch_size, seed=training.seed, classes=classes)
-        return DataSet(name, objective, inputs, batches, None if near is None else int(near.sum()))
-
     def _mixed(self) -> MixingPlan | None:
         """Plans which data set each step works on; None with one data set alone."""
-        if not self.further:
+        if len(self.sets) == 1:
             return None
         recipe = self.start.recipe
-        weights = [1.0, *(one.settings.weight or 1.0 for one in self.further)]
         counts = [
-            one.batches.steps_per_epoch / recipe.training.accumulate * weight
-            for one, weight in zip(self.sets, weights, strict=True)
+            one.batches.steps_per_epoch / recipe.training.accumulate * (text.settings.weight or 1.0)
+            for one, text in zip(self.sets, self.texts, strict=True)
         ]
         seed = recipe.training.seed_of_order
         return MixingPlan([max(1, round(count)) for count in counts], recipe.mixing or "proportional", seed)
@@ -527,27 +505,33 @@ def _name_of(text: TextSource, used: set[str]) -> str:
     return next(name for name in names if name not in used)
 
 
-def further_sets(recipe: Recipe, texts: Sequence[TextSource | None]) -> list[FurtherSet]:
+def texts_of(recipe: Recipe, text: TextSource, further: Sequence[TextSource | None]) -> list[RunText]:
     """Opens the texts of the recipe's data sets, with labels where their objectives read them.
+
+    Args:
+        recipe: with its data sets.
+        text: of the first data set.
+        further: the text of each other one, where it was given.
 
     Raises:
         UserError: naming the data set.
     """
+    first = DataSetSettings(name=FIRST, scale=recipe.data.scale)
     opened = []
-    for settings, added in zip(recipe.datasets or (), texts, strict=True):
-        text: TextSource | None = added
-        if text is None:
-            text = open_texts(settings.data, columns=settings.columns)
+    for settings, given in zip((first, *(recipe.datasets or ())), (text, *further), strict=True):
         objective = Objective.from_settings(settings.objective or recipe.objective)
         try:
-            opened.append(FurtherSet(settings, objective, _text_for(objective, text, settings.scale)))
+            source = open_texts(settings.data, columns=settings.columns) if given is None else given
+            opened.append(RunText(settings, objective, _text_for(objective, source, settings.scale)))
         except UserError as error:
-            raise UserError(f"data set {settings.name}: {error}") from None
+            raise error if settings is first else UserError(f"data set {settings.name}: {error}") from None
     return opened
 
 
 def _text_for(objective: Objective, text: TextSource, scale: float | None) -> TextSource:
     """The text as an objective reads it: with the last column of each row as its label, or as documents."""
+    if objective.label != "score" and scale is not None:
+        raise UserError("scale is the largest possible score, and this recipe reads no scores; leave it out")
     if isinstance(objective.view, DrawsTexts):  # its example is a document
         text = as_documents(text)
     return with_labels(text, objective.label, scale=scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
@@ -78,17 +78,21 @@ class Reading:
 
 @dataclass(frozen=True)
 class Start:
-    """A model and the recipe that it is trained by, once pooling and head are decided.
+    """A model and the recipe that it is trained by, once pooling and head are decided; opens it in every way needed.
 
     Attributes:
         model: the built-in encoder, a folder, or a Hub id.
         recipe: with ``encoder.pooling`` and ``encoder.head`` as they are used.
         reason: why this pooling and this head, for the user; empty where they are the recipe's own.
+        device: where it is opened; None for the default.
+        trust_remote_code: run the code of the model's folder.
     """
 
     model: str
     recipe: Recipe
     reason: str = ""
+    device: str | None = None
+    trust_remote_code: bool = False
 
     @cached_property
     def about(self) -> Description:
@@ -112,27 +116,135 @@ class Start:
             return (self.reading,)
         return (self.reading, Reading(self.model, pooling, unchanged=True))
 
+    def for_training(self) -> SentenceEncoder:
+        """Opens the model with the recipe's pooling, dropout and layers, a new head, and adapters.
 
-def settle(recipe: Recipe, model: str, explicit: Collection[str]) -> Start:
+        Raises:
+            UserError: for a pooling that would give every text the same vector.
+        """
+        settings, model = self.recipe.encoder, self.model
+        encoder = SentenceEncoder.load(
+            model,
+            pooling=settings.pooling,
+            template=settings.template,
+            dropout=settings.dropout,
+            layers=settings.layers,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+        )
+        if encoder.depth == 0 and encoder.pooling in CONSTANT and encoder.tokenizer.special_count:
+            raise UserError(
+                f"{model}: without layers, pooling {encoder.pooling} reads a special token, the same for every text; "
+                "set it with --set encoder.pooling=mean"
+            )
+        if settings.subtract_template is not None:
+            if encoder.tokenizer.frame is None:
+                raise UserError(
+                    f"encoder.subtract_template: {model} has no template; set encoder.template, or leave it out"
+                )
+            encoder.alone = TemplatesAlone(settings.subtract_template, [encoder.tokenizer.frame])
+        head = self._new_head(encoder)
+        if settings.freeze_embeddings:
+            if encoder.depth == 0:
+                raise UserError(
+                    f"{model}: has embeddings alone, so with encoder.freeze_embeddings nothing would be trained; set "
+                    "it to false"
+                )
+            backbone = encoder.backbone
+            dict(backbone.named_children()).get("embeddings", backbone.get_input_embeddings()).requires_grad_(False)
+        if settings.lora is not None:
+            _add_adapters(encoder, settings.lora, model, self.recipe.training.seed)
+        if head is not None and settings.head.keep:
+            encoder.dense.append(head)
+        else:
+            encoder.projection = head
+        return encoder
+
+    def untrained(self) -> SentenceEncoder:
+        """Opens the model as it is before the first step, with the recipe's pooling and layers, to be evaluated.
+
+        It has a new head only where the head stays after training and changes the dimension.
+        """
+        encoder = self.reading.load(self.device, self.trust_remote_code)
+        head = self._new_head(encoder) if self.recipe.encoder.head.keep else None
+        if head is not None and head.out_features != encoder.dimension:
+            encoder.dense.append(head)
+        return encoder
+
+    def with_own_pooling(self) -> SentenceEncoder | None:
+        """Opens the model with its own pooling, to be compared too; None where that is how training uses it anyway.
+
+        Other settings of the recipe (fewer layers, a head that stays and has another dimension) apply here as well. A
+        pooling of the model's own that is not supported here counts as none.
+        """
+        pooling, encoder = supported_own_pooling(self.about), self.recipe.encoder
+        templated = encoder.template is not None and encoder.template != template_of(self.about)
+        if pooling is None or (pooling == encoder.pooling and not templated):
+            return None
+        encoder = encoder.model_copy(update={"pooling": pooling, "template": None})
+        return replace(self, recipe=self.recipe.model_copy(update={"encoder": encoder})).untrained()
+
+    def add_masked_lm_head(self, encoder: SentenceEncoder, requests: Iterable[Request[Any]]) -> None:
+        """Adds the model's masked-LM head to ``encoder`` if one of ``requests`` reads it.
+
+        Raises:
+            UserError: if the model has none.
+        """
+        heads = [request for request in requests if isinstance(request, LmHead)]
+        if heads:
+            embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
+            head = load_masked_lm_head(
+                locate(self.model),
+                embeddings,
+                tied=all(request.tied for request in heads),
+                trust_remote_code=self.trust_remote_code,
+                instead=" and ".join(sorted({request.instead for request in heads})),
+            )
+            encoder.lm_head = head.to(encoder.device)
+
+    def _new_head(self, encoder: SentenceEncoder) -> Head | None:
+        """The recipe's head with its first weights, to be put on top of the dense layers that the model has."""
+        generator = torch.Generator().manual_seed(self.recipe.training.seed)
+        head = new_head(self.recipe.encoder.head, encoder.dimension, generator)
+        return None if head is None else head.to(encoder.device)
+
+
+def settle(
+    recipe: Recipe,
+    model: str,
+    explicit: Collection[str],
+    *,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> Start:
     """Decides the pooling and the head of a start; see `EncoderSettings` for the rule.
 
     Args:
         recipe: with presets and settings applied.
         model: the start.
         explicit: dotted keys of the settings that the user chose; those of a recipe in the package are not among them.
+        device: see `Start`.
+        trust_remote_code: see `Start`.
 
     Raises:
         UserError: if there is no such model, or its own pooling is to be used and is not supported here.
     """
-    settings = recipe.encoder
+    pooling, head, reason = _settled(recipe.encoder, describe(model), explicit)
+    encoder = recipe.encoder.model_copy(update={"pooling": pooling, "head": head})
+    return Start(model, recipe.model_copy(update={"encoder": encoder}), reason, device, trust_remote_code)
+
+
+def _settled(
+    settings: EncoderSettings, about: Description, explicit: Collection[str]
+) -> tuple[Pooling, HeadSettings, str]:
+    """Pooling, head, and why these."""
     mode = settings.pooling or Pooling.MEAN
-    about = describe(model)
     if not about.modules:
-        return _with_pooling(recipe, model, mode, settings.head)
+        return mode, settings.head, ""
     if settings.pooling is not None and "encoder.pooling" in explicit:
-        return _with_pooling(recipe, model, mode, settings.head, "as set (by --set, a preset or your recipe file)")
+        return mode, settings.head, "as set (by --set, a preset or your recipe file)"
     if settings.template is not None:
-        return _with_pooling(recipe, model, mode, settings.head, "of the recipe's template")
+        return mode, settings.head, "of the recipe's template"
     pooling = cast(Pooling, about.pooling)  # named by the modules
     head_is_explicit = any(key.split(".")[:2] == ["encoder", "head"] for key in explicit)
     head_fits = not settings.head.keep and settings.pooling == pooling
@@ -145,12 +257,7 @@ def settle(recipe: Recipe, model: str, explicit: Collection[str]) -> Start:
         force = f"encoder.pooling={settings.pooling}" if other else f"encoder.head.kind={settings.head.kind}"
         verb = "are" if len(left_out) > 1 else "is"
         reason += f"; the recipe's {' and '.join(left_out)} {verb} for plain backbones (--set {force} to force it)"
-    return _with_pooling(recipe, model, pooling, head, reason)
-
-
-def _with_pooling(recipe: Recipe, model: str, pooling: Pooling, head: HeadSettings, reason: str = "") -> Start:
-    encoder = recipe.encoder.model_copy(update={"pooling": pooling, "head": head})
-    return Start(model, recipe.model_copy(update={"encoder": encoder}), reason)
+    return pooling, head, reason
 
 
 def weigh_tokens(
@@ -187,51 +294,6 @@ def put_weights(encoder: SentenceEncoder, weights: TokenWeights | None) -> None:
         encoder.token_weights = copy.deepcopy(weights).to(encoder.device)
 
 
-def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_code: bool = False) -> SentenceEncoder:
-    """Opens the start for training: with the recipe's pooling, dropout and layers, a new head, and adapters.
-
-    Raises:
-        UserError: for a pooling that would give every text the same vector.
-    """
-    settings = recipe.encoder
-    encoder = SentenceEncoder.load(
-        model,
-        pooling=settings.pooling,
-        template=settings.template,
-        dropout=settings.dropout,
-        layers=settings.layers,
-        device=device,
-        trust_remote_code=trust_remote_code,
-    )
-    if encoder.depth == 0 and encoder.pooling in CONSTANT and encoder.tokenizer.special_count:
-        raise UserError(
-            f"{model}: without layers, pooling {encoder.pooling} reads a special token, the same for every text; "
-            "set it with --set encoder.pooling=mean"
-        )
-    if settings.subtract_template is not None:
-        if encoder.tokenizer.frame is None:
-            raise UserError(
-                f"encoder.subtract_template: {model} has no template; set encoder.template, or leave it out"
-            )
-        encoder.alone = TemplatesAlone(settings.subtract_template, [encoder.tokenizer.frame])
-    head = _new_head(recipe, encoder)
-    if settings.freeze_embeddings:
-        if encoder.depth == 0:
-            raise UserError(
-                f"{model}: has embeddings alone, so with encoder.freeze_embeddings nothing would be trained; set it to "
-                "false"
-            )
-        backbone = encoder.backbone
-        dict(backbone.named_children()).get("embeddings", backbone.get_input_embeddings()).requires_grad_(False)
-    if settings.lora is not None:
-        _add_adapters(encoder, settings.lora, model, recipe.training.seed)
-    if head is not None and settings.head.keep:
-        encoder.dense.append(head)
-    else:
-        encoder.projection = head
-    return encoder
-
-
 def _add_adapters(encoder: SentenceEncoder, lora: LoraSettings, model: str, seed: int) -> None:
     """Adds adapters to the backbone, and freezes everything else that the encoder has so far.
 
@@ -249,49 +311,6 @@ def _add_adapters(encoder: SentenceEncoder, lora: LoraSettings, model: str, seed
     encoder.adapted = True
 
 
-def load_start(
-    recipe: Recipe,
-    model: str,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-) -> SentenceEncoder:
-    """Opens the start as it is before the first step, with the recipe's pooling and layers, to be evaluated.
-
-    It has a new head only where the head stays after training and changes the dimension.
-    """
-    settings = recipe.encoder
-    encoder = SentenceEncoder.load(
-        model,
-        pooling=settings.pooling,
-        template=settings.template,
-        layers=settings.layers,
-        device=device,
-        trust_remote_code=trust_remote_code,
-    )
-    head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
-    if head is not None and head.out_features != encoder.dimension:
-        encoder.dense.append(head)
-    return encoder
-
-
-def load_with_own_pooling(
-    recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False
-) -> SentenceEncoder | None:
-    """Opens the start with its own pooling, to be compared too; None where that is how training uses it anyway.
-
-    Other settings of the recipe (fewer layers, a head that stays and has another dimension) apply here as well. A
-    pooling of the model's own that is not supported here counts as none.
-    """
-    about = describe(model)
-    pooling = supported_own_pooling(about)
-    template = recipe.encoder.template
-    templated = template is not None and template != template_of(about)
-    if pooling is None or (pooling == recipe.encoder.pooling and not templated):
-        return None
-    encoder = recipe.encoder.model_copy(update={"pooling": pooling, "template": None})
-    return load_start(recipe.model_copy(update={"encoder": encoder}), model, device, trust_remote_code)
-
-
 def template_of(about: Description) -> str | None:
     """The template that the model's folder names; None if it has none."""
     return None if about.template is None else about.template.template.text
@@ -303,12 +322,6 @@ def supported_own_pooling(about: Description) -> Pooling | None:
         return about.pooling
     except UserError:
         return None
-
-
-def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Head | None:
-    """The recipe's head with its first weights, to be put on top of the dense layers that the model has."""
-    head = new_head(recipe.encoder.head, encoder.dimension, torch.Generator().manual_seed(recipe.training.seed))
-    return None if head is None else head.to(encoder.device)
 
 
 class NewStart(Protocol):
@@ -441,24 +454,3 @@ def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) ->
         return f"in {layers}, lengths multiples of {MULTIPLE}"
     encoder.computation = "packed"
     return "packed, no padding"
-
-
-def add_masked_lm_head(
-    encoder: SentenceEncoder, model: str, requests: Iterable[Request[Any]], *, trust_remote_code: bool = False
-) -> None:
-    """Adds the masked-LM head of the folder or Hub id ``model`` if one of ``requests`` reads it.
-
-    Raises:
-        UserError: if the model has none.
-    """
-    heads = [request for request in requests if isinstance(request, LmHead)]
-    if heads:
-        embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
-        head = load_masked_lm_head(
-            locate(model),
-            embeddings,
-            tied=all(request.tied for request in heads),
-            trust_remote_code=trust_remote_code,
-            instead=" and ".join(sorted({request.instead for request in heads})),
-        )
-        encoder.lm_head = head.to(encoder.device)

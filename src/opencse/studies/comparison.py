@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field, FiniteFloat
 
 from opencse.arrays import Floats
-from opencse.documents.dev_choice import AUTO, NONE, SAMPLE, TEXT
+from opencse.documents.dev_choice import AUTO, NONE, SAMPLE, TEXT, TRANSFER, Dev
 from opencse.errors import UserError, nearest
 from opencse.evaluation.sts import Grouping, StsDev
 from opencse.evaluation.suites import suite_named
@@ -31,7 +31,6 @@ from opencse.statistics import (
     verdict,
 )
 from opencse.studies.study import StudyRecord, Variant, Which, best_of_each, parse_grid
-from opencse.training.selection import is_transfer
 
 StudyCell = tuple[str, str]
 """A start and a recipe, whose runs differ by their seed alone."""
@@ -356,8 +355,9 @@ NOT_STSB = {
     SAMPLE: "the built-in sample",
     TEXT: "questions from the text",
     AUTO: "questions from the text, or the built-in sample",
+    TRANSFER: "the transfer tasks",
 }
-"""Values of ``dev`` that are not the user's graded pairs (papers select on STS-B dev), as messages name them."""
+"""Kinds of ``dev`` that are not the user's graded pairs (papers select on STS-B dev), as messages name them."""
 
 
 @dataclass(frozen=True)
@@ -458,4 +458,4 @@ def reproduced(records: Sequence[StudyRecord]) -> dict[str, Summary]:
 
 def _not_stsb(dev: str) -> str | None:
     """What ``dev`` selects on, for messages; None where that is the user's graded pairs."""
-    return "the transfer tasks" if is_transfer(dev) else NOT_STSB.get(dev)
+    return NOT_STSB.get(Dev.of(dev).kind)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from opencse.arrays import Floats
-from opencse.documents.dev_choice import load_selector
+from opencse.documents.dev_choice import Dev
 from opencse.encoder.fingerprint import hash_model
 from opencse.engines import Engine, require_engine
 from opencse.environment import Environment
@@ -46,7 +46,7 @@ Suites = Mapping[str, OpenSuite]
 
 def current_contents(study: Study) -> dict[str, Contents]:
     """Hashes of the text, the dev data and the model as they are now, by start."""
-    text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
+    text, dev = study.text.fingerprint(), Dev.of(study.dev).open(study.text)
     study.require_fitting(dev)
     dev_pairs = None if dev is None else dev.fingerprint()
     models = {run.start: study.job(run).start_model for run in study.runs()}
@@ -90,8 +90,8 @@ def _contents_of_recipe(study: Study, run: RunSpec) -> dict[str, Any]:
     job = study.job(run)
     recipe = job.resolved.recipe
     of_recipe: dict[str, Any] = {"parts": code_of_parts(recipe), "models": hash_named_models(recipe)}
-    if job.training_text is not study.text or job.further:  # with labels, or of several data sets
-        of_recipe["text"] = fingerprint_of_texts([text.fingerprint() for text in job.texts])
+    if job.training_text is not study.text or job.texts[1:]:  # with labels, or of several data sets
+        of_recipe["text"] = fingerprint_of_texts([one.text.fingerprint() for one in job.texts])
     return of_recipe
 
 

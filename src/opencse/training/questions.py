@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 
-from opencse.arrays import Flags, Floats, Integers
+from opencse.arrays import Floats, Integers
 from opencse.encoder.first_look import unknown_share
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.models.opening import open_model
@@ -145,10 +146,6 @@ class Guard:
     def built_in(cls) -> Guard:
         """The pairs of the built-in sample."""
         return cls.of_pairs(Source(str(sample.PAIRS)).read().rows)
-
-    def forbidden_texts(self) -> list[str]:
-        """Texts that must not be trained on: questions and answers."""
-        return self.questions.texts()
 
     def without(self, trained: TrainedTexts) -> tuple[Guard | None, list[str]]:
         """Drops the questions that also occur in the training text.
@@ -295,67 +292,6 @@ class SimilarityGuard:
 _OTHER_WORDS = "in other words (general English questions that share few words with their answers)"
 
 
-class Questions(Protocol):
-    """Questions with known answers.
-
-    Attributes:
-        name: for the user.
-        source: where the questions are from, within a sentence.
-        measure: the measure that scores the rank of an answer.
-        size: how many questions and candidates there are, for the user.
-        units: (n,) document that each question comes from; questions of one document are not independent.
-        kinds: (n,) number of the kind of each question, from 0.
-        left_out: (M,) rows of the training text that must not be trained on; None where there are none.
-        own_words: whether a text asks them about itself, so that they share its words.
-        unknown: what these questions cannot show, in a clause.
-    """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - see above
-
-    @property
-    def source(self) -> str: ...  # noqa: D102
-
-    @property
-    def measure(self) -> str: ...  # noqa: D102
-
-    @property
-    def size(self) -> str: ...  # noqa: D102
-
-    @property
-    def units(self) -> Integers: ...  # noqa: D102
-
-    @property
-    def kinds(self) -> Integers: ...  # noqa: D102
-
-    @property
-    def left_out(self) -> Flags | None: ...  # noqa: D102
-
-    @property
-    def own_words(self) -> bool: ...  # noqa: D102
-
-    @property
-    def unknown(self) -> str: ...  # noqa: D102
-
-    def held_out(self) -> list[str]:
-        """Texts of the questions and answers, which are not trained on."""
-
-    def forbidden_texts(self) -> Iterable[str]:
-        """Texts that must not be trained on; see `Selector.forbidden_texts`."""
-
-    def without(self, trained: TrainedTexts) -> tuple[Questions, list[str]]:
-        """Drops the questions that also occur in the training text; see `Selector.without`."""
-
-    def fingerprint(self) -> str:
-        """A hash of the questions and their answers."""
-
-    def values(self, encoder: SentenceEncoder) -> Floats:
-        """(n,) the measure of each question with this encoder, x 100."""
-
-    def parts(self, values: Floats) -> dict[str, float]:
-        """Means by kind of question; empty where there is one kind."""
-
-
 class _Values(NamedTuple):
     """What is computed of an encoder.
 
@@ -370,31 +306,77 @@ class _Values(NamedTuple):
     similarities: Floats | None
 
 
-@dataclass
-class QuestionSelector(Selector):
-    """Selects the encoder that answers best on average, unless the guard finds that it forgot too much.
+@dataclass(kw_only=True, eq=False)
+class Questions(Selector):
+    """Questions with known answers select the encoder that answers best, unless the guard finds it forgot too much.
 
     Attributes:
-        questions: with known answers.
+        metric: scores the rank of an answer.
         guard: general questions that guard against forgetting (`opencse.training.questions`), or None.
         language_guard: similarities of texts in another language than English, which guard that language, or None.
     """
 
-    questions: Questions
+    metric: Measure = field(default_factory=Measure)
     guard: Guard | None = None
     language_guard: SimilarityGuard | None = None
     _start_values: _Values | None = field(default=None, init=False, repr=False)
     _language_known: bool = field(default=True, init=False, repr=False)
 
     @property
-    def name(self) -> str:
-        """The name of the questions, for the user."""
-        return self.questions.name
+    @abstractmethod
+    def source(self) -> str:
+        """Where the questions are from, within a sentence."""
+
+    @property
+    @abstractmethod
+    def count(self) -> str:
+        """How many questions and candidates there are, for the user."""
+
+    @property
+    @abstractmethod
+    def units(self) -> Integers:
+        """(n,) document that each question comes from; questions of one document are not independent."""
+
+    @property
+    def kinds(self) -> Integers:
+        """(n,) number of the kind of each question, from 0."""
+        return np.zeros(len(self.units), dtype=np.int64)
+
+    @property
+    @abstractmethod
+    def own_words(self) -> bool:
+        """Whether a text asks them about itself, so that they share its words."""
+
+    @property
+    @abstractmethod
+    def unknown(self) -> str:
+        """What these questions cannot show, in a clause."""
+
+    @abstractmethod
+    def held_out(self) -> list[str]:
+        """Texts of the questions and answers, which are not trained on."""
+
+    @abstractmethod
+    def content(self) -> list[object]:
+        """The questions and their answers as plain values, for `fingerprint`."""
+
+    @abstractmethod
+    def values(self, encoder: SentenceEncoder) -> Floats:
+        """(n,) the measure of each question with this encoder, x 100."""
+
+    def parts(self, values: Floats) -> dict[str, float]:
+        """Means by kind of question; empty where there is one kind."""
+        del values
+        return {}
+
+    def guarded(self) -> Self:
+        """The same with guards against forgetting: general English questions, and one of the text's language."""
+        return replace(self, guard=Guard.built_in(), language_guard=SimilarityGuard.of(self.held_out()))
 
     @property
     def measure(self) -> str:
         """The name of the score."""
-        return f"{self.questions.measure} x 100"
+        return f"{self.metric} x 100"
 
     @property
     def size(self) -> str:
@@ -403,30 +385,22 @@ class QuestionSelector(Selector):
             *([] if self.guard is None else [f"{len(self.guard):,} general English questions"]),
             *([] if self.language_guard is None else [self.language_guard.name]),
         ]
-        if not guards:
-            return self.questions.size
-        return f"{self.questions.size}; {' and '.join(guards)} guard against forgetting"
-
-    @property
-    def left_out(self) -> Flags | None:
-        """(M,) rows of the text that must not be trained on."""
-        return self.questions.left_out
+        return f"{self.count}; {' and '.join(guards)} guard against forgetting" if guards else self.count
 
     def forbidden_texts(self) -> list[str]:
         """Texts that must not be trained on, the guard's included."""
-        return [*self.questions.forbidden_texts(), *(() if self.guard is None else self.guard.forbidden_texts())]
+        return [] if self.guard is None else self.guard.questions.texts()
 
-    def without(self, trained: TrainedTexts) -> tuple[QuestionSelector, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[Self, list[str]]:
         """Drops the questions that also occur in the training text; the guard may be dropped altogether."""
-        questions, notes = self.questions.without(trained)
-        guard, guard_notes = (None, []) if self.guard is None else self.guard.without(trained)
+        guard, notes = (None, []) if self.guard is None else self.guard.without(trained)
         language_guard = None if self.language_guard is None else self.language_guard.without(trained)
-        return QuestionSelector(questions, guard, language_guard), [*notes, *guard_notes]
+        return replace(self, guard=guard, language_guard=language_guard), notes
 
     def fingerprint(self) -> str:
         """A hash of the questions and of what guards against forgetting."""
         guards = ["" if one is None else one.fingerprint() for one in (self.guard, self.language_guard)]
-        return hash_json([self.questions.fingerprint(), *(guards if self.language_guard is not None else guards[:1])])
+        return hash_json([hash_json(self.content()), *(guards if self.language_guard is not None else guards[:1])])
 
     def begin(self, start: SentenceEncoder) -> DevScore:
         """Scores the start, which the others are compared with."""
@@ -442,7 +416,7 @@ class QuestionSelector(Selector):
 
     def _values(self, encoder: SentenceEncoder) -> _Values:
         return _Values(
-            self.questions.values(encoder),
+            self.values(encoder),
             None if self.guard is None else self.guard.values(encoder),
             None if self.language_guard is None else self.language_guard.values(encoder),
         )
@@ -452,10 +426,10 @@ class QuestionSelector(Selector):
         refused = False
         if self.guard is not None and before.general is not None and after.general is not None:
             general, change = float(after.general.mean()), self.guard.compare(before.general, after.general)
-            refused = self.guard.refuses(change, own_words=self.questions.own_words)
+            refused = self.guard.refuses(change, own_words=self.own_words)
         if self.language_guard is not None and before.similarities is not None and after.similarities is not None:
             agreement = self.language_guard.agreement(before.similarities, after.similarities)
-        error = grouped_difference(before.questions, after.questions, self.questions.units, self.questions.kinds).error
+        error = grouped_difference(before.questions, after.questions, self.units, self.kinds).error
         return DevScore(
             float(after.questions.mean()),
             error=error if math.isfinite(error) else None,
@@ -463,7 +437,7 @@ class QuestionSelector(Selector):
             guard_error=None if change is None else change.error,
             agreement=agreement,
             forgets=refused or self._moved_too_far(agreement),
-            parts=self.questions.parts(after.questions),
+            parts=self.parts(after.questions),
         )
 
     def worse(self, trained: DevScore, start: DevScore) -> bool:
@@ -480,10 +454,8 @@ class QuestionSelector(Selector):
         del steps, is_worse
         start, step = history.by_step[0], history.best_step
         before = start.value if own_pooling is None else max(start.value, own_pooling.value)
-        words = ", in its words," if self.questions.own_words else ""
-        measured = (
-            f"{self.questions.measure} of {len(self.questions.units):,} questions from {self.questions.source}{words}"
-        )
+        words = ", in its words," if self.own_words else ""
+        measured = f"{self.metric} of {len(self.units):,} questions from {self.source}{words}"
         with_own = ""
         if own_pooling is not None:
             with_own = f" (with its own pooling {own_pooling.pooling} {own_pooling.value:.2f})"
@@ -505,7 +477,7 @@ class QuestionSelector(Selector):
         return Choice(
             "best",
             f"{best.named(step)} is kept: {measured} {start.value:.2f} before{with_own}, "
-            f"{best.value:.2f} now ({gain}{_by_kind(start, best)}){general}; {self.questions.unknown}",
+            f"{best.value:.2f} now ({gain}{_by_kind(start, best)}){general}; {self.unknown}",
         )
 
     def _moved_too_far(self, agreement: float | None) -> bool:

@@ -556,19 +556,3 @@ class TransferSelector(Selector):
     @staticmethod
     def _variance(accuracy: float, count: int) -> float:
         return accuracy * (100 - accuracy) / count
-
-
-def is_transfer(dev: object) -> bool:
-    """Whether ``--dev`` names transfer tasks: ``transfer`` or ``transfer:FOLDER``.
-
-    Example:
-        >>> is_transfer("transfer:senteval"), is_transfer("pairs.tsv")
-        (True, False)
-    """
-    return isinstance(dev, str) and dev.partition(":")[0] == Transfer.name
-
-
-def transfer_folder(dev: str) -> Path | None:
-    """The folder that ``transfer:FOLDER`` names; None for ``transfer`` alone."""
-    folder = dev.partition(":")[2]
-    return Path(folder) if folder else None
