@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from opencse.recipes.files import FAMILIES, recipe_names
+from opencse.recipes.files import FAMILIES, recipe_names, sort_of
 from opencse.recipes.recipe import Recipe, load_recipe
-from opencse.recipes.summary import made_of, preset_changes, published, scores, short_paper
+from opencse.recipes.summary import preset_changes, published, scores, short_paper
 
 PAGE = Path(__file__).with_name("recipes.md")
 _INTRODUCTION = """# Recipes
@@ -32,6 +34,43 @@ keeps it, with its Dense layers and its Normalize, and is trained without a head
 would be kept; a preset, `--set encoder.pooling=...` or your own recipe file overrides that. The plan that a run
 prints first says which pooling was taken, and why.
 """
+
+
+def made_of(recipe: Recipe) -> str:
+    """Describes view, negatives, terms and head of a recipe in a few words."""
+    objective = recipe.objective
+    parts: list[str] = [objective.view.kind]
+    if objective.positive.of.kind != "views":
+        parts.append(f"positive of {objective.positive.of.kind}")
+    parts += [_named(source.model_dump(mode="json")) for source in objective.negatives]
+    parts += [term.kind for term in objective.terms]
+    if objective.dual_encoder:
+        parts.append("two encoders")
+    worst_case = recipe.training.worst_case
+    if worst_case is not None:
+        inputs = "" if worst_case.inputs.kind == "none" else f" with {worst_case.inputs.kind} inputs"
+        parts.append(f"{worst_case.kind} pass{inputs}")
+    head = recipe.encoder.head
+    if head.kind != "none":
+        parts.append(f"{head.kind} head" if head.keep else f"{head.kind} head in training")
+    if recipe.encoder.part:
+        parts.append(recipe.encoder.part)
+    for one in recipe.datasets or ():
+        loss = one.objective or objective
+        kinds = [loss.view.kind, *(part.kind for part in (*loss.negatives, *loss.terms))]
+        parts.append(f"also {one.name} ({', '.join(kinds)})")
+    return " + ".join(parts)
+
+
+def _named(source: Mapping[str, Any]) -> str:
+    """Describes a source of negatives by its kind, its vectors, its size, or its layers."""
+    words = [str(source["kind"])]
+    of = source.get("of", {}).get("kind", "views")
+    if of != "views":
+        words.append(f"of {of}")
+    words += [str(source["size"])] if "size" in source else []
+    words += [",".join(map(str, source["layers"]))] if "layers" in source else []
+    return " ".join(words)
 
 
 def page() -> str:
@@ -60,7 +99,7 @@ def presets(recipe: Recipe) -> list[list[str]]:
     return [
         [
             f"`{name}`",
-            recipe.sort_of(name) + (f", `{preset.model}`" if preset.model else ""),
+            sort_of(name, recipe.presets) + (f", `{preset.model}`" if preset.model else ""),
             "<br>".join(f"`{change}`" for change in preset_changes(preset)),
             ", ".join(scores(preset)),
             preset.note,

@@ -27,7 +27,7 @@ from opencse.modules.dense import HeadSettings
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.files import DataSettings, recipe_names, recipe_text
 from opencse.recipes.recipe import EncoderSettings, Recipe, load_recipe
-from opencse.recipes.summary import made_of, published
+from opencse.recipes.summary import published
 from opencse.training.settings import Awp, Sam, TrainingSettings
 
 HERE = Path(__file__).parent
@@ -116,7 +116,7 @@ def method(recipe: Recipe, recipes: ModuleType) -> str:
         pieces.append(
             f"**Published for BERT-base.** {number} (seven STS tasks, Spearman x 100, unless it says otherwise)."
         )
-    pieces.append(f"**Made of.** {made_of(recipe)}.")
+    pieces.append(f"**Made of.** {recipes.made_of(recipe)}.")
     pieces.append(f"```bash\nopencse train corpus.txt --recipe {recipe.name} --out my-encoder\n```")
     pieces.append("## Parts")
     parts, seen = _script("build_parts"), set()

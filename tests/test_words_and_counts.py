@@ -16,8 +16,9 @@ from opencse.errors import masked
 from opencse.markdown import as_text, public_name, without_home
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.finish import model_card
-from opencse.runs.record import Identity, RunRecord, TextCounts
+from opencse.runs.record import Identity, RunRecord
 from opencse.text import sample
+from opencse.text.corpus import CorpusFacts
 
 ROOT = Path(__file__).parent.parent
 counts, words = (script(ROOT / "tools" / f"{name}.py") for name in ("counts", "words"))
@@ -96,7 +97,7 @@ HOSTILE = "m | x |\n\n---\nlicense: other\n# Title\n<script>alert(1)</script> [a
 def test_a_card_shows_names_as_they_are(encoder: SentenceEncoder) -> None:
     def record(model: str) -> RunRecord:
         identity = Identity(recipe={}, model=model, text="0" * 64, precision="float32", dev=None)
-        counts = TextCounts(rows=2, tokens=9, duplicates=0)
+        counts = CorpusFacts("", "", 2, 1, 9, 0, 0, 0, 32)
         return RunRecord(identity=identity, source=HOSTILE, corpus=counts, steps=1, environment=Environment.here("cpu"))
 
     recipe = load_recipe("simcse").model_copy(update={"name": HOSTILE, "title": HOSTILE, "paper": HOSTILE})

@@ -18,6 +18,7 @@ from typing import Protocol, runtime_checkable
 
 from opencse import files
 from opencse.errors import UserError, reason, shortened
+from opencse.folder_kinds import kind_of_folder
 
 LOCK = "run.lock"
 """The file by which a process keeps others out of the folder of a run."""
@@ -158,15 +159,15 @@ def names_in(folder: Path, option: str = "--out") -> set[str]:
     return names - {LOCK, *(path.name for path in files.unfinished(folder))}
 
 
-def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json", "config.json", "run.json")) -> None:
+def require_empty(folder: Path) -> None:
     """Refuses a folder that is not empty; for results that are written at once.
 
     Raises:
         UserError: saying what to do.
     """
     names = names_in(folder)
-    if names & set(model_names):
-        raise UserError(f"{folder}: holds a model already; choose another --out")
+    if kind := kind_of_folder(folder):
+        raise UserError(f"{folder}: holds {kind} already; choose another --out")
     if names:
         raise UserError(foreign_files_message(folder, names))
 

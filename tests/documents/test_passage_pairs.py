@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 
-from opencse.documents.material import Passage, rare_words_with_passages, sentences_with_passages
+from opencse.documents.material import rare_words_with_passages, sentences_with_passages
+from opencse.text.documents import Document
 from opencse.text.scripts import search_words
 
 
-def passages(count: int, sentences: int = 4) -> list[Passage]:
+def passages(count: int, sentences: int = 4) -> list[Document]:
     draw = random.Random(5)
 
     def words(number: int) -> str:
         return " ".join(["the", *(f"w{draw.randint(0, 300)}" for _ in range(number))])
 
-    return [Passage(words(3), tuple(f"{words(8)}." for _ in range(sentences))) for _ in range(count)]
+    return [Document(words(3), tuple(f"{words(8)}." for _ in range(sentences))) for _ in range(count)]
 
 
 def test_a_sentence_is_removed_from_its_passage_and_the_title_stays() -> None:
@@ -37,7 +38,7 @@ def test_short_queries_are_rare_words_of_the_passage_in_their_order() -> None:
     for query, text in pairs:
         words = query.split()
         assert 2 <= len(words) <= 5
-        assert text in {passage.without(-1) for passage in every}
+        assert text in {f"{passage.title} {passage.body}" for passage in every}
         sentence = next(s for s in text.split(".") if set(words) <= set(search_words(s)))
         order = [search_words(sentence).index(word) for word in words]
         assert order == sorted(order)

@@ -242,7 +242,7 @@ def test_other_backbones_take_the_plain_way(tiny_folder: Path, tmp_path: Path) -
     folder = other_folder(tiny_folder, tmp_path / "model")
     settings = ("training.packed=auto", "encoder.pooling=last_token", "training.max_steps=3")
     result = job(folder, "simcse", *settings).train(tmp_path / "run")
-    (compute,) = (line for line in result.plan.lines() if line.startswith("compute "))
+    (compute,) = (line for line in result.plan if line.startswith("compute "))
     assert compute.endswith("of BERT's shape (bert, roberta, xlm-roberta, mpnet, with gelu))")
     encoder = SentenceEncoder.load(tmp_path / "run", device="cpu")
     texts = ["one small text", "another text that is rather longer than the first"]

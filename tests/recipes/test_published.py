@@ -10,7 +10,7 @@ import pytest
 
 from opencse.model_folder.locate import BUILTIN
 from opencse.objective.objective import Objective
-from opencse.recipes.files import recipe_names
+from opencse.recipes.files import preset_for, recipe_names, sort_of
 from opencse.recipes.recipe import Recipe, load_recipe, to_toml
 
 TRANSFER = ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
@@ -93,7 +93,7 @@ def test_every_recipe_names_itself_and_has_a_preset_for_the_builtin_encoder() ->
         assert recipe.name == name
         Objective.from_settings(recipe.objective)
         if name in WITHOUT_MINI:
-            assert recipe.preset_for(BUILTIN) is None, name
+            assert preset_for(BUILTIN, recipe.presets) is None, name
         else:
             mini = load_recipe(name, preset=BUILTIN)
             assert (mini.encoder.pooling, mini.encoder.head.kind) == ("mean", "none"), name
@@ -104,7 +104,7 @@ def test_every_preset_can_be_built_changes_something_and_reads_back() -> None:
         row, recipe = f"{name}:{preset}", load_recipe(f"{name}:{preset}")
         Objective.from_settings(recipe.objective)
         assert Recipe.model_validate(tomllib.loads(to_toml(recipe))) == plain(recipe), row
-        given, sort = recipe.presets[preset], recipe.sort_of(preset)
+        given, sort = recipe.presets[preset], sort_of(preset, recipe.presets)
         if sort != "backbone" and row not in AS_THE_RECIPE:
             assert plain(recipe) != plain(recipe_called(name)) or str(given.judged), row
         if sort != "code" and "reference" in recipe.presets:

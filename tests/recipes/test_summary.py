@@ -6,22 +6,10 @@ from typing import Any
 
 import pytest
 
-from opencse.recipes.files import FAMILIES, Outline, outlines, recipe_names
+from opencse.recipes.files import FAMILIES, presets_of, read_recipe, recipe_names
 from opencse.recipes.recipe import OtherSetting, load_recipe, other_setting
-from opencse.recipes.summary import SettingDifference, differences, made_of
+from opencse.recipes.summary import SettingDifference, differences
 from opencse.training.settings import TrainingSettings
-
-
-@pytest.mark.parametrize(
-    ("recipe", "parts"),
-    [
-        ("sscl-bert", "dropout + positive of anchors + in_batch of anchors + layers -2,-3 + mlp head in training"),
-        ("simcse-supervised", "pair + in_batch + hard + mlp head"),
-        ("simcse:two-encoders:no-mlp", "dropout + in_batch + two encoders"),
-    ],
-)
-def test_made_of(recipe: str, parts: str) -> None:
-    assert made_of(load_recipe(recipe)) == parts
 
 
 class TestDifferences:
@@ -48,12 +36,11 @@ class TestDifferences:
         assert (removed.a, removed.b) == (added.b, "")
 
 
-def test_an_outline_has_the_values_of_the_recipe() -> None:
-    for name, outline in outlines().items():
-        recipe = load_recipe(name)
-        assert outline == Outline(str(recipe.family), recipe.title, recipe.paper, recipe.presets)
-        assert outline.family in FAMILIES
-    assert list(outlines()) == recipe_names()
+def test_the_list_shows_the_values_of_the_recipe() -> None:
+    for name in recipe_names():
+        recipe, read = load_recipe(name), read_recipe(name)
+        assert (read["family"], read["title"], presets_of(read, name)) == (recipe.family, recipe.title, recipe.presets)
+        assert recipe.family in FAMILIES
 
 
 def settings_of_recipe(name: str, *overrides: str) -> dict[str, Any]:

@@ -19,9 +19,10 @@ from opencse.outputs import LOCK
 from opencse.runs import folder as folders
 from opencse.runs.finish import TrainResult, choose_so_far
 from opencse.runs.folder import FolderState, RunFolder
-from opencse.runs.record import Identity, RunRecord, TextCounts
+from opencse.runs.record import Identity, RunRecord
 from opencse.runs.run import Run as TrainRun
 from opencse.text import sample
+from opencse.text.corpus import CorpusFacts
 from opencse.text.readers import Source
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.selection import DevScore, GradedPairSelector, History, OwnPoolingScore
@@ -64,7 +65,7 @@ def record(*, dev: str | None = "sample", given: OwnPoolingScore | None = None) 
     return RunRecord(
         identity=Identity(recipe={}, model="m", text="", precision="float32", dev=dev),
         source="text.txt",
-        corpus=TextCounts(rows=1, tokens=1, duplicates=0),
+        corpus=CorpusFacts("", "", 1, 1, 1, 0, 0, 0, 32),
         steps=10,
         environment=Environment.here("cpu"),
         given=given,

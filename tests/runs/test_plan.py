@@ -11,7 +11,6 @@ from opencse.errors import UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs import run as run_module
-from opencse.runs.plan import Plan
 from opencse.runs.run import Run
 from opencse.runs.setup import longest_text
 from opencse.text.given import GivenTexts
@@ -20,22 +19,22 @@ SETTINGS = ("training.max_steps=2", "training.batch_size=4", "training.precision
 
 
 @pytest.fixture
-def plan(tiny_folder: Path) -> Plan:
+def plan(tiny_folder: Path) -> list[str]:
     texts = GivenTexts(tuple((f"Sentence number {n} is short.",) for n in range(12)), "twelve sentences")
     return Run(text=texts, model=str(tiny_folder), settings=SETTINGS, dev=None).open(Silent()).describe()
 
 
-def line(plan: Plan, name: str) -> str:
-    (found,) = [line for line in plan.lines() if line.startswith(f"{name} ")]
+def line(plan: list[str], name: str) -> str:
+    (found,) = [line for line in plan if line.startswith(f"{name} ")]
     return found
 
 
-def test_each_decision_has_its_line(plan: Plan) -> None:
+def test_each_decision_has_its_line(plan: list[str]) -> None:
     assert line(plan, "text").endswith("twelve sentences: 12 rows of 1 text, no duplicate rows")
     assert "2 of batch 4; 12 examples are 3 batches per epoch, so 0.67 epochs" in line(plan, "steps")
     assert "3 per anchor" in line(plan, "negatives")
     assert "none: the last encoder is kept" in line(plan, "selection")
-    assert not [one for one in plan.lines() if one.startswith(("near", "weights", "adapters", "processes"))]
+    assert not [one for one in plan if one.startswith(("near", "weights", "adapters", "processes"))]
 
 
 PREPARED = ("training.batch_size=4", "training.precision=float32")
@@ -85,7 +84,7 @@ def test_what_is_bounded_is_named(tiny_folder: Path) -> None:
         (("training.batch_size=64",), ["is more than the 12 examples: all are in one batch"]),
     ):
         job = Run(text=GivenTexts(ROWS), model=str(tiny_folder), settings=settings, dev=None)
-        limits = [one for one in job.open(Silent()).describe().lines() if one.startswith("limit ")]
+        limits = [one for one in job.open(Silent()).describe() if one.startswith("limit ")]
         assert len(limits) == len(told), limits
         assert all(words in limit for words, limit in zip(told, limits, strict=True)), limits
 

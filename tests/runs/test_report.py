@@ -22,7 +22,6 @@ from opencse.model_folder.layout import THIS_FOLDER
 from opencse.progress import Silent
 from opencse.recipes.recipe import Resolved, load_recipe
 from opencse.runs.finish import TrainResult, open_checkpoint
-from opencse.runs.plan import Plan
 from opencse.runs.record import Identity
 from opencse.runs.report import INDEX, next_steps, open_subjects, write_run_report
 from opencse.runs.run import Run
@@ -176,7 +175,7 @@ KEPT = [("simcse", "best"), ("simcse", "start"), ("pretrain", "last")]
 def told(recipe: str, kept: str, text: TextSource | None = None) -> list[tuple[str, str]]:
     resolved = Resolved(load_recipe(recipe), (), "some/start")
     job = Run(text=text or Source("my text.txt"), recipe=resolved, model="some/start")
-    return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, Plan(())))
+    return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, []))
 
 
 @pytest.mark.parametrize(("recipe", "kept"), KEPT)

@@ -68,7 +68,7 @@ def test_rows_of_a_run_are_left_out(tmp_path: Path, tiny_folder: Path, monkeypat
             text=Source(str(path)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None, device="cpu"
         )
         made = job.open(Heard())
-        return len(made.inputs), "\n".join(made.describe().lines())
+        return len(made.inputs), "\n".join(made.describe())
 
     examples, plan = prepared("data.near_duplicates=0.75")
     assert examples == 4

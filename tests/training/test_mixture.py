@@ -113,7 +113,7 @@ def test_weights_and_steps_of_an_epoch(tiny_folder: Path, sentences: list[str]) 
     assert run.mixture is not None
     assert run.mixture.steps == (5, 5, 10)
     assert run.steps == 40
-    lines = run.describe().lines()
+    lines = run.describe()
     also = "also       more: 20 given sentences, 20 rows of 1 text; 5 steps of batch 2 per epoch; objective "
     assert any(line.startswith(also) and line.count("objective") == 1 for line in lines)
     assert any(line.startswith("mixing     by proportion") and "5 steps of the text" in line for line in lines)

@@ -16,7 +16,7 @@ from opencse.progress import Silent
 from opencse.runs.run import Run
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.schedule import mean_seconds_per_step, seconds_per_step
+from opencse.training.schedule import seconds_per_step
 from opencse.training.settings import TrainingSettings
 
 pytestmark = pytest.mark.slow
@@ -40,9 +40,7 @@ def job(model: Path, *settings: str) -> Run:
 
 
 def measured(prepared: Run, settings: TrainingSettings) -> float:
-    return seconds_per_step(
-        prepared.encoder, prepared.objective, prepared.inputs, prepared.batches, settings, prepared.precision
-    )
+    return seconds_per_step(prepared.encoder, prepared.sets[0], settings, prepared.precision)
 
 
 @pytest.mark.slow
@@ -71,10 +69,10 @@ def pace_of(monkeypatch: pytest.MonkeyPatch, pace: float) -> list[float]:
     calls: list[float] = []
 
     def fixed(*how: Any) -> float:
-        calls.append(mean_seconds_per_step(*how))
+        calls.append(seconds_per_step(*how))
         return pace
 
-    monkeypatch.setattr(run_setup, "mean_seconds_per_step", fixed)
+    monkeypatch.setattr(run_setup, "seconds_per_step", fixed)
     return calls
 
 

@@ -53,7 +53,7 @@ def show_run(result: TrainResult, dry_run: bool) -> None:
     """Prints the folder of a run's encoder, or the plan of a dry run; in several processes only the first prints."""
     if not started().first:
         return
-    for line in result.plan.lines() if dry_run else [str(result.folder)]:
+    for line in result.plan if dry_run else [str(result.folder)]:
         echo(line)
 
 

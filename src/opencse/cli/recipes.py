@@ -25,23 +25,24 @@ def overview() -> None:
     from rich import box
     from rich.table import Table
 
-    from opencse.recipes.files import FAMILIES, outlines
+    from opencse.recipes.files import FAMILIES, presets_of, read_recipe, recipe_names
     from opencse.recipes.summary import published, short_paper
 
-    recipes_by_name = outlines()
+    recipes_by_name = {name: read_recipe(name) for name in recipe_names()}
     table = Table(title="Recipes, with the published score for BERT-base", title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("name", no_wrap=True)
     table.add_column("what it is", overflow="fold")
     table.add_column("score", overflow="fold")
     table.add_column("paper", overflow="fold")
     for family, heading in FAMILIES.items():
-        members = {name: recipe for name, recipe in recipes_by_name.items() if recipe.family == family}
+        members = {name: recipe for name, recipe in recipes_by_name.items() if recipe["family"] == family}
         if not members:
             continue
         table.add_section()
         table.add_row("", f"[bold]{heading}[/bold]")
         for name, recipe in members.items():
-            table.add_row(name, recipe.title, published(recipe.presets), short_paper(recipe.paper))
+            score = published(presets_of(recipe, name))
+            table.add_row(name, recipe["title"], score, short_paper(recipe.get("paper", "")))
     show(table, _console())
     typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
 
@@ -51,19 +52,18 @@ def list_presets(call: Call, recipe: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from opencse.commands.recipes import show_recipe
+    from opencse.recipes.files import sort_of
     from opencse.recipes.summary import preset_changes, scores
 
     presets = call()
     if not presets:
         echo(f"{recipe} has no presets")
         return
-    shown = show_recipe(recipe).recipe
-    table = Table(title=f"Presets of {shown.name}", title_justify="left", show_lines=True)
+    table = Table(title=f"Presets of {recipe}", title_justify="left", show_lines=True)
     table.add_column("preset, its sort, and what it changes", overflow="fold", width=_CHANGES)
     table.add_column("published", overflow="fold")
     for key, preset in presets.items():
-        sort = shown.sort_of(key)
+        sort = sort_of(key, presets)
         row = [
             "\n".join([f"{key} ({sort})", *filter(None, [preset.model]), *preset_changes(preset)]),
             "\n".join(filter(None, (", ".join(scores(preset)), preset.note))),

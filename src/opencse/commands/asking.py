@@ -6,18 +6,14 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import (
     Device,
     Fields,
-    KeepCode,
-    KeepRepeated,
-    Pages,
     Pooling,
-    Quoted,
-    ReadAs,
+    Reads,
     Reporter,
     TrustRemoteCode,
 )
@@ -92,11 +88,6 @@ def questions(
     price_in: Annotated[float | None, Typed(least=0)] = None,
     price_out: Annotated[float | None, Typed(least=0)] = None,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     pooling: Pooling = None,
     seed: int = 42,
     overwrite: bool = False,
@@ -104,6 +95,7 @@ def questions(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> WrittenQuestions:
     """Has a language model write questions about documents, and writes those that pass the filters, with their texts.
 
@@ -197,11 +189,7 @@ def questions(
         corpus,
         fields,
         say=progress.say,
-        read_as=read_as,
-        keep_code=keep_code,
-        keep_repeated=keep_repeated,
-        quoted=quoted,
-        pages=pages,
+        **how,
     )
     opened = open_for_vectors(encoder, progress, pooling, device, trust_remote_code)
     candidates = passages_of_documents(collection, PassageSplitter(opened, max_length or opened.max_length))

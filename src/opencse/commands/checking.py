@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import (
     Fields,
-    KeepCode,
-    KeepRepeated,
-    Pages,
-    Quoted,
-    ReadAs,
+    Reads,
     Reporter,
     RowColumns,
     Split,
@@ -40,14 +36,10 @@ def check(
     near_duplicates: float | None = None,
     columns: RowColumns = None,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     split: Split = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> CorpusCheck:
     """Checks a text before training on it: kind, duplicates, lengths, unknown tokens, scripts, with advice.
 
@@ -82,11 +74,7 @@ def check(
         columns=columns,
         split=split,
         fields=fields,
-        read_as=read_as,
-        keep_code=keep_code,
-        keep_repeated=keep_repeated,
-        quoted=quoted,
-        pages=pages,
+        **how,
     )
     texts = sample_of_text.texts
     encoder = open_for_vectors(

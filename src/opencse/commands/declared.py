@@ -16,10 +16,11 @@ import builtins
 import functools
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, ForwardRef, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin
 
 from opencse.errors import UserError, plain_failures, require_known
@@ -129,13 +130,15 @@ def parameters_of(function: Callable[..., object]) -> dict[str, Parameter]:
     """
     function = inspect.unwrap(function)
     names, lines, found = _Names(_TYPES | function.__globals__), _lines_of(function.__doc__), {}
-    for one in inspect.signature(function).parameters.values():
+    for one in _written(function, names):
         kind, written, typed = eval(one.annotation, {}, names), one.annotation, None
         if get_origin(kind) is Annotated:
             typed, kind = kind.__metadata__[0], kind.__origin__
             if isinstance(kind, ForwardRef):  # of `opencse.commands.shared`
                 written = kind.__forward_arg__
                 kind = eval(written, {}, names)
+                if one.default is _SAME:
+                    one = one.replace(default=None if NoneType in get_args(kind) else False)
             else:
                 written = ast.unparse(ast.parse(written, mode="eval").body.slice.elts[0])
         line = " ".join(lines.get(one.name, "").partition(":")[2].split())
@@ -143,6 +146,21 @@ def parameters_of(function: Callable[..., object]) -> dict[str, Parameter]:
         said = (typed.help if typed else "") or line
         found[one.name] = Parameter(one.replace(annotation=written), kind, typed, said)
     return found
+
+
+def _written(function: Callable[..., object], names: _Names) -> Iterator[inspect.Parameter]:
+    """The parameters of a function; the options of ``**how`` come after the fields of a text."""
+    written = inspect.signature(function).parameters
+    for one in written.values():
+        if one.kind is not inspect.Parameter.VAR_KEYWORD:
+            yield one
+        if one.name == "fields" and "how" in written:
+            options = eval(written["how"].annotation, {}, names).__args__[0]
+            names |= vars(sys.modules[options.__module__])
+            for name, kind in options.__annotations__.items():
+                yield inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=_SAME, annotation=kind.__forward_arg__
+                )
 
 
 def command(function: Callable[P, R]) -> Callable[P, R]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, Unpack, overload
 
 from opencse.commands.declared import REQUIRED, Typed, command
 from opencse.commands.shared import (
@@ -14,13 +14,9 @@ from opencse.commands.shared import (
     Encoder,
     Engine,
     Fields,
-    KeepCode,
-    KeepRepeated,
-    Pages,
     Pooling,
     Precision,
-    Quoted,
-    ReadAs,
+    Reads,
     Reporter,
     TrustRemoteCode,
     path_of_out,
@@ -66,11 +62,6 @@ def encode(
     *,
     column: Annotated[str | None, Typed(flags=("--column", "--columns"))] = None,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     dimensions: Dimensions = None,
     prompt_name: str | None = None,
     prompt: Annotated[str | None, Typed(quoted=True)] = None,
@@ -88,6 +79,7 @@ def encode(
     trust_remote_code: TrustRemoteCode = False,
     overwrite: bool = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> Embeddings | EncodedFile:
     """Encodes a text as an array, or writes its vectors to a file or a folder as they are computed.
 
@@ -152,11 +144,7 @@ def encode(
         text,
         columns=None if column is None else [column],
         fields=fields,
-        read_as=read_as,
-        keep_code=keep_code,
-        keep_repeated=keep_repeated,
-        quoted=quoted,
-        pages=pages,
+        **how,
         say=progress.say,
     )
     if out is not None and not isinstance(out, str | Path):  # elsewhere vector i is of row i

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from opencse.commands.declared import Typed, command, needs
 from opencse.commands.shared import (
@@ -15,14 +15,10 @@ from opencse.commands.shared import (
     Encoder,
     Fields,
     IndexModel,
-    KeepCode,
     KeepIdenticalIds,
-    KeepRepeated,
-    Pages,
     Pooling,
     Precision,
-    Quoted,
-    ReadAs,
+    Reads,
     Reporter,
     Rerank,
     RerankDepth,
@@ -104,11 +100,6 @@ def build_index(
     text: Rows,
     *,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     ids: RowIds = None,
     metadata: RowMetadata = (),
     dimensions: Dimensions = None,
@@ -135,6 +126,7 @@ def build_index(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> Built:
     """Builds a search index of a text in a folder.
 
@@ -182,11 +174,7 @@ def build_index(
             ids=ids,
             metadata=metadata,
             split=split,
-            read_as=read_as,
-            keep_code=keep_code,
-            keep_repeated=keep_repeated,
-            quoted=quoted,
-            pages=pages,
+            **how,
         ),
         progress,
     )
@@ -224,11 +212,6 @@ def add_to_index(
     text: Rows,
     *,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     ids: RowIds = None,
     metadata: RowMetadata = (),
     split: Split = None,
@@ -237,6 +220,7 @@ def add_to_index(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> int:
     """Adds the rows of a text to an index, all of them or none; returns their number.
 
@@ -267,11 +251,7 @@ def add_to_index(
             ids=ids,
             metadata=metadata,
             split=split,
-            read_as=read_as,
-            keep_code=keep_code,
-            keep_repeated=keep_repeated,
-            quoted=quoted,
-            pages=pages,
+            **how,
             added_to=info,
         )
         return index.add(_said(rows, reporter), replace=replace, progress=progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import (
@@ -12,13 +12,9 @@ from opencse.commands.shared import (
     Device,
     Encoder,
     Fields,
-    KeepCode,
-    KeepRepeated,
     OutFolder,
-    Pages,
     Pooling,
-    Quoted,
-    ReadAs,
+    Reads,
     Reporter,
     SkipLines,
     Split,
@@ -49,15 +45,11 @@ def static(
     settings: Annotated[StaticSettings | None, Typed(hidden=True)] = None,
     columns: Columns = None,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     skip_lines: SkipLines = (),
     split: Split = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> Static:
     """Makes a sentence encoder by counting words, in minutes; no training. See `opencse.making.static` for the method.
 
@@ -104,11 +96,7 @@ def static(
         split=split,
         skip_lines=skip_lines,
         fields=fields,
-        read_as=read_as,
-        keep_code=keep_code,
-        keep_repeated=keep_repeated,
-        quoted=quoted,
-        pages=pages,
+        **how,
         say=progress.say,
     )
     say_left_out_rows(source, progress.say)

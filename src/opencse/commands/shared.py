@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from opencse.commands.declared import Typed
 from opencse.errors import UserError
@@ -161,6 +161,18 @@ Pages = Annotated[
         "numbers left out; by default a line is a text."
     ),
 ]
+
+
+class Reads(TypedDict, total=False):
+    """What `opencse.text.files.kinds.Reading` says, as options of a command that reads text."""
+
+    read_as: ReadAs
+    keep_code: KeepCode
+    keep_repeated: KeepRepeated
+    quoted: Quoted
+    pages: Pages
+
+
 SkipLines = Annotated[
     "Collection[int]",
     Typed(

@@ -5,19 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from opencse.commands.declared import Typed, command
 from opencse.commands.shared import (
     Device,
     Fields,
-    KeepCode,
     KeepIdenticalIds,
-    KeepRepeated,
     OutFolder,
-    Pages,
-    Quoted,
-    ReadAs,
+    Reads,
     Report,
     Reporter,
     RowColumns,
@@ -99,11 +95,6 @@ def train(
     metric: RetrievalMetric = None,
     columns: RowColumns = None,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     settings: Settings = (),
     skip_lines: SkipLines = (),
     also: Annotated[
@@ -124,6 +115,7 @@ def train(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> TrainResult:
     """Trains a sentence encoder from text and keeps the best one on the dev pairs.
 
@@ -135,7 +127,7 @@ def train(
         >>> import opencse
         >>> pairs = [("Is it late?", "What time is it?"), ("Tea?", "Some tea?")]
         >>> result = opencse.train(pairs, "my-model", recipe="simcse-supervised", dry_run=True)  # trains without it
-        >>> result.plan.lines()[0].startswith("text       2 given pairs")
+        >>> result.plan[0].startswith("text       2 given pairs")
         True
 
     Args:
@@ -179,11 +171,7 @@ def train(
             split=split,
             skip_lines=skip_lines,
             fields=fields,
-            read_as=read_as,
-            keep_code=keep_code,
-            keep_repeated=keep_repeated,
-            quoted=quoted,
-            pages=pages,
+            **how,
             labels=True,
             say=None if progress is None else progress.say,
         ),
@@ -216,11 +204,6 @@ def pretrain(
     ] = None,
     columns: RowColumns = None,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     settings: Settings = (),
     skip_lines: SkipLines = (),
     report: Report = False,
@@ -233,6 +216,7 @@ def pretrain(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> TrainResult:
     """Masked-language-model pretraining of a new BERT, or of ``model`` on your domain; the head is kept with it.
 
@@ -298,11 +282,7 @@ def pretrain(
             split=split,
             skip_lines=skip_lines,
             fields=fields,
-            read_as=read_as,
-            keep_code=keep_code,
-            keep_repeated=keep_repeated,
-            quoted=quoted,
-            pages=pages,
+            **how,
             labels=True,
             say=None if progress is None else progress.say,
         ),
@@ -374,11 +354,6 @@ def adapt(
     keep_identical_ids: KeepIdenticalIds = False,
     metric: RetrievalMetric = None,
     fields: Fields = None,
-    read_as: ReadAs = None,
-    keep_code: KeepCode = False,
-    keep_repeated: KeepRepeated = False,
-    quoted: Quoted = False,
-    pages: Pages = False,
     settings: Settings = (),
     report: Report = False,
     resume: Resume = False,
@@ -389,6 +364,7 @@ def adapt(
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,
     progress: Reporter = None,
+    **how: Unpack[Reads],
 ) -> TrainResult:
     """Adapts an encoder to documents, without labels, and keeps the one that answers questions about them best.
 
@@ -467,11 +443,7 @@ def adapt(
     sources = AdaptationSources(
         corpus=corpus,
         fields=fields,
-        read_as=read_as,
-        keep_code=keep_code,
-        keep_repeated=keep_repeated,
-        quoted=quoted,
-        pages=pages,
+        **how,
         pairs=pairs,
         columns=columns,
         questions=questions,

@@ -97,25 +97,13 @@ _TOO_RARE = 2
 PassagePairs = list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class Passage:
-    """A document, or a part of a long one.
-
-    Attributes:
-        title: of the document; empty where there is none.
-        sentences: in reading order.
-    """
-
-    title: str
-    sentences: tuple[str, ...]
-
-    def without(self, number: int) -> str:
-        """The passage as one text, without one sentence; -1 leaves none out."""
-        remaining = (sentence for row, sentence in enumerate(self.sentences) if row != number)
-        return " ".join((self.title, *remaining)).strip()
+def _without(passage: Document, number: int) -> str:
+    """Title and text of a passage without one sentence; -1 leaves none out."""
+    remaining = (sentence for row, sentence in enumerate(passage.sentences) if row != number)
+    return " ".join((passage.title, *remaining)).strip()
 
 
-def sentences_with_passages(passages: Sequence[Passage], most: int) -> PassagePairs:
+def sentences_with_passages(passages: Sequence[Document], most: int) -> PassagePairs:
     """Pairs a sentence with the rest of its passage, from which it is removed (Lee et al. 2019, inverse cloze task).
 
     It teaches an encoder that reads only the beginning of a text what the later sentences of such a text are about.
@@ -127,7 +115,7 @@ def sentences_with_passages(passages: Sequence[Passage], most: int) -> PassagePa
     Source: Latent Retrieval for Weakly Supervised Open Domain Question Answering. arXiv:1906.00300, section 4.
 
     Example:
-        >>> kettles = Passage("Kettles", ("They boil the water quickly.", "Vinegar removes the limescale."))
+        >>> kettles = Document("Kettles", ("They boil the water quickly.", "Vinegar removes the limescale."))
         >>> sentences_with_passages([kettles], most=1)
         [('Vinegar removes the limescale.', 'Kettles They boil the water quickly.')]
     """
@@ -138,11 +126,11 @@ def sentences_with_passages(passages: Sequence[Passage], most: int) -> PassagePa
         for row, sentence in enumerate(passage.sentences)
         if count_words(sentence) >= _FEWEST_WORDS
     ]
-    pairs = ((passages[number].sentences[row], passages[number].without(row)) for number, row in _drawn(rows, most))
+    pairs = ((passages[number].sentences[row], _without(passages[number], row)) for number, row in _drawn(rows, most))
     return [(sentence, rest) for sentence, rest in pairs if count_words(rest) >= _FEWEST_WORDS]
 
 
-def rare_words_with_passages(passages: Sequence[Passage], most: int) -> PassagePairs:
+def rare_words_with_passages(passages: Sequence[Document], most: int) -> PassagePairs:
     """Pairs two to five rare words of a sentence, in their order, with the passage: the short queries that people type.
 
     Words are those of search by words (`opencse.text.scripts.search_words`), so they have no language: in scripts
@@ -158,7 +146,7 @@ def rare_words_with_passages(passages: Sequence[Passage], most: int) -> PassageP
 
     Example:
         >>> texts = ["A red kettle whistles.", "Each red valve leaks.", "The valve of the kettle."]
-        >>> rare_words_with_passages([Passage("", (text,)) for text in texts], most=9)[0]
+        >>> rare_words_with_passages([Document("", (text,)) for text in texts], most=9)[0]
         ('red valve', 'Each red valve leaks.')
     """
     if len(passages) > SEARCHED:
@@ -178,7 +166,7 @@ def rare_words_with_passages(passages: Sequence[Passage], most: int) -> PassageP
         score = {word: weights[word] * (0.5 + draw.random()) for word in words}
         key_words = sorted(words, key=lambda word: (-score[word], word))[: draw.randint(*_KEY_WORDS)]
         if len(key_words) >= _KEY_WORDS[0]:
-            pairs.append((" ".join(word for word in words if word in key_words), passages[number].without(-1)))
+            pairs.append((" ".join(word for word in words if word in key_words), _without(passages[number], -1)))
     return pairs
 
 
@@ -195,16 +183,17 @@ TrainingRows = list[tuple[str, ...]]
 
 
 class DocumentSentences:
-    """Documents and their sentences.
+    """Documents and their sentences, of which a share is held out.
 
     Example:
         >>> documents = [Document("", ("It boils.", "Steam comes out.")), Document("", ("Snow fell.", "It was cold."))]
-        >>> collection = DocumentSentences(documents)
+        >>> collection = DocumentSentences(documents, holds_out=False)
         >>> collection.owner, collection.kind
         ([0, 0, 1, 1], 'neighbours')
 
     Args:
         documents: in any order.
+        holds_out: hold a share of the sentences out, or none.
 
     Attributes:
         documents: as given.
@@ -214,9 +203,10 @@ class DocumentSentences:
         running: whether many documents have several sentences, so that a sentence and the next belong together.
         titled: numbers of the documents whose title and text are both of at least three words.
         kind: what is trained on.
+        held: which of the sentences are held out.
     """
 
-    def __init__(self, documents: Sequence[Document]) -> None:
+    def __init__(self, documents: Sequence[Document], *, holds_out: bool) -> None:
         self.documents = documents
         self.sentences: TrainingRows = [(sentence,) for document in documents for sentence in document.sentences]
         self.owner = [number for number, document in enumerate(documents) for _ in document.sentences]
@@ -233,54 +223,36 @@ class DocumentSentences:
         self.kind: MaterialKind = "neighbours" if self.running else "sentences"
         if many_titles and len(self.titled) >= 2:
             self.kind = "titles"
+        self.held = hold_out(self.texts) if holds_out else hold_nothing_out(self.texts)
 
     @property
     def texts(self) -> Texts:
         """The sentences; with the documents that they are from, if their order means anything."""
         return Texts([*self.sentences], self.owner if self.running else None, "documents")
 
-
-@dataclass(frozen=True)
-class HoldOutSplit:
-    """A collection, and which of its sentences are held out.
-
-    Attributes:
-        collection: of all documents.
-        held: of its sentences.
-    """
-
-    collection: DocumentSentences
-    held: HeldOut
-
-    @classmethod
-    def of(cls, collection: DocumentSentences, *, holds_out: bool) -> HoldOutSplit:
-        """Holds a share of the sentences out, or none."""
-        return cls(collection, hold_out(collection.texts) if holds_out else hold_nothing_out(collection.texts))
-
     @cached_property
     def documents_held_out(self) -> set[int]:
         """Numbers of the documents that have a held-out sentence."""
-        return set(np.asarray(self.collection.owner)[self.held.held].tolist())
+        return set(np.asarray(self.owner)[self.held.held].tolist())
 
     def questions(self) -> tuple[QuestionSet, ...]:
         """Questions about what is held out: titles ask for their texts, else sentences, or parts of titles alone."""
-        if self.collection.kind == "titles":
+        if self.kind == "titles":
             of_titles = questions_of_pairs(*self._titles)
             if len(of_titles) >= FEWEST:
                 return (of_titles,)
-        texts = self.collection.texts
+        texts = self.texts
         sets = question_sets(texts, self.held)
-        if sets or not self.collection.only_titles:
+        if sets or not self.only_titles:
             return sets
         return question_sets(replace(texts, documents=None), self.held)  # titles alone have no order
 
     def rows(self) -> TrainingRows:
         """Titles with their texts, and neighbouring sentences; sentences alone where there are neither."""
-        collection = self.collection
-        if collection.kind == "sentences":
-            return _not_left_out(collection.sentences, self.held)
-        rows = _not_left_out(*self._titles) if collection.kind == "titles" else []
-        return rows + self._neighbours() if collection.running else rows
+        if self.kind == "sentences":
+            return _not_left_out(self.sentences, self.held)
+        rows = _not_left_out(*self._titles) if self.kind == "titles" else []
+        return rows + self._neighbours() if self.running else rows
 
     def pairs_by_shared_words(self, most: int, count: Count | None) -> TrainingRows:
         """At most ``most`` pairs by shared words, without held-out texts and repeats of them.
@@ -289,7 +261,7 @@ class HoldOutSplit:
             most: pairs.
             count: called with how many texts have been looked up, and of how many.
         """
-        documents, partly_held = self.collection.documents, self.documents_held_out
+        documents, partly_held = self.documents, self.documents_held_out
         held, repeated = self.held.held.tolist(), self.held.repeated.tolist()
         held_texts = {
             normalised(text) for number in partly_held for text in (documents[number].title, documents[number].body)
@@ -310,14 +282,14 @@ class HoldOutSplit:
         questions = [(number, text) for number, text in questions if count_words(text) >= _FEWEST_WORDS]
         return [*pairs_by_shared_words(questions, answers, most, count)]
 
-    def passages(self) -> list[Passage]:
+    def passages(self) -> list[Document]:
         """The passages of which no sentence is held out, or repeats a held-out text.
 
         Of a long document that is held out in part, they are without its title, which is asked about.
         """
         left_out = self.held.left_out.tolist()
         return [
-            Passage(
+            Document(
                 "" if number in self.documents_held_out else document.title, document.sentences[rows.start : rows.stop]
             )
             for number, document, first in self._documents()
@@ -328,7 +300,7 @@ class HoldOutSplit:
     @cached_property
     def _titles(self) -> tuple[Texts, HeldOut]:
         """Titles with their texts, held out where any sentence of the document is."""
-        documents, titled = self.collection.documents, self.collection.titled
+        documents, titled = self.documents, self.titled
         rows: TrainingRows = [(documents[number].title, documents[number].body) for number in titled]
         is_held = np.array([number in self.documents_held_out for number in titled])
         keys = [tuple(normalised(text) for text in row) for row in rows]
@@ -338,7 +310,7 @@ class HoldOutSplit:
 
     def _neighbours(self) -> TrainingRows:
         """Each sentence with the next of its document, both of at least three words, neither held out."""
-        sentences, owner = self.collection.sentences, self.collection.owner
+        sentences, owner = self.sentences, self.owner
         usable = [
             not out and count_words(sentence) >= _FEWEST_WORDS
             for (sentence,), out in zip(sentences, self.held.left_out.tolist(), strict=True)
@@ -352,7 +324,7 @@ class HoldOutSplit:
     def _documents(self) -> Iterator[tuple[int, Document, int]]:
         """Number of each document, the document, and the row of its first sentence."""
         first = 0
-        for number, document in enumerate(self.collection.documents):
+        for number, document in enumerate(self.documents):
             yield number, document, first
             first += len(document.sentences)
 
@@ -423,8 +395,13 @@ def material_of(
         >>> material.kind, material.rows[0], material.questions
         ('neighbours', ('First sentence 0 is here.', 'Then comes 0.'), None)
     """
-    collection = DocumentSentences(documents)
-    material = _of_documents(collection, metric, count, asks=asks)
+    collection = DocumentSentences(documents, holds_out=asks)
+    sets = collection.questions()
+    if not sets:  # too few for questions: then nothing is held out
+        collection = DocumentSentences(documents, holds_out=False)
+    rows, facts = _rows_of(collection, count)
+    asked = TextQuestions(sets, collection.held, metric=metric or Measure()) if sets else None
+    material = TrainingMaterial(collection.kind, rows, asked, facts)
     if written:
         material = _with_written(material, written, collection, metric, asks=asks)
     if pairs:
@@ -435,14 +412,9 @@ def material_of(
     return material
 
 
-def _of_documents(
-    collection: DocumentSentences, metric: Measure | None, count: Count | None, *, asks: bool
-) -> TrainingMaterial:
-    split = HoldOutSplit.of(collection, holds_out=asks)
-    sets = split.questions()
-    if not sets:  # too few for questions: then nothing is held out
-        split = HoldOutSplit.of(collection, holds_out=False)
-    rows, kind = split.rows(), collection.kind
+def _rows_of(collection: DocumentSentences, count: Count | None) -> tuple[TrainingRows, str]:
+    """The rows to train on, and what they are in words."""
+    rows, kind = collection.rows(), collection.kind
     note = f" ({collection.only_titles:,} with only a title)" if collection.only_titles else ""
     facts = (
         f"{number_of(len(collection.documents), 'document')}{note}, "
@@ -450,8 +422,8 @@ def _of_documents(
     )
     if kind != "sentences":
         most = len(rows) + collection.only_titles  # these are in no pair yet
-        by_words = split.pairs_by_shared_words(most, count)
-        passages = split.passages()
+        by_words = collection.pairs_by_shared_words(most, count)
+        passages = collection.passages()
         by_sentences = sentences_with_passages(passages, most)
         by_rare_words = rare_words_with_passages(passages, most // 2)
         rows += [*by_words, *by_sentences, *by_rare_words]
@@ -459,8 +431,7 @@ def _of_documents(
             f", {number_of(len(by_sentences), 'sentence')} and {number_of(len(by_rare_words), 'short query')} with "
             f"their passages, and {number_of(len(by_words), 'pair')} by shared words"
         )
-    questions = TextQuestions(sets, split.held, metric=metric or Measure()) if sets else None
-    return TrainingMaterial(kind, rows, questions, facts)
+    return rows, facts
 
 
 def _with_written(
@@ -472,9 +443,7 @@ def _with_written(
     asks: bool,
 ) -> TrainingMaterial:
     """Adds written questions to ``material``; those about its held-out documents are held out too."""
-    held: list[int] = []
-    if material.questions is not None:
-        held = sorted(HoldOutSplit(collection, material.questions.held).documents_held_out)
+    held = [] if material.questions is None else sorted(collection.documents_held_out)
     rows, questions, words = add_written(
         material.rows, material.questions, written, collection.documents, held, metric, asks=asks
     )

@@ -437,35 +437,3 @@ FAMILIES: Mapping[Family, str] = {
     "documents": "Your documents, and new starts",
 }
 """The groups of the recipes, in the order of the list, with the idea of each."""
-
-
-@dataclass(frozen=True)
-class Outline:
-    """What a recipe is, without its settings; the attributes are those of `opencse.recipes.recipe.Recipe`.
-
-    Attributes:
-        family: the group that it is listed in.
-        title: one line for the user.
-        paper: authors, year, title, arXiv number; empty for our own.
-        presets: other settings, by name.
-    """
-
-    family: str
-    title: str
-    paper: str
-    presets: Mapping[str, Preset]
-
-
-def outlines() -> dict[str, Outline]:
-    """Reads the outlines of the recipes of the package, by name; the parts of their objectives are not loaded.
-
-    Example:
-        >>> outlines()["simcse"].title
-        'Unsupervised SimCSE: a sentence and itself under another dropout mask'
-    """
-    return {name: _outline(name) for name in recipe_names()}
-
-
-def _outline(name: str) -> Outline:
-    read = read_recipe(name)
-    return Outline(str(read["family"]), str(read["title"]), str(read.get("paper", "")), presets_of(read, name))

@@ -23,14 +23,11 @@ from opencse.recipes.files import (
     DataSettings,
     Family,
     Preset,
-    PresetSort,
     RecipeTables,
     choose,
     completed,
     preset_changes,
-    preset_for,
     recipe_tables,
-    sort_of,
     split_name,
 )
 from opencse.recipes.overrides import Change, as_overrides, blame, changed, flatten, in_order, parse_override
@@ -273,14 +270,6 @@ class Recipe(Settings):
             if name in CODE_PRESETS and (preset.model is not None or preset.reference):
                 raise ValueError(f"the preset {name!r} is for any model: it has settings alone")
         return self
-
-    def sort_of(self, preset: str) -> PresetSort:
-        """Returns the sort of a preset: for a backbone, for the authors' code, or an ablation."""
-        return sort_of(preset, self.presets)
-
-    def preset_for(self, model: str) -> str | None:
-        """Returns the backbone preset with exactly the name or Hub id ``model``; None if there is none."""
-        return preset_for(model, self.presets)
 
 
 @dataclass(frozen=True)

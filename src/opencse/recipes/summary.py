@@ -1,4 +1,4 @@
-"""Describes recipes for tables: their parts, what their presets change, and where two of them differ."""
+"""Describes recipes for tables: what their presets change, and where two of them differ."""
 
 from __future__ import annotations
 
@@ -15,49 +15,6 @@ if TYPE_CHECKING:
     from opencse.recipes.recipe import Recipe
 
 _LONG_LIST = 12
-
-
-def made_of(recipe: Recipe) -> str:
-    """Describes view, negatives, terms and head of a recipe in a few words.
-
-    Example:
-        >>> from opencse.recipes.recipe import load_recipe
-        >>> made_of(load_recipe("simcse"))
-        'dropout + in_batch + mlp head in training'
-    """
-    objective = recipe.objective
-    parts: list[str] = [objective.view.kind]
-    if objective.positive.of.kind != "views":
-        parts.append(f"positive of {objective.positive.of.kind}")
-    parts += [_named(source.model_dump(mode="json")) for source in objective.negatives]
-    parts += [term.kind for term in objective.terms]
-    if objective.dual_encoder:
-        parts.append("two encoders")
-    worst_case = recipe.training.worst_case
-    if worst_case is not None:
-        inputs = "" if worst_case.inputs.kind == "none" else f" with {worst_case.inputs.kind} inputs"
-        parts.append(f"{worst_case.kind} pass{inputs}")
-    head = recipe.encoder.head
-    if head.kind != "none":
-        parts.append(f"{head.kind} head" if head.keep else f"{head.kind} head in training")
-    if recipe.encoder.part:
-        parts.append(recipe.encoder.part)
-    for one in recipe.datasets or ():
-        loss = one.objective or objective
-        kinds = [loss.view.kind, *(part.kind for part in (*loss.negatives, *loss.terms))]
-        parts.append(f"also {one.name} ({', '.join(kinds)})")
-    return " + ".join(parts)
-
-
-def _named(source: Mapping[str, Any]) -> str:
-    """Describes a source of negatives by its kind, its vectors, its size, or its layers."""
-    words = [str(source["kind"])]
-    of = source.get("of", {}).get("kind", "views")
-    if of != "views":
-        words.append(f"of {of}")
-    words += [str(source["size"])] if "size" in source else []
-    words += [",".join(map(str, source["layers"]))] if "layers" in source else []
-    return " ".join(words)
 
 
 def short_paper(paper: str) -> str:

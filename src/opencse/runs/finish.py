@@ -21,7 +21,6 @@ from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import LmHead, Masked
 from opencse.recipes.recipe import Recipe
 from opencse.runs.folder import RunFolder
-from opencse.runs.plan import Plan
 from opencse.runs.record import Outcome, RunRecord, now
 from opencse.runs.setup import RunSetup
 from opencse.runs.start import Start, put_weights
@@ -68,18 +67,16 @@ def model_card(
         verdict: the run's outcome.
         scores: dev scores x 100, by step; 0 is the start; empty if nothing was evaluated.
     """
-    training, corpus, model = recipe.training, record.corpus.model_dump(), record.identity.model
-    limit = recipe.data.max_length
-    longest = corpus.get("max_length", encoder.max_length if limit == "auto" else limit)
+    training, corpus, model = recipe.training, record.corpus, record.identity.model
     return framed(
         _TRAINED.format(
             recipe=as_text(recipe.name),
             title=as_text(recipe.title),
             paper=as_text(recipe.paper or "-"),
             model=as_text(public_name(model)),
-            rows=number_of(record.corpus.rows, "row"),
-            tokens=record.corpus.tokens,
-            fingerprint=corpus.get("fingerprint", record.identity.text)[:16],  # missing in earlier versions
+            rows=number_of(corpus.rows, "row"),
+            tokens=corpus.tokens,
+            fingerprint=corpus.fingerprint[:16],
             further=_further(recipe),
             temperature=recipe.objective.temperature if recipe.objective.negatives else "-",
             batch=f"{training.batch_tokens:,} tokens" if training.batch_tokens else training.batch_size,
@@ -92,7 +89,7 @@ def model_card(
         encoder,
         base=model,
         limits=(
-            f"Training truncated texts to {longest} ids: it has learned only the beginning of longer ones.",
+            f"Training truncated texts to {corpus.max_length} ids: it has learned only the beginning of longer ones.",
             f"It is one run, with seed {training.seed}; another seed gives other vectors and other scores.",
         ),
     )
@@ -131,17 +128,17 @@ class TrainResult:
             or ``none`` (a dry run).
         verdict: the outcome in one sentence.
         scores: dev scores (x 100) by step, 0 being the start; empty without dev data.
-        plan: what the run does, with reasons.
+        plan: what the run does, with reasons, in lines.
     """
 
     folder: Path
     kept: str
     verdict: str
     scores: dict[int, float]
-    plan: Plan = field(compare=False, repr=False)
+    plan: list[str] = field(compare=False, repr=False)
 
     @classmethod
-    def of(cls, folder: RunFolder, outcome: Outcome, plan: Plan) -> TrainResult:
+    def of(cls, folder: RunFolder, outcome: Outcome, plan: list[str]) -> TrainResult:
         """The result of the run in ``folder``, from the outcome in its record."""
         return cls(folder.path, outcome.kept, outcome.verdict, outcome.scores, plan)
 
@@ -290,10 +287,11 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> Outcome:
     Example:
         >>> from opencse.training.selection import DevScore
         >>> from opencse.environment import Environment
-        >>> from opencse.runs.record import Identity, TextCounts
+        >>> from opencse.runs.record import Identity
+        >>> from opencse.text.corpus import CorpusFacts
         >>> identity = Identity(recipe={}, model="m", text="", precision="float32", dev="sample")
         >>> record = RunRecord(
-        ...     identity=identity, source="a.txt", corpus=TextCounts(rows=1, tokens=1, duplicates=0), steps=200,
+        ...     identity=identity, source="a.txt", corpus=CorpusFacts("a.txt", "", 1, 1, 1, 0, 0, 0, 32), steps=200,
         ...     environment=Environment.here("cpu"), measure="nDCG@10 x 100",
         ... )
         >>> history = History({0: DevScore(27.9), 50: DevScore(82.1), 75: DevScore(80.4)})
@@ -407,10 +405,10 @@ def start_of(run: RunFolder, record: RunRecord) -> str:
     """
     identity = record.identity
     copy = str(run.start)
-    if identity.start is not None and run.start.is_dir() and hash_model(copy) == identity.start:
+    if run.start.is_dir() and hash_model(copy) == identity.start:
         return copy
     try:
-        unchanged = identity.start is None or hash_model(identity.model) == identity.start
+        unchanged = hash_model(identity.model) == identity.start
     except UserError as error:
         raise UserError(
             f"{run.path}: the run began with the model {identity.model}, which cannot be opened from here ({error}); "
@@ -443,7 +441,7 @@ def _trained(run: RunFolder, start: Start, checkpoint: Checkpoint, weights: Weig
     if keeps_head(objective):
         start.add_masked_lm_head(encoder, objective.reads)
     tensors = checkpoint.of(weights)
-    second = objective.saved_encoder == "second" or checkpoint.values.get("better_encoder") == 1
+    second = objective.saved_encoder == "second" or checkpoint.values["better_encoder"] == 1
     if weights == "encoder" and second:
         tensors |= checkpoint.of("objective.second")
     token_weights = checkpoint.of("encoder").get("token_weights.weights")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from opencse.foreign import code_notice
 from opencse.kernels.states import ON_GPU
@@ -21,19 +20,8 @@ _NEAR_REPEATS = ("row that nearly repeats", "rows that nearly repeat")
 _WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf) of all candidates but the start"
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What a run does, as decided before its first step, in lines for the user."""
-
-    text: tuple[str, ...]
-
-    def lines(self) -> list[str]:
-        """The plan in lines."""
-        return [*self.text]
-
-
-def plan_of(run: RunSetup, seconds_per_step: float | None = None) -> Plan:
-    """The plan of a run that is opened, with the time that its steps take if that was measured."""
+def plan_of(run: RunSetup, seconds_per_step: float | None = None) -> list[str]:
+    """The plan of a run that is opened, in lines; with the time that its steps take if that was measured."""
     recipe, encoder, facts, training = run.start.recipe, run.encoder, run.facts, run.start.recipe.training
     settings, near, preset = recipe.encoder, run.sets[0].near_duplicates, run.resolved.preset
     presets = f"preset {preset}" if preset else "no preset for this model: the recipe's own settings"
@@ -81,7 +69,7 @@ def plan_of(run: RunSetup, seconds_per_step: float | None = None) -> Plan:
     ]
     if seconds_per_step is not None:
         lines.append(_time(run, seconds_per_step))
-    return Plan(tuple(lines))
+    return lines
 
 
 def _text(run: RunSetup) -> str:

@@ -13,6 +13,7 @@ from opencse import files
 from opencse.environment import Environment
 from opencse.errors import UserError, reason
 from opencse.recipes.recipe import other_setting
+from opencse.text.corpus import CorpusFacts
 from opencse.training.selection import DevScore, OwnPoolingScore
 from opencse.version import __version__
 
@@ -32,11 +33,11 @@ class Contents(_Extensible):
     """Hashes of the content that a run depends on; of an untrained start, of its files alone.
 
     Attributes:
-        start: of each file of the start; None in older records.
+        start: of each file of the start.
         text: of the text and of how it is read.
-        dev_pairs: of the dev data; None without, and in older records.
-        parts: of the code of each module of parts that are not the package's own; None in older records.
-        models: of each file of the teachers and generators that the recipe names; None in older records.
+        dev_pairs: of the dev data; None without.
+        parts: of the code of each module of parts that are not the package's own.
+        models: of each file of the teachers and generators that the recipe names.
     """
 
     start: dict[str, str] | None = None
@@ -54,7 +55,7 @@ class Identity(Contents):
         model: the start as the user named it.
         precision: arithmetic of the forward pass.
         dev: the name of the dev data; None without.
-        code: the code of the start's folder that is run; None without, and in older records.
+        code: the code of the start's folder that is run; None without.
     """
 
     recipe: dict[str, Any]
@@ -81,15 +82,13 @@ class Identity(Contents):
         return self._other_start(now) or self._other_dev(now)
 
     def _other_start(self, now: Identity) -> str | None:
-        if self.start is None or now.start is None:
-            return None if self.model == now.model else f"another model ({self.model!r} then, {now.model!r} now)"
         if files := changed_files(self.start, now.start):
             where = f"{now.model}" if self.model == now.model else f"{self.model!r} then, {now.model!r} now"
             return f"another start ({where}): these files have changed: {files}"
         return None
 
     def _other_dev(self, now: Identity) -> str | None:
-        if self.dev is None or now.dev is None or self.dev_pairs is None or now.dev_pairs is None:
+        if self.dev is None or now.dev is None:
             return None if self.dev == now.dev else f"another dev ({self.dev!r} then, {now.dev!r} now)"
         if self.dev_pairs != now.dev_pairs:
             where = f"{now.dev}" if self.dev == now.dev else f"{self.dev!r} then, {now.dev!r} now"
@@ -98,18 +97,10 @@ class Identity(Contents):
 
 
 def changed_files(before: dict[str, str] | None, after: dict[str, str] | None) -> str:
-    """The names of files or modules with another hash; empty if there are none, or an older record has no hashes."""
+    """The names of files or modules with another hash; empty if there are none, or no hashes."""
     if before is None or after is None:
         return ""
     return ", ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
-
-
-class TextCounts(_Extensible):
-    """Counts of the text that was read; see `opencse.text.corpus.CorpusFacts`."""
-
-    rows: int
-    tokens: int
-    duplicates: int
 
 
 class Outcome(_Extensible):
@@ -121,8 +112,7 @@ class Outcome(_Extensible):
         scores: dev scores by step.
         steps: that were trained; fewer than the run's where it was finished early, or by patience.
         settled: whether ``training.patience`` ended the run, which is complete then.
-        step: of the kept encoder, 0 for the start; None for the model as it was given, and in older
-            records.
+        step: of the kept encoder, 0 for the start; None for the model as it was given.
     """
 
     kept: str
@@ -134,7 +124,7 @@ class Outcome(_Extensible):
 
     @property
     def score(self) -> float | None:
-        """The dev score of the kept encoder; None where it was not evaluated, and in older records."""
+        """The dev score of the kept encoder; None where it was not evaluated."""
         return None if self.step is None else self.scores.get(self.step)
 
 
@@ -149,11 +139,11 @@ class RunRecord(_Extensible):
         source: the name of the text, for the user.
         corpus: counts of the text.
         steps: of the whole run.
-        examples: in an epoch; None in older records.
+        examples: in an epoch.
         environment: versions and machine.
         start: dev score of the start, once it is known.
         given: dev score of the start with its own pooling, where training uses another.
-        measure: name of the dev score; None without, and in older records.
+        measure: name of the dev score; None without.
         seconds: of training, by the process that finished it.
         result: how it ended; None until then.
         finished: when.
@@ -164,7 +154,7 @@ class RunRecord(_Extensible):
     started: AwareDatetime = Field(default_factory=now)
     identity: Identity
     source: str
-    corpus: TextCounts
+    corpus: CorpusFacts
     steps: int
     examples: int | None = None
     environment: Environment

@@ -17,7 +17,7 @@ from opencse.processes import ALONE, Processes, joined
 from opencse.progress import Progress, Silent
 from opencse.runs.finish import TrainResult, after_kill, after_stop, start_score, write_outcome
 from opencse.runs.folder import RunFolder
-from opencse.runs.plan import Plan, plan_of
+from opencse.runs.plan import plan_of
 from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.setup import RunSetup, device_of_process
 from opencse.training.callbacks import Callback, Callbacks, open_tracker
@@ -44,7 +44,7 @@ class Run(RunSetup):
         'last'
     """
 
-    def describe(self, seconds_per_step: float | None = None) -> Plan:
+    def describe(self, seconds_per_step: float | None = None) -> list[str]:
         """What the run, which is opened, does; with the time of its steps if their pace was measured."""
         return plan_of(self, seconds_per_step)
 
@@ -69,7 +69,7 @@ class Run(RunSetup):
 
     def dry_run(
         self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress | None = None
-    ) -> Plan:
+    ) -> list[str]:
         """Returns what `train` would do, after the same checks; nothing is written except the token cache.
 
         Raises:
@@ -112,7 +112,7 @@ class Run(RunSetup):
     def _train(self, folder: RunFolder, record: RunRecord | None, resume: bool) -> TrainResult:
         """Prints the plan, trains, and writes the encoder to keep."""
         plan, progress, world = self.describe(), self.progress, self.world
-        for line in plan.lines():
+        for line in plan:
             progress.say(line)
         if not world.several:
             _report_idle_gpus(self.encoder.device, progress)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
 from typing import Self
+
+import numpy as np
 
 from opencse.arrays import Flags
 from opencse.documents.dev_choice import AUTO, Dev, DevChoice, without_trained
@@ -37,7 +39,7 @@ from opencse.recipes.recipe import (
     load_recipe,
     resolve_recipe,
 )
-from opencse.runs.record import Identity, RunRecord, TextCounts
+from opencse.runs.record import Identity, RunRecord
 from opencse.runs.start import (
     NewStart,
     Start,
@@ -53,7 +55,7 @@ from opencse.text.given import TextSource, as_documents, open_texts, say_left_ou
 from opencse.training.batches import Batches, sample_rows
 from opencse.training.callbacks import Callback
 from opencse.training.evaluations import probes_of, require_known, require_sound
-from opencse.training.schedule import FIRST, DataSet, MixingPlan, choose_chunks, mean_seconds_per_step, plan_batches
+from opencse.training.schedule import FIRST, DataSet, MixingPlan, choose_chunks, plan_batches, seconds_per_step
 from opencse.training.selection import Selector
 
 AUTO_LENGTH = 256
@@ -284,7 +286,7 @@ class RunSetup:
         return RunRecord(
             identity=self.identity(),
             source=self.facts.source,
-            corpus=TextCounts(**asdict(self.facts)),
+            corpus=self.facts,
             examples=len(self.inputs),
             steps=self.steps,
             environment=Environment.here(str(self.encoder.device)),
@@ -292,11 +294,10 @@ class RunSetup:
         )
 
     def seconds_per_step(self, most_seconds: float | None = None) -> float:
-        """The measured pace: of some steps that are made and undone."""
-        training = self.start.recipe.training
-        return mean_seconds_per_step(
-            self.encoder, self.sets, self.mixture, training, self.precision, self.chunks, most_seconds
-        )
+        """The measured pace: of some steps of each data set that are made and undone; the mean as they are mixed."""
+        how = self.start.recipe.training, self.precision, self.chunks, most_seconds
+        paces = [seconds_per_step(self.encoder, one, *how) for one in self.sets]
+        return float(np.average(paces, weights=None if self.mixture is None else self.mixture.steps))
 
     def _opened_selector(self) -> Selector | None:
         selector = Dev.of(self.dev).open(self.training_text)

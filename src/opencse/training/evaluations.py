@@ -223,7 +223,7 @@ class Evaluations:
             values: all of the checkpoint; see `plain`.
         """
         self.best, self.history = best, History.read(values["history"])
-        self.better_encoder = int(values.get("better_encoder", 0))  # missing in earlier versions
+        self.better_encoder = int(values["better_encoder"])
 
     def _score_average(
         self, weights: dict[str, Tensor], share: float, dev: Selector

@@ -237,20 +237,19 @@ def plan_batches(inputs: InputBuilder, settings: TrainingSettings) -> Batches:
 
 def seconds_per_step(
     encoder: SentenceEncoder,
-    objective: Objective,
-    inputs: InputBuilder,
-    batches: Batches,
+    data_set: DataSet,
     settings: TrainingSettings,
     precision: Precision,
     chunks: Chunks = WHOLE,
     most_seconds: float | None = None,
 ) -> float:
-    """Measures the seconds of a training step: the mean over batches spread through the first epoch.
+    """Measures the seconds of a training step of a data set: the mean over batches spread through the first epoch.
 
     Complete steps are made with a learning rate of zero and an optimizer that is dropped, so that no weight changes;
     the state of the objective's parts and the encoder's buffers are restored afterwards. With ``most_seconds`` no
     further step begins once that many seconds have passed since the first timed one.
     """
+    objective, batches = data_set.objective, data_set.batches
     buffers = [(buffer, buffer.clone()) for buffer in encoder.buffers()]
     state = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
     optimizer = build_optimizer([*encoder.parameters(), *objective.parameters()], settings)
@@ -271,7 +270,7 @@ def seconds_per_step(
         if most_seconds is not None and number > _WARM_UP and time.perf_counter() - started > most_seconds:
             timed = number - _WARM_UP
             break
-        trial.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder, chunks))
+        trial.gradients(step_inputs(data_set.inputs, batches, int(step), settings.accumulate, encoder, chunks))
         optimizer.step()  # at a rate of 0: its time counts, and no weight moves
         optimizer.zero_grad()
     _wait(encoder.device)
@@ -280,23 +279,6 @@ def seconds_per_step(
     for buffer, before in buffers:
         buffer.copy_(before)
     return seconds
-
-
-def mean_seconds_per_step(
-    encoder: SentenceEncoder,
-    sets: Sequence[DataSet],
-    mixture: MixingPlan | None,
-    settings: TrainingSettings,
-    precision: Precision,
-    chunks: Chunks = WHOLE,
-    most_seconds: float | None = None,
-) -> float:
-    """Measures `seconds_per_step` of each data set, and takes the mean as they are mixed."""
-    paces = [
-        seconds_per_step(encoder, one.objective, one.inputs, one.batches, settings, precision, chunks, most_seconds)
-        for one in sets
-    ]
-    return float(np.average(paces, weights=None if mixture is None else mixture.steps))
 
 
 def _wait(device: torch.device) -> None:

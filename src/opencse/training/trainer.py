@@ -294,7 +294,7 @@ class Trainer:
 
     def _restore_from(self, checkpoint: Checkpoint) -> int:
         """Restores everything from ``checkpoint``; returns the step after which it was saved."""
-        self._take_chunks(checkpoint.values.get("chunks", {}))
+        self._take_chunks(checkpoint.values["chunks"])
         self.encoder.load_state_dict(checkpoint.of("encoder"))
         for number, one in enumerate(self.sets):
             one.objective.load_state_dict(checkpoint.of(_owner(number)))
